@@ -1,0 +1,1 @@
+../../../streaming/_root/__init__.py

@@ -1,0 +1,33 @@
+"""The root of all errors, and those about configuration.
+
+BucketlineError
+├── OptionError                 fix the setting
+└── (bucketline.state.errors)   what a table, a file or a commit made impossible
+"""
+
+
+class BucketlineError(Exception):
+    """Any failure this library reports on purpose.
+
+    `code` is stable and meant for programs; the message is meant for people; `fields` hold the evidence.
+    """
+
+    code = "BUCKETLINE"
+
+    def __init__(self, message: str, **fields: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = fields
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.fields)
+
+
+class OptionError(BucketlineError):
+    """A setting is wrong, unknown or not honoured; the caller fixes the setting. Nothing has been written."""
+
+    code = "OPTION"
+
+
+def _rebuild(kind: type[BucketlineError], message: str, fields: dict[str, object]) -> BucketlineError:
+    return kind(message, **fields)

@@ -1,0 +1,45 @@
+"""Errors about tables, files and commits: one class per thing the caller does next."""
+
+from bucketline.conf.errors import BucketlineError
+
+
+class UnsupportedTableError(BucketlineError):
+    """The table uses something we do not do; refused before anything was written."""
+
+    code = "UNSUPPORTED_TABLE"
+
+
+class SchemaMismatchError(BucketlineError):
+    """The input does not fit the table; the caller fixes the input. Nothing has been written."""
+
+    code = "SCHEMA_MISMATCH"
+
+
+class CommitConflictError(BucketlineError):
+    """The table moved on in a way that makes the changes wrong; the caller plans again from the new snapshot."""
+
+    code = "COMMIT_CONFLICT"
+
+
+class CommitOutcomeUnknownError(BucketlineError):
+    """It could not be learned whether the commit happened; delete nothing, the next start finds out."""
+
+    code = "COMMIT_OUTCOME_UNKNOWN"
+
+
+class CorruptFileError(BucketlineError):
+    """A file does not hold what its format demands; stop and keep the evidence."""
+
+    code = "CORRUPT_FILE"
+
+
+class IndexStateError(BucketlineError):
+    """The local index cannot be trusted; the caller rebuilds it from the table."""
+
+    code = "INDEX_STATE"
+
+
+class StorageError(BucketlineError):
+    """The storage failed; `fields["retryable"]` says whether trying again may help."""
+
+    code = "STORAGE"

@@ -1,0 +1,117 @@
+"""The values that snapshots are made of: Snapshot, manifest metas, manifest entries, index entries.
+
+Source: Paimon 2.0 Snapshot, ManifestFileMeta, ManifestEntry, IndexManifestEntry.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from bucketline.state.format.data_file import DataFileMeta, SimpleStats
+
+
+class FileKind(IntEnum):
+    ADD = 0
+    DELETE = 1
+
+
+class CommitKind(Enum):
+    APPEND = "APPEND"
+    COMPACT = "COMPACT"
+    OVERWRITE = "OVERWRITE"
+    ANALYZE = "ANALYZE"
+
+
+BATCH_COMMIT_IDENTIFIER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One published state of a table. Optional members are left out of the file when None."""
+
+    id: int
+    schema_id: int
+    base_manifest_list: str
+    delta_manifest_list: str
+    commit_user: str
+    commit_identifier: int
+    commit_kind: CommitKind
+    time_ms: int
+    total_record_count: int
+    delta_record_count: int
+    base_manifest_list_size: int | None = None
+    delta_manifest_list_size: int | None = None
+    changelog_manifest_list: str | None = None
+    changelog_manifest_list_size: int | None = None
+    changelog_record_count: int | None = None
+    index_manifest: str | None = None
+    watermark: int | None = None
+    statistics: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    next_row_id: int | None = None
+    operation: str | None = None
+    uuid: str | None = None
+    version: int = 3
+
+
+EntryIdentity = tuple[bytes, int, int, str, tuple[str, ...], bytes | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestEntry:
+    """A file added to or deleted from a bucket. `partition` is a serialized BinaryRow with arity prefix."""
+
+    kind: FileKind
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    file: DataFileMeta
+
+    @property
+    def identity(self) -> EntryIdentity:
+        """What a DELETE must repeat of its ADD. Source: Paimon 2.0 FileEntry.Identifier."""
+        f = self.file
+        return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_index, f.external_path)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFileMeta:
+    """A manifest as a manifest list names it; bounds are over all its entries, ADD and DELETE."""
+
+    file_name: str
+    file_size: int
+    num_added_files: int
+    num_deleted_files: int
+    partition_stats: SimpleStats
+    schema_id: int
+    min_bucket: int | None = None
+    max_bucket: int | None = None
+    min_level: int | None = None
+    max_level: int | None = None
+    min_row_id: int | None = None
+    max_row_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVectorRange:
+    """Where one data file's deletion vector lies inside an index file (bytes), and how many rows it deletes."""
+
+    data_file_name: str
+    offset: int
+    length: int
+    cardinality: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexManifestEntry:
+    """One live index file: `index_type` is HASH, DELETION_VECTORS or a global index type."""
+
+    kind: FileKind
+    partition: bytes
+    bucket: int
+    index_type: str
+    file_name: str
+    file_size: int
+    row_count: int
+    deletion_vector_ranges: tuple[DeletionVectorRange, ...] | None = None
+    external_path: str | None = None
+    global_index: dict[str, object] | None = None

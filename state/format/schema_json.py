@@ -1,0 +1,92 @@
+"""Schema files: TableSchema and its JSON.
+
+Source: Paimon 2.0 TableSchema, SchemaSerializer; version 1 and 2 carry other defaults, injected on read.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.types.logical import DataField, field_to_json, parse_field
+
+CURRENT_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One version of a table's schema. `fields` are in column order; key tuples in declared order."""
+
+    id: int
+    fields: tuple[DataField, ...]
+    highest_field_id: int
+    partition_keys: tuple[str, ...] = ()
+    primary_keys: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    time_ms: int = 0
+    version: int = CURRENT_VERSION
+
+    @property
+    def trimmed_primary_key(self) -> tuple[str, ...]:
+        """Primary-key columns that are no partition columns, in primary-key order: the key inside a bucket."""
+        return tuple(k for k in self.primary_keys if k not in self.partition_keys)
+
+    def field(self, name: str) -> DataField:
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+        raise KeyError(name)
+
+    def select(self, names: tuple[str, ...]) -> tuple[DataField, ...]:
+        return tuple(self.field(n) for n in names)
+
+
+def decode_schema(data: bytes) -> TableSchema:
+    """The schema in a schema file; defaults of old versions are written out as options.
+
+    Raises CorruptFileError when it is no schema, or of a version newer than ours.
+    """
+    try:
+        found = json.loads(data)
+        version = int(found.get("version", 1))
+        if version > CURRENT_VERSION:
+            raise CorruptFileError(
+                f"schema version {version} is newer than {CURRENT_VERSION}, the newest this release reads",
+                version=version,
+            )
+        options = {str(k): str(v) for k, v in found["options"].items()}
+        if version <= 2:
+            options.setdefault("file.format", "orc")
+        if version <= 1:
+            options.setdefault("bucket", "1")
+        comment = found.get("comment")
+        return TableSchema(
+            id=int(found["id"]),
+            fields=tuple(parse_field(f) for f in found["fields"]),
+            highest_field_id=int(found["highestFieldId"]),
+            partition_keys=tuple(found["partitionKeys"]),
+            primary_keys=tuple(found["primaryKeys"]),
+            options=options,
+            comment=None if comment is None else str(comment),
+            time_ms=int(found.get("timeMillis", 0)),
+            version=version,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise CorruptFileError(f"not a schema file: {e!r}") from e
+
+
+def encode_schema(schema: TableSchema) -> bytes:
+    """The bytes of a schema file, members in Java's order."""
+    found: dict[str, object] = {
+        "version": schema.version,
+        "id": schema.id,
+        "fields": [field_to_json(f) for f in schema.fields],
+        "highestFieldId": schema.highest_field_id,
+        "partitionKeys": list(schema.partition_keys),
+        "primaryKeys": list(schema.primary_keys),
+        "options": schema.options,
+    }
+    if schema.comment is not None:
+        found["comment"] = schema.comment
+    found["timeMillis"] = schema.time_ms
+    return json.dumps(found, indent=2, ensure_ascii=False).encode()

@@ -1,0 +1,211 @@
+"""Paimon's logical types: the value, and its form in schema JSON.
+
+Source: Paimon 2.0 DataTypes, DataTypeJsonParser; types are written in upper case, ` NOT NULL` appended.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from bucketline.state.errors import CorruptFileError
+
+MAX_LENGTH = 2147483647
+
+
+class TypeRoot(Enum):
+    BOOLEAN = "BOOLEAN"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    DECIMAL = "DECIMAL"
+    CHAR = "CHAR"
+    VARCHAR = "VARCHAR"
+    BINARY = "BINARY"
+    VARBINARY = "VARBINARY"
+    DATE = "DATE"
+    TIME = "TIME"
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
+    VARIANT = "VARIANT"
+    BLOB = "BLOB"
+    ARRAY = "ARRAY"
+    MAP = "MAP"
+    MULTISET = "MULTISET"
+    ROW = "ROW"
+    VECTOR = "VECTOR"
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """One logical type. Parameters that a root does not have are None; lengths are in characters or bytes."""
+
+    root: TypeRoot
+    nullable: bool = True
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    element: "DataType | None" = None
+    key: "DataType | None" = None
+    value: "DataType | None" = None
+    fields: "tuple[DataField, ...]" = ()
+
+    @property
+    def is_atomic(self) -> bool:
+        return self.root not in _CONSTRUCTED
+
+    def not_null(self) -> "DataType":
+        return replace(self, nullable=False)
+
+    def as_nullable(self) -> "DataType":
+        return replace(self, nullable=True)
+
+    def __str__(self) -> str:
+        text = type_to_json(self)
+        return text if isinstance(text, str) else str(text["type"])
+
+
+@dataclass(frozen=True, slots=True)
+class DataField:
+    """A column or a sub-field of a ROW. `default_value` is SQL literal text."""
+
+    id: int
+    name: str
+    type: DataType
+    description: str | None = None
+    default_value: str | None = None
+
+
+_CONSTRUCTED = frozenset(
+    {TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET, TypeRoot.ROW, TypeRoot.VECTOR, TypeRoot.VARIANT, TypeRoot.BLOB}
+)
+_ALIASES = {"INTEGER": "INT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL", "BOOL": "BOOLEAN"}
+_TEXT = re.compile(
+    r"^(?P<name>[A-Z_]+)\s*(?:\(\s*(?P<args>[0-9,\s]+)\))?"
+    r"(?P<zone>\s+WITH(?:OUT)?(?:\s+LOCAL)?\s+TIME\s+ZONE)?(?P<tail>\s+NOT\s+NULL|\s+NULL)?$"
+)
+
+
+def parse_type(json_value: object) -> DataType:
+    """The type that a schema file's `type` value names.
+
+    Raises CorruptFileError for text that is no Paimon type.
+    Source: Paimon 2.0 DataTypeJsonParser.
+    """
+    if isinstance(json_value, str):
+        return parse_type_text(json_value)
+    if not isinstance(json_value, Mapping) or not isinstance(json_value.get("type"), str):
+        raise CorruptFileError(f"no type: {json_value!r}")
+    name = str(json_value["type"])
+    nullable = not name.endswith("NOT NULL")
+    root = name.removesuffix("NOT NULL").strip()
+    if root in ("ARRAY", "MULTISET"):
+        return DataType(TypeRoot[root], nullable, element=parse_type(json_value["element"]))
+    if root == "VECTOR":
+        return DataType(
+            TypeRoot.VECTOR, nullable, length=int(json_value["length"]), element=parse_type(json_value["element"])
+        )
+    if root == "MAP":
+        return DataType(
+            TypeRoot.MAP, nullable, key=parse_type(json_value["key"]), value=parse_type(json_value["value"])
+        )
+    if root == "ROW":
+        return DataType(TypeRoot.ROW, nullable, fields=tuple(parse_field(f) for f in json_value["fields"]))
+    raise CorruptFileError(f"unknown constructed type {name!r}", type=name)
+
+
+def parse_type_text(text: str) -> DataType:
+    """The atomic type that a text like `DECIMAL(9, 2) NOT NULL` names."""
+    match = _TEXT.match(text.strip().upper())
+    if match is None:
+        raise CorruptFileError(f"unknown type {text!r}", type=text)
+    name = _ALIASES.get(match["name"], match["name"])
+    args = [int(a) for a in match["args"].split(",")] if match["args"] else []
+    nullable = match["tail"] is None or "NOT" not in match["tail"]
+    if match["zone"] is not None and "LOCAL" in match["zone"]:
+        name = "TIMESTAMP_LTZ"
+    try:
+        return _atomic(name, args, nullable)
+    except (KeyError, IndexError) as e:
+        raise CorruptFileError(f"unknown type {text!r}", type=text) from e
+
+
+def _atomic(name: str, args: list[int], nullable: bool) -> DataType:
+    if name == "STRING":
+        return DataType(TypeRoot.VARCHAR, nullable, length=MAX_LENGTH)
+    if name == "BYTES":
+        return DataType(TypeRoot.VARBINARY, nullable, length=MAX_LENGTH)
+    root = TypeRoot[name]
+    if root in _CONSTRUCTED and root not in (TypeRoot.VARIANT, TypeRoot.BLOB):
+        raise KeyError(name)
+    if root in (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY):
+        return DataType(root, nullable, length=args[0] if args else 1)
+    if root is TypeRoot.DECIMAL:
+        return DataType(root, nullable, precision=args[0] if args else 10, scale=args[1] if len(args) > 1 else 0)
+    if root is TypeRoot.TIME:
+        return DataType(root, nullable, precision=args[0] if args else 0)
+    if root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
+        return DataType(root, nullable, precision=args[0] if args else 6)
+    return DataType(root, nullable)
+
+
+def parse_field(json_value: Mapping[str, object]) -> DataField:
+    """The field that a JSON object describes; an absent description or default stays None."""
+    description, default = json_value.get("description"), json_value.get("defaultValue")
+    return DataField(
+        id=int(str(json_value["id"])),
+        name=str(json_value["name"]),
+        type=parse_type(json_value["type"]),
+        description=None if description is None else str(description),
+        default_value=None if default is None else str(default),
+    )
+
+
+def type_to_json(data_type: DataType) -> str | dict[str, object]:
+    """What a schema file holds for the type: text for atomic types, an object for constructed ones."""
+    suffix = "" if data_type.nullable else " NOT NULL"
+    root = data_type.root
+    if root in (TypeRoot.ARRAY, TypeRoot.MULTISET, TypeRoot.VECTOR):
+        assert data_type.element is not None
+        found: dict[str, object] = {"type": root.value + suffix, "element": type_to_json(data_type.element)}
+        return found | {"length": data_type.length} if root is TypeRoot.VECTOR else found
+    if root is TypeRoot.MAP:
+        assert data_type.key is not None and data_type.value is not None
+        return {
+            "type": "MAP" + suffix,
+            "key": type_to_json(data_type.key),
+            "value": type_to_json(data_type.value),
+        }
+    if root is TypeRoot.ROW:
+        return {"type": "ROW" + suffix, "fields": [field_to_json(f) for f in data_type.fields]}
+    return _atomic_text(data_type) + suffix
+
+
+def _atomic_text(data_type: DataType) -> str:
+    root = data_type.root
+    if root is TypeRoot.VARCHAR and data_type.length == MAX_LENGTH:
+        return "STRING"
+    if root is TypeRoot.VARBINARY and data_type.length == MAX_LENGTH:
+        return "BYTES"
+    if root in (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY):
+        return f"{root.value}({data_type.length})"
+    if root is TypeRoot.DECIMAL:
+        return f"DECIMAL({data_type.precision}, {data_type.scale})"
+    if root in (TypeRoot.TIME, TypeRoot.TIMESTAMP):
+        return f"{root.value}({data_type.precision})"
+    if root is TypeRoot.TIMESTAMP_LTZ:
+        return f"TIMESTAMP({data_type.precision}) WITH LOCAL TIME ZONE"
+    return str(root.value)
+
+
+def field_to_json(field: DataField) -> dict[str, object]:
+    """The JSON object of a field. Absent texts are left out: Java turns an explicit null into the text "null"."""
+    found: dict[str, object] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    if field.description is not None:
+        found["description"] = field.description
+    if field.default_value is not None:
+        found["defaultValue"] = field.default_value
+    return found

@@ -1,0 +1,29 @@
+"""Row kinds: their codes on disk, their short names, and tests on whole columns.
+
+Source: Paimon 2.0 RowKind.
+"""
+
+from enum import IntEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class RowKind(IntEnum):
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+
+SHORT_NAMES = {
+    "+I": RowKind.INSERT,
+    "-U": RowKind.UPDATE_BEFORE,
+    "+U": RowKind.UPDATE_AFTER,
+    "-D": RowKind.DELETE,
+}
+
+
+def is_retract(kinds: pa.Array) -> pa.Array:
+    """True where the kind takes a row away (-U or -D). Shapes: n int8 in, n bool out."""
+    return pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))
