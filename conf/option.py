@@ -1,0 +1,198 @@
+"""One setting: its name, type, default and meaning, and the reading of its text.
+
+Sizes and durations are written as in Paimon: `128 mb`, `10 s`; a bare number is bytes, or milliseconds.
+Source: Paimon 2.0 ConfigOption, MemorySize, TimeUtils, OptionsUtils.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from bucketline.conf.errors import OptionError
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+
+UNLIMITED = 2**63 - 1
+"""What `unlimited` means for sizes, durations and counts: Java's Long.MAX_VALUE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """One setting. `default` None means there is none; `fallback_keys` are older names, tried in order."""
+
+    key: str
+    parse: Callable[[str], T]
+    default: T | None
+    doc: str
+    fallback_keys: tuple[str, ...] = ()
+
+    def find(self, options: Mapping[str, str]) -> T | None:
+        """The value set in `options`, or the default, which may be None.
+
+        Raises OptionError naming the key when the text cannot be read.
+        """
+        for key in (self.key, *self.fallback_keys):
+            text = options.get(key)
+            if text is not None:
+                return self._read(key, text)
+        return self.default
+
+    def get(self, options: Mapping[str, str]) -> T:
+        """As `find`, for options that always have a value. Raises OptionError when it is neither set nor defaulted."""
+        found = self.find(options)
+        if found is None:
+            raise OptionError(f"option '{self.key}' is required and not set: {self.doc}", key=self.key)
+        return found
+
+    def is_set(self, options: Mapping[str, str]) -> bool:
+        return any(key in options for key in (self.key, *self.fallback_keys))
+
+    def _read(self, key: str, text: str) -> T:
+        try:
+            return self.parse(text)
+        except OptionError as e:
+            raise OptionError(f"option '{key}' = {text!r}: {e.message}", key=key, value=text) from e
+
+
+_NUMBER_AND_UNIT = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$")
+
+_SIZE_UNITS = {
+    **dict.fromkeys(("", "b", "byte", "bytes"), 1),
+    **dict.fromkeys(("k", "kb", "kibibytes"), 1 << 10),
+    **dict.fromkeys(("m", "mb", "mebibytes"), 1 << 20),
+    **dict.fromkeys(("g", "gb", "gibibytes"), 1 << 30),
+    **dict.fromkeys(("t", "tb", "tebibytes"), 1 << 40),
+}
+
+_NANOS_OF_UNIT = {
+    **dict.fromkeys(("d", "day", "days"), 86_400_000_000_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000_000),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1_000_000_000),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1_000_000),
+    **dict.fromkeys(("us", "µs", "micro", "micros", "microsecond", "microseconds"), 1_000),
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1),
+}
+
+
+def parse_size(text: str) -> int:
+    """The bytes that a text like `128 mb` names; units are powers of 1024, a bare number is bytes.
+
+    Raises OptionError for anything else.
+    """
+    return _scaled(text, _SIZE_UNITS, "a size like '128 mb' (units b, kb, mb, gb, tb)")
+
+
+def parse_duration(text: str) -> int:
+    """The milliseconds that a text like `10 s` names, rounded down; a bare number is milliseconds.
+
+    Raises OptionError for anything else.
+    """
+    nanos = _scaled(text, _NANOS_OF_UNIT, "a duration like '10 s' (units d, h, min, s, ms, us, ns)")
+    return nanos if nanos == UNLIMITED else nanos // 1_000_000
+
+
+def _scaled(text: str, units: Mapping[str, int], expected: str) -> int:
+    lowered = text.strip().lower()
+    if lowered == "unlimited":
+        return UNLIMITED
+    match = _NUMBER_AND_UNIT.match(lowered)
+    if match is None or match[2] not in units:
+        raise OptionError(f"not {expected}", value=text)
+    return int(match[1]) * units[match[2]]
+
+
+def parse_bool(text: str) -> bool:
+    """`true` or `false`, in any case. Raises OptionError for anything else."""
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise OptionError("must be 'true' or 'false'", value=text)
+    return lowered == "true"
+
+
+def parse_int(text: str) -> int:
+    """A whole number. Raises OptionError for anything else."""
+    try:
+        return int(text.strip())
+    except ValueError as e:
+        raise OptionError("not a whole number", value=text) from e
+
+
+def parse_count(text: str) -> int:
+    """A whole number that is not negative, or `unlimited`."""
+    found = UNLIMITED if text.strip().lower() == "unlimited" else parse_int(text)
+    if found < 0:
+        raise OptionError("must not be negative", value=text)
+    return found
+
+
+def parse_float(text: str) -> float:
+    """A finite number. Raises OptionError for anything else."""
+    try:
+        found = float(text.strip())
+    except ValueError as e:
+        raise OptionError("not a number", value=text) from e
+    if found != found or found in (float("inf"), float("-inf")):
+        raise OptionError("not a finite number", value=text)
+    return found
+
+
+def parse_text(text: str) -> str:
+    """The text itself, without surrounding blanks."""
+    return text.strip()
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, in order, without blanks around them. Raises OptionError for `a,,b`."""
+    if not text.strip():
+        return ()
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise OptionError("has an empty name between commas", value=text)
+    return names
+
+
+def parse_map(text: str) -> dict[str, str]:
+    """The pairs of `k1:v1,k2:v2`, as Paimon writes maps. Raises OptionError for a part without a colon."""
+    found: dict[str, str] = {}
+    for part in parse_names(text):
+        key, colon, value = part.partition(":")
+        if not colon:
+            raise OptionError(f"{part!r} is not 'key:value'", value=text)
+        found[key.strip()] = value.strip()
+    return found
+
+
+def parse_choice(*choices: str) -> Callable[[str], str]:
+    """A reader of one of the given words; case does not matter and `_` stands for `-`, as in Paimon's enums."""
+
+    def parse(text: str) -> str:
+        lowered = text.strip().lower().replace("_", "-")
+        if lowered not in choices:
+            raise OptionError(f"must be one of {', '.join(choices)}{did_you_mean(lowered, choices)}", value=text)
+        return lowered
+
+    return parse
+
+
+def parse_enum(kind: type[E]) -> Callable[[str], E]:
+    """A reader of one of an enum's members, by its value as text; read like `parse_choice`."""
+    members = {str(member.value).lower().replace("_", "-"): member for member in kind}
+    word = parse_choice(*members)
+    return lambda text: members[word(text)]
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like the given one, or None when none is similar. Ties go to the first in sorted order."""
+    found = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the nearest known word, or nothing."""
+    found = nearest(word, known)
+    return "" if found is None else f"; did you mean '{found}'?"
