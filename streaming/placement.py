@@ -1,0 +1,45 @@
+"""Placing shards on tasks exactly: a key for each shard that Spark's hash partitioning sends to that task.
+
+`repartition(n, column)` hashes the column, so equal shares need the hash inverted; a shard's key is the smallest
+non-negative int that lands on it. This is the only path: `repartitionById` exists from Spark 4.1 on only.
+
+Source: Spark 4.0 HashPartitioning (pmod of Murmur3Hash, seed 42) and Murmur3_x86_32.hashInt.
+"""
+
+from functools import cache
+
+import numpy as np
+
+_SEED = np.uint32(42)
+
+
+def spark_hash(values: np.ndarray) -> np.ndarray:
+    """Spark's `hash` of one int column. Shapes: n int32 in, n int32 out."""
+    with np.errstate(over="ignore"):
+        k = values.astype(np.int32).view(np.uint32) * np.uint32(0xCC9E2D51)
+        k = (k << np.uint32(15) | k >> np.uint32(17)) * np.uint32(0x1B873593)
+        h = _SEED ^ k
+        h = (h << np.uint32(13) | h >> np.uint32(19)) * np.uint32(5) + np.uint32(0xE6546B64)
+        h ^= np.uint32(4)
+        h ^= h >> np.uint32(16)
+        h *= np.uint32(0x85EBCA6B)
+        h ^= h >> np.uint32(13)
+        h *= np.uint32(0xC2B2AE35)
+        h ^= h >> np.uint32(16)
+    return h.view(np.int32)
+
+
+@cache
+def shard_keys(shard_count: int) -> tuple[int, ...]:
+    """For each shard of `shard_count`, the int key that `repartition(shard_count, key)` sends to task number shard."""
+    assert shard_count > 0, shard_count
+    keys = np.full(shard_count, -1, np.int64)
+    start, step = 0, max(1024, 8 * shard_count)
+    while (keys < 0).any():
+        candidates = np.arange(start, start + step, dtype=np.int32)
+        placed = np.mod(spark_hash(candidates).astype(np.int64), shard_count)
+        tasks, first = np.unique(placed, return_index=True)
+        missing = keys[tasks] < 0
+        keys[tasks[missing]] = candidates[first[missing]]
+        start += step
+    return tuple(int(k) for k in keys)
