@@ -1,0 +1,130 @@
+"""Who writes this batch, and which input it holds: read on the driver, before any work.
+
+The commit user is the streaming query's id, the commit identifier its batch id; neither changes at a restart from the
+same checkpoint. Both repeat when a checkpoint is rewound or copied by hand, so the batch's offsets are read as well:
+Spark writes `offsets/N` before the sink runs.
+
+Source: Spark 4.0 OffsetSeqLog, FileStreamSourceLog; seen on PySpark 4.0.5.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.state.errors import UnsupportedTableError
+
+QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """A micro-batch of a query. Offsets are canonical JSON, one array element a source; None where unknown.
+
+    `digest` names the input: it covers start and end offsets, and the file names of file sources.
+    """
+
+    query_id: str
+    batch_id: int
+    start_offsets: str | None
+    end_offsets: str | None
+    digest: str | None
+
+    def commit_user(self, sink_id: str | None) -> str:
+        return self.query_id if sink_id is None else f"{self.query_id}-{sink_id}"
+
+
+def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIdentity:
+    """The identity of the batch that the calling thread is in.
+
+    `checkpoint` is the query's checkpoint location; None asks the running query for it.
+    Raises UnsupportedTableError outside a streaming query, in another thread, and under Spark Connect.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise UnsupportedTableError(
+            "the sink needs a classic Spark session, and this is Spark Connect: foreachBatch runs there in another "
+            "process, which cannot see the query's id; run the job with spark-submit"
+        )
+    query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
+    if not query_id:
+        raise UnsupportedTableError(
+            "no streaming query runs on this thread, so the batch has no identity to be recognised by; call the sink "
+            "directly from foreachBatch, not from a thread pool, and use table.write(...) for batch data"
+        )
+    root = checkpoint if checkpoint is not None else _checkpoint_of(spark, query_id)
+    if root is None:
+        raise UnsupportedTableError(
+            "the query's checkpoint location could not be learned from this Spark version; "
+            "give it: TableSink(path, checkpoint='<the checkpointLocation>')"
+        )
+    end = _offsets(spark, root, batch_id)
+    start = _offsets(spark, root, batch_id - 1) if batch_id > 0 else None
+    if end is None:
+        raise UnsupportedTableError(
+            f"{root} holds no offsets of batch {batch_id}; is it the checkpointLocation of this query?",
+            checkpoint=root,
+        )
+    names = [_file_names(spark, root, i, old, new) for i, (old, new) in enumerate(_pairs(start, end))]
+    return BatchIdentity(
+        query_id=str(query_id),
+        batch_id=batch_id,
+        start_offsets=None if start is None else json.dumps(start, sort_keys=True),
+        end_offsets=json.dumps(end, sort_keys=True),
+        digest=batch_digest(start, end, names),
+    )
+
+
+def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[str] | None]) -> str:
+    """A short name of a batch's input. A file source counts by its file names, any other by its offsets."""
+    told = []
+    for i, new in enumerate(end):
+        old = start[i] if start is not None and i < len(start) else None
+        names = file_names[i]
+        told.append([old, new] if names is None else sorted(names))
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _pairs(start: list[Any] | None, end: list[Any]) -> list[tuple[Any, Any]]:
+    return [(start[i] if start is not None and i < len(start) else None, new) for i, new in enumerate(end)]
+
+
+def _checkpoint_of(spark: Any, query_id: str) -> str | None:
+    """Where the running query keeps its checkpoint; None when this Spark does not tell."""
+    jvm = spark.sparkContext._jvm
+    query = spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
+    return None if query is None else str(query.resolvedCheckpointRoot())
+
+
+def _offsets(spark: Any, root: str, batch_id: int) -> list[Any] | None:
+    """The offsets in `offsets/N`: one parsed JSON value a source, in source order; None if there is no such file."""
+    text = _read(spark, f"{root}/offsets/{batch_id}")
+    if text is None:
+        return None
+    return [None if line == "-" else json.loads(line) for line in text.splitlines()[2:]]
+
+
+def _file_names(spark: Any, root: str, source: int, old: Any, new: Any) -> list[str] | None:
+    """The files a file source hands to this batch; None when the source is not one."""
+    if not isinstance(new, dict) or "logOffset" not in new:
+        return None
+    first = old["logOffset"] + 1 if isinstance(old, dict) else 0
+    names: list[str] = []
+    for log in range(first, int(new["logOffset"]) + 1):
+        text = _read(spark, f"{root}/sources/{source}/{log}") or _read(spark, f"{root}/sources/{source}/{log}.compact")
+        entries = [json.loads(line) for line in (text or "").splitlines()[1:]]
+        names += [str(e["path"]) for e in entries if int(e.get("batchId", log)) == log]
+    return names
+
+
+def _read(spark: Any, path: str) -> str | None:
+    """The text of a file on any file system Spark knows; None when it is not there."""
+    context = spark.sparkContext
+    location = context._jvm.org.apache.hadoop.fs.Path(path)
+    files = location.getFileSystem(context._jsc.hadoopConfiguration())
+    if not files.exists(location):
+        return None
+    stream = files.open(location)
+    try:
+        return str(context._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()

@@ -1,0 +1,106 @@
+"""Before any work: has this batch been written already, may it be written at all?
+
+Pure decisions over what the driver has read: the batch's identity, what the table says of this commit user, and which
+snapshots can still be seen. Refusing is an error with the remedies; nothing is written then.
+
+Source: architecture.md 11.1 to 11.3 decide these rules; Paimon 2.0 filterCommitted keeps only the identifier.
+"""
+
+from dataclasses import dataclass
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.streaming.identity import BatchIdentity
+
+DIGEST = "bucketline.batch-digest"
+START_OFFSETS = "bucketline.offsets.start"
+END_OFFSETS = "bucketline.offsets.end"
+SOURCE = "bucketline.source"
+
+
+class CheckpointMismatchError(BucketlineError):
+    """Checkpoint and table tell different stories; a person decides which of them is right."""
+
+    code = "CHECKPOINT_MISMATCH"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBatch:
+    """The batch is new: write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkipBatch:
+    """The batch is in the table; only a compaction that was due may still be owed."""
+
+    snapshot_id: int
+    compacted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UserHistory:
+    """What the table knows of one commit user.
+
+    `commits`: its snapshots still visible, newest first. `marker`: the snapshot its tag keeps, if there is one.
+    `complete`: no snapshot after the marker (or, without one, after the table's first) has expired.
+    """
+
+    commits: tuple[Snapshot, ...]
+    marker: Snapshot | None
+    complete: bool
+
+
+def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool) -> WriteBatch | SkipBatch:
+    """Whether the batch is written or skipped.
+
+    Raises CheckpointMismatchError when the table is ahead of the checkpoint, holds the batch with other input, or can
+    no longer tell.
+    """
+    known = sorted((*history.commits, *([history.marker] if history.marker else [])), key=lambda s: s.id, reverse=True)
+    same = [s for s in known if s.commit_identifier == batch.batch_id]
+    if same:
+        return _recognise(batch, same, allow_reprocess=allow_reprocess)
+    newest = max((s.commit_identifier for s in known), default=None)
+    if allow_reprocess:
+        return WriteBatch()
+    if newest is not None and newest > batch.batch_id:
+        raise CheckpointMismatchError(
+            f"the table holds batch {newest} of this query, but its checkpoint is at batch {batch.batch_id}: the "
+            f"checkpoint was rewound, copied or restored from a backup. {_REMEDIES}",
+            table_batch=newest,
+            checkpoint_batch=batch.batch_id,
+        )
+    if batch.batch_id > 0 and not (newest == batch.batch_id - 1 and history.complete):
+        raise CheckpointMismatchError(
+            f"the checkpoint is at batch {batch.batch_id}, but the newest batch of this query that the table can show "
+            f"is {'none' if newest is None else newest}: snapshots have expired, or the table was rolled back or "
+            f"replaced. {_REMEDIES}",
+            table_batch=newest,
+            checkpoint_batch=batch.batch_id,
+        )
+    return WriteBatch()
+
+
+def _recognise(batch: BatchIdentity, same: list[Snapshot], *, allow_reprocess: bool) -> WriteBatch | SkipBatch:
+    stored = next((s.properties[DIGEST] for s in same if DIGEST in s.properties), None)
+    if stored is not None and stored == batch.digest:
+        return SkipBatch(
+            snapshot_id=max(s.id for s in same),
+            compacted=any(s.commit_kind is CommitKind.COMPACT for s in same),
+        )
+    if allow_reprocess:
+        return WriteBatch()
+    found = "without its offsets" if stored is None else "with other offsets"
+    raise CheckpointMismatchError(
+        f"the table holds batch {batch.batch_id} of this query {found}: the checkpoint was rewound or copied, and this "
+        f"batch would be written over another one's name. {_REMEDIES}",
+        table_batch=batch.batch_id,
+        checkpoint_batch=batch.batch_id,
+    )
+
+
+_REMEDIES = (
+    "Either restore the checkpoint that wrote the table; or start a new checkpoint from the table's own offsets "
+    "(`bucketline offsets PATH` prints them) with --reset-identity; or, if rows may be written twice, pass "
+    "--allow-reprocess."
+)
