@@ -1,0 +1,124 @@
+"""Whether a new table's columns, keys and options fit together: raises naming the key, or returns nothing.
+
+Texts that Paimon's users know are kept word for word.
+Source: Paimon 2.0 SchemaValidation, Schema, TableSchema.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from bucketline.conf.table_options import (
+    BUCKET_KEY,
+    PARTITION,
+    PRIMARY_KEY,
+    ROWKIND_FIELD,
+    SEQUENCE_FIELD,
+    check_write_options,
+    listed,
+    refuse,
+)
+
+SYSTEM_COLUMNS = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
+KEY_COLUMN_PREFIX = "_KEY_"
+
+
+def check_new_table(
+    options: Mapping[str, str],
+    *,
+    columns: Sequence[str],
+    nested: Collection[str],
+    primary_key: Sequence[str],
+    partition_keys: Sequence[str],
+) -> None:
+    """Returns when Paimon would accept this new table and we can write it.
+
+    `nested` are the columns whose type is no atomic one. Keys set as options must have been lifted (`lift_keys`).
+    Raises OptionError as `check_write_options`, and for keys that are no columns, twice the same, nested or empty.
+    """
+    _check_columns(columns)
+    _check_key("primary key", primary_key, columns, nested)
+    _check_key("partition", partition_keys, columns, nested)
+    if primary_key and set(primary_key) <= set(partition_keys):
+        refuse(
+            "primary-key",
+            f"Primary key constraint {listed(primary_key)} should not be same with partition fields "
+            f"{listed(partition_keys)}, this will result in only one record in a partition",
+        )
+    check_write_options(options, primary_key, partition_keys)
+    _check_bucket_key(options, columns, nested, primary_key, partition_keys)
+    for name in SEQUENCE_FIELD.get(options):
+        if name not in columns:
+            refuse(SEQUENCE_FIELD.key, f"Sequence field: '{name}' can not be found in table schema.")
+    row_kind = ROWKIND_FIELD.find(options)
+    if row_kind is not None and row_kind not in columns:
+        refuse(ROWKIND_FIELD.key, f"Rowkind field: '{row_kind}' can not be found in table schema.")
+
+
+def lift_keys(
+    options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
+) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
+    """The options without `primary-key` and `partition`, then the primary key and partition columns they stand for.
+
+    Raises OptionError when a key is declared both ways.
+    """
+    rest = {k: v for k, v in options.items() if k not in (PRIMARY_KEY.key, PARTITION.key)}
+    keys = _either(PRIMARY_KEY.key, "primary key", primary_key, PRIMARY_KEY.find(options))
+    partition = _either(PARTITION.key, "partition", partition_keys, PARTITION.find(options))
+    return rest, keys, partition
+
+
+def _either(key: str, what: str, declared: Sequence[str], optioned: tuple[str, ...] | None) -> tuple[str, ...]:
+    if declared and optioned is not None:
+        refuse(key, f"Cannot define {what} on DDL and table options at the same time.")
+    return tuple(declared) if optioned is None else optioned
+
+
+def _check_bucket_key(
+    options: Mapping[str, str],
+    columns: Sequence[str],
+    nested: Collection[str],
+    primary_key: Sequence[str],
+    partition_keys: Sequence[str],
+) -> None:
+    bucket_key = BUCKET_KEY.find(options) or ()
+    missing = [name for name in bucket_key if name not in columns]
+    if missing:
+        refuse(
+            BUCKET_KEY.key,
+            f"Field names {listed(columns)} should contain all bucket keys {listed(bucket_key)}; names are not trimmed",
+        )
+    if any(name in partition_keys for name in bucket_key):
+        refuse(
+            BUCKET_KEY.key,
+            f"Bucket keys {listed(bucket_key)} should not in partition keys {listed(partition_keys)}.",
+        )
+    if primary_key and not set(bucket_key) <= set(primary_key):
+        refuse(
+            BUCKET_KEY.key,
+            f"Primary keys {listed(primary_key)} should contain all bucket keys {listed(bucket_key)}.",
+        )
+    found = [name for name in bucket_key if name in nested]
+    if found:
+        refuse(BUCKET_KEY.key, f"nested type can not in bucket-key, in your table these key are {listed(found)}")
+
+
+def _check_columns(columns: Sequence[str]) -> None:
+    for name in columns:
+        if name in SYSTEM_COLUMNS:
+            refuse("schema", f"Field name[{name}] in schema cannot be exist in {listed(SYSTEM_COLUMNS)}")
+        if name.startswith(KEY_COLUMN_PREFIX):
+            refuse("schema", f"Field name[{name}] in schema cannot start with [{KEY_COLUMN_PREFIX}]")
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        refuse("schema", f"Table column {listed(columns)} must not contain duplicate fields. Found: {listed(twice)}")
+
+
+def _check_key(what: str, key: Sequence[str], columns: Sequence[str], nested: Collection[str]) -> None:
+    option = "primary-key" if what == "primary key" else "partition"
+    missing = [name for name in key if name not in columns]
+    if missing:
+        refuse(option, f"Table column {listed(columns)} should include all {what} fields {listed(key)}")
+    if len(set(key)) != len(key):
+        refuse(option, f"{what} {listed(key)} must not contain duplicate columns")
+    for name in key:
+        if name in nested:
+            refuse(option, f"The type of column '{name}' in {what} is not supported: it must be an atomic type")

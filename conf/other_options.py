@@ -1,0 +1,209 @@
+"""Paimon's table options that we do not act on: harmless ones, and restricted ones with the reason.
+
+Harmless options tune an engine, a cache or a reader, or belong to a mode that is itself refused; a table that sets
+them is written correctly without them. Restricted options change what a writer must do: only the listed values pass.
+Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions, SparkConnectorOptions; read 2026-11.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_ENGINE = "tunes how an engine buffers, sorts or writes; the files it leads to are equally valid"
+_LOOKUP = "tunes lookups and their caches; we keep none"
+_READER = "chooses or tunes what a reader sees, never what is written"
+_FLINK = "tunes a Flink or Spark job of Paimon's own"
+_OTHER_MODE = "matters only in a bucket mode, merge engine or producer that is refused by its own option"
+_METADATA = "optional service or slimming of metadata; metadata without it is complete"
+
+_HARMLESS_KEYS: Mapping[str, str] = {
+    _ENGINE: """
+        async-file-write write.batch-size write.batch-memory page-size cache-page-size write-max-writers-to-spill
+        local-sort.max-num-file-handles spill-compression spill-compression.zstd-level sort-engine
+        sort-spill-buffer-size local-merge-buffer-size write-buffer-for-append write.sequence-number-init-mode
+        file.suffix.include.compression file-operation.thread-num delete-file.thread-num overwrite-upgrade
+        bucket-append-ordered auto-create path
+        compaction.min.file-num compaction.max.file-num compaction.file-num-limit compaction.delete-ratio-threshold
+        compaction.skip-expired-partitions sort-compaction.range-strategy sort-compaction.local-sample.magnification
+        zorder.var-length-contribution snapshot.expire.execution-mode snapshot.clean-empty-directories
+        snapshot.expire.clean-empty-directories clustering.columns clustering.strategy sink.clustering.by-columns
+        sink.clustering.strategy clustering.history-partition.idle-to-full-sort clustering.history-partition.limit
+        clustering.incremental.mode clustering.incremental.optimize-write orc.write.batch-size
+        disable-explicit-type-casting alter-column-null-to-not-null.disabled add-column-before-partition
+        changelog-file.prefix changelog-file.format changelog-file.compression changelog-file.stats-mode
+        format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
+        format-table.partition-path-only-value format-table.scan.list-parallelism local-kv-db.block-size
+        owner provider comment transient_lastDdlTime is_managed_location external
+    """,
+    _LOOKUP: """
+        lookup-wait changelog-producer.lookup-wait lookup-compact lookup-compact.max-interval lookup.async
+        lookup.cache-file-retention lookup.cache-max-disk-size lookup.cache-max-memory-size lookup.cache-rows
+        lookup.cache-spill-compression lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp lookup.cache
+        lookup.cache.high-priority-pool-ratio lookup.continuous.discovery-interval lookup.hash-load-factor
+        lookup.merge-buffer-size lookup.merge-records-threshold lookup.remote-file.enabled lookup.blob-as-descriptor
+        lookup.remote-file.level-threshold lookup.bootstrap-parallelism lookup.async-thread-number
+        lookup.dynamic-partition.refresh-interval lookup.refresh.async lookup.dynamic-partition.refresh.async
+        lookup.refresh.async.pending-snapshot-count lookup.refresh.time-periods-blacklist
+        lookup.refresh.full-load-threshold
+    """,
+    _READER: """
+        scan.mode scan.snapshot-id scan.tag-name scan.timestamp scan.timestamp-millis scan.version scan.watermark
+        scan.bounded scan.bounded.watermark scan.bucket scan.creation-time-millis scan.file-creation-time-millis
+        scan.fallback-branch scan.fallback-branch.read-fail-fast scan.fallback-delta-branch scan.primary-branch
+        scan.fallback-snapshot-branch scan.ignore-corrupt-files scan.ignore-lost-files scan.manifest.parallelism
+        scan.max-splits-per-task scan.plan-auto-tag-for-read.time-retained scan.plan-sort-partition scan.partitions
+        scan.parallelism scan.infer-parallelism scan.infer-parallelism.max scan.split-enumerator.batch-size
+        scan.split-enumerator.mode scan.max-snapshot.count scan.remove-normalize scan.dedicated-split-generation
+        scan.watermark.emit.strategy scan.watermark.alignment.group scan.watermark.idle-timeout
+        scan.watermark.alignment.max-drift scan.watermark.alignment.update-interval log.scan log.scan.timestamp-millis
+        batch-scan-mode stream-scan-mode streaming-read-mode streaming-read-overwrite streaming-read-append-overwrite
+        streaming.read.snapshot.delay incremental-between incremental-between-scan-mode
+        incremental-between-tag-to-snapshot incremental-between-timestamp incremental-to-auto-tag
+        consumer-id consumer.changelog-only consumer.expiration-time consumer.ignore-progress consumer.mode
+        continuous.discovery-interval source.split.target-size source.split.open-file-cost read.batch-size
+        source.split.target-size-with-column-pruning file-reader-async-threshold file-index.read.enabled
+        read.changelog read.allow.fullScan read.stream.maxFilesPerTrigger read.stream.maxBytesPerTrigger
+        read.stream.maxRowsPerTrigger read.stream.minRowsPerTrigger read.stream.maxTriggerDelayMs
+        read.shuffle-bucket-with-partition table-read.sequence-number.enabled key-value.sequence_number.enabled
+        postpone.merge-on-read deletion-vectors.merge-on-read blob-as-descriptor blob.split-by-file-size
+        snapshot.watermark-idle-timeout source.checkpoint-align.enabled source.checkpoint-align.timeout
+        source.operator-uid.suffix global-index.search-mode scalar-index.search-mode vector-index.search-mode
+        full-text-index.search-mode vector-search.distribute.enabled vector-search.lateral-join.batch-size
+        vector-search.lateral-join.parallelism variant.shreddingSchema variant.inferShreddingSchema
+    """,
+    _FLINK: """
+        sink.parallelism sink.process-time-zone sink.watermark-time-zone sink.use-managed-memory-allocator
+        sink.managed.writer-buffer-memory sink.cross-partition.managed-memory sink.savepoint.auto-tag sink.writer-cpu
+        sink.writer-memory sink.committer-cpu sink.committer-memory sink.committer-operator-chaining
+        sink.operator-uid.suffix sink.coordinator-commit.enabled sink.writer-coordinator.enabled
+        sink.writer-coordinator.cache-memory sink.writer-refresh-detectors sink.clustering.sort-in-cluster
+        sink.clustering.sample-factor partition.sink-strategy precommit-compact end-input.watermark
+        changelog.precommit-compact.thread-num changelog.precommit-compact.buffer-size
+        changelog-producer.compaction-interval unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle
+        compaction.bucket-distribution-strategy filesystem.job-level-settings.enabled commit.custom-listeners
+        requiredSparkConfsCheck.enabled legacy-timestamp-mapping.enabled write.merge-schema
+        write.merge-schema.type-widening write.merge-schema.explicit-cast write.use-v2-write
+        write.hive-style-dynamic-partition.enabled
+    """,
+    _OTHER_MODE: """
+        dynamic-bucket.target-row-num dynamic-bucket.initial-buckets dynamic-bucket.max-buckets
+        dynamic-bucket.assigner-parallelism cross-partition-upsert.index-ttl
+        cross-partition-upsert.bootstrap-parallelism postpone.batch-write-fixed-bucket
+        postpone.batch-write-fixed-bucket.max-parallelism postpone.batch-write-fixed-bucket.rescale-load-factor
+        postpone.default-bucket-num postpone.target-row-num-per-bucket postpone.target-size-per-bucket
+        partial-update.remove-record-on-delete partial-update.remove-record-on-sequence-group
+        aggregation.remove-record-on-delete changelog-producer.row-deduplicate
+        changelog-producer.row-deduplicate-ignore-fields changelog.num-retained.min changelog.num-retained.max
+        changelog.time-retained deletion-vectors.bitmap64 deletion-vectors.modifiable
+        deletion-vector.index-file.target-size visibility-callback.timeout visibility-callback.check-interval
+        data-file.external-paths.strategy data-file.external-paths.specific-fs data-file.external-paths.weights
+        chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
+        partition.expiration-check-interval partition.expiration-strategy partition.expiration-max-num
+        partition.expiration-batch-size partition.timestamp-formatter partition.timestamp-pattern
+        partition.mark-done-action partition.mark-done-action.custom.class partition.mark-done-action.http.url
+        partition.mark-done-action.http.params partition.mark-done-action.mode partition.mark-done.recover-from-state
+        partition.time-interval partition.idle-time-to-report-statistic tag.creation-period
+        tag.creation-period-duration tag.creation-delay tag.period-formatter tag.num-retained-max
+        tag.default-time-retained tag.time-expire-enabled tag.automatic-completion tag.batch.customized-name
+        tag.create-success-file record-level.time-field row-tracking.partition-group-on-commit
+        delete.force-produce-changelog vector.file.format vector.target-file-size blob.target-file-size
+        blob.copy-buffer-size blob-compaction.enabled lock.type lock-check-max-sleep lock-acquire-timeout
+        write-null-on-missing-file global-index.row-count-per-shard global-index.build.max-parallelism
+        global-index.build.max-shard global-index.thread-num metastore.tag-to-partition.preview
+    """,
+    _METADATA: """
+        file-index.in-manifest-threshold manifest-sort.enabled manifest-sort.partition-field
+        manifest-sort.max-rewrite-size manifest.delete-file-drop-stats manifest.merge-optimize.enabled
+        commit.discard-duplicate-files end-input.check-partition-expire visibility-callback.enabled
+    """,
+}
+
+HARMLESS: Mapping[str, str] = {key: why for why, keys in _HARMLESS_KEYS.items() for key in keys.split()}
+"""Key to why it may be ignored."""
+
+HARMLESS_PREFIXES: Mapping[str, str] = {
+    "fields.": _OTHER_MODE,
+    "file-index.": "builds optional indexes inside data files; readers do without them",
+    "parquet.": _ENGINE,
+    "orc.": _ENGINE,
+    "avro.": _ENGINE,
+    "commit.callback.": "parameters of callbacks; naming a callback is what is refused",
+    "tag.callback.": "parameters of callbacks; naming a callback is what is refused",
+    "materialized-table.": "kept for Flink's refresh of a materialized table",
+    "variant.shredding.": _ENGINE,
+    "fs.": "read by the file system",
+    "s3.": "read by the file system",
+    "s3a.": "read by the file system",
+    "oss.": "read by the file system",
+    "hadoop.": "read by the file system",
+}
+"""Families whose members are open-ended, with why they may be ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """Texts of an option that pass, in lower case; none passes when empty. `reason` completes "because"."""
+
+    accepted: tuple[str, ...]
+    reason: str
+    remedy: str
+
+
+def _only(accepted: str, reason: str, remedy: str | None = None) -> Restriction:
+    return Restriction((accepted,), reason, remedy or f"set it to '{accepted}'")
+
+
+def _never(reason: str, remedy: str = "remove it") -> Restriction:
+    return Restriction((), reason, remedy)
+
+
+_NOT_YET = "this release does not write it"
+_LOST = "it would silently not happen"
+_INDEX = "this release does not maintain such an index, and readers that trust it would miss rows"
+_APPEND_FEATURE = "this release does not write what it demands of every file"
+
+RESTRICTED: Mapping[str, Restriction] = {
+    "file.format": _only("parquet", _NOT_YET),
+    "manifest.format": _only("avro", _NOT_YET),
+    "merge-engine": _only("deduplicate", _NOT_YET),
+    "changelog-producer": _only("none", _NOT_YET),
+    "deletion-vectors.enabled": _only("false", _NOT_YET),
+    "force-lookup": _only("false", _NOT_YET),
+    "sequence.snapshot-ordering": _only("false", _NOT_YET),
+    "branch": _only("main", "this release writes the main branch only"),
+    "type": _only("table", "other kinds of tables have no snapshots of their own"),
+    "data-file.external-paths": _never("this release writes data files inside the table only"),
+    "data-file.path-directory": _never("this release writes data files next to the table's metadata only"),
+    "index-file-in-data-file-dir": _only("false", _NOT_YET),
+    "record-level.expire-time": _never("rows would not expire; " + _LOST),
+    "pk-clustering-override": _only("false", "it replaces the order of keys in files with another"),
+    "chain-table.enabled": _only("false", "it demands that deletes are kept at the last level"),
+    "primary-key.nullable": _only("false", _NOT_YET),
+    "upsert-key": _never(_NOT_YET),
+    "row-tracking.enabled": _only("false", _APPEND_FEATURE),
+    "data-evolution.enabled": _only("false", _APPEND_FEATURE),
+    "clustering.incremental": _only("false", _NOT_YET),
+    "blob-field": _never(_NOT_YET),
+    "blob-descriptor-field": _never(_NOT_YET),
+    "blob-view-field": _never(_NOT_YET),
+    "vector-field": _never(_NOT_YET),
+    "pk-vector.index.columns": _never(_INDEX),
+    "pk-btree.index.columns": _never(_INDEX),
+    "pk-bitmap.index.columns": _never(_INDEX),
+    "pk-full-text.index.columns": _never(_INDEX),
+    "pk-multivalue.index.columns": _never(_INDEX),
+    "global-index.external-path": _never(_INDEX),
+    "global-index.column-update-action": _never(_INDEX),
+    "query-auth.enabled": _only("false", "it needs a catalog server, which is not asked"),
+    "lock.enabled": _only("false", "no catalog lock is taken; publication relies on create-if-absent"),
+    "commit.callbacks": _never("Java classes cannot be called; " + _LOST),
+    "tag.callbacks": _never("Java classes cannot be called; " + _LOST),
+    "tag.automatic-creation": _only("none", "tags would not be created; " + _LOST),
+    "commit.strict-mode.last-safe-snapshot": _never(_NOT_YET),
+    "partition.expiration-time": _never("partitions would not expire; " + _LOST),
+    "partition.timestamp-format.strict": _only("false", "partition values are not checked against a format"),
+    "partition.idle-time-to-done": _never("partitions would not be marked done; " + _LOST),
+    "partition.end-input-to-done": _only("false", "partitions would not be marked done; " + _LOST),
+    "metastore.partitioned-table": _only("false", "partitions would not be registered; " + _LOST),
+    "metastore.tag-to-partition": _never("partitions would not be registered; " + _LOST),
+}
+"""Key to the only values that may be written with."""

@@ -1,0 +1,282 @@
+"""Paimon's table options that we honour: one named constant each, with Paimon's key, type and default.
+
+Defaults that depend on other options are functions. `check_write_options` says whether a table may be written; reading
+tolerates everything. What else Paimon knows is in `other_options`.
+Source: Paimon 2.0 CoreOptions, SchemaValidation; texts that Paimon's users know are kept word for word.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import (
+    UNLIMITED,
+    Option,
+    did_you_mean,
+    parse_bool,
+    parse_choice,
+    parse_count,
+    parse_duration,
+    parse_float,
+    parse_int,
+    parse_map,
+    parse_names,
+    parse_size,
+    parse_text,
+)
+from bucketline.conf.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
+
+MB = 1 << 20
+
+
+def _bucket_key(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+# Table shape and files
+PRIMARY_KEY = Option("primary-key", parse_names, None, "primary-key columns, instead of a declaration in the schema")
+PARTITION = Option("partition", parse_names, None, "partition columns, instead of a declaration in the schema")
+BUCKET = Option("bucket", parse_int, -1, "buckets per partition: > 0 fixed, -1 dynamic, -2 postponed")
+BUCKET_KEY = Option("bucket-key", _bucket_key, None, "bucket columns, split at commas without trimming")
+BUCKET_FUNCTION = Option("bucket-function.type", parse_choice("default", "mod", "hive"), "default", "bucket of a row")
+PARTITION_DEFAULT_NAME = Option(
+    "partition.default-name", parse_text, "__DEFAULT_PARTITION__", "directory name of a null or blank partition value"
+)
+PARTITION_LEGACY_NAME = Option("partition.legacy-name", parse_bool, True, "partition values in paths as before 1.0")
+FILE_FORMAT = Option("file.format", parse_text, "parquet", "format of data files")
+FILE_FORMAT_PER_LEVEL: Option[dict[str, str]] = Option("file.format.per.level", parse_map, {}, "level to format")
+FILE_COMPRESSION = Option("file.compression", parse_text, "zstd", "codec of data files")
+FILE_COMPRESSION_PER_LEVEL: Option[dict[str, str]] = Option(
+    "file.compression.per.level", parse_map, {}, "level to codec"
+)
+ZSTD_LEVEL = Option("file.compression.zstd-level", parse_int, 1, "zstd level of data files")
+FILE_BLOCK_SIZE = Option("file.block-size", parse_size, None, "bytes of a row group")
+DATA_FILE_PREFIX = Option("data-file.prefix", parse_text, "data-", "prefix of data file names")
+DATA_FILE_THIN_MODE = Option("data-file.thin-mode", parse_bool, False, "leave the _KEY_ columns out of data files")
+TARGET_FILE_SIZE = Option("target-file-size", parse_size, None, "bytes after which a data file is closed")
+TARGET_FILE_ROW_NUM = Option("target-file-row-num", parse_count, UNLIMITED, "rows after which an append file is closed")
+METADATA_STATS_MODE = Option("metadata.stats-mode", parse_text, "truncate(16)", "none, counts, truncate(n) or full")
+METADATA_STATS_MODE_PER_LEVEL: Option[dict[str, str]] = Option(
+    "metadata.stats-mode.per.level", parse_map, {}, "level to stats mode"
+)
+STATS_DENSE_STORE = Option("metadata.stats-dense-store", parse_bool, True, "store only the stats that exist")
+STATS_KEEP_FIRST_N_COLUMNS = Option(
+    "metadata.stats-keep-first-n-columns", parse_int, -1, "columns with stats, from the first; -1 for all"
+)
+
+# Buffering and sorting
+WRITE_BUFFER_SIZE = Option("write-buffer-size", parse_size, 256 * MB, "bytes buffered by one write task")
+WRITE_BUFFER_SPILLABLE = Option("write-buffer-spillable", parse_bool, True, "spill the buffer to local disk when full")
+WRITE_BUFFER_MAX_DISK_SIZE = Option(
+    "write-buffer-spill.max-disk-size", parse_size, UNLIMITED, "bytes of spill after which the buffer is flushed"
+)
+SORT_SPILL_THRESHOLD = Option("sort-spill-threshold", parse_int, None, "sorted runs read at once by a merge")
+SEQUENCE_FIELD: Option[tuple[str, ...]] = Option(
+    "sequence.field", parse_names, (), "columns that order the rows of one key"
+)
+SEQUENCE_SORT_ORDER = Option(
+    "sequence.field.sort-order", parse_choice("ascending", "descending"), "ascending", "direction of sequence.field"
+)
+ROWKIND_FIELD = Option("rowkind.field", parse_text, None, "column that holds the row kind as +I, -U, +U or -D")
+IGNORE_DELETE = Option(
+    "ignore-delete",
+    parse_bool,
+    False,
+    "drop -D and -U rows",
+    ("first-row.ignore-delete", "deduplicate.ignore-delete", "partial-update.ignore-delete"),
+)
+IGNORE_UPDATE_BEFORE = Option("ignore-update-before", parse_bool, False, "drop -U rows")
+MERGE_ENGINE = Option(
+    "merge-engine",
+    parse_choice("deduplicate", "partial-update", "aggregation", "first-row"),
+    "deduplicate",
+    "what the rows of one key become",
+)
+CHANGELOG_PRODUCER = Option(
+    "changelog-producer",
+    parse_choice("none", "input", "full-compaction", "lookup"),
+    "none",
+    "where changelog files come from",
+)
+
+# Compaction
+WRITE_ONLY = Option("write-only", parse_bool, False, "neither compact nor expire", ("write.compaction-skip",))
+COMPACTION_TRIGGER = Option("num-sorted-run.compaction-trigger", parse_int, 5, "sorted runs that start a compaction")
+STOP_TRIGGER = Option("num-sorted-run.stop-trigger", parse_int, None, "sorted runs that hold back the next batch")
+NUM_LEVELS = Option("num-levels", parse_int, None, "levels, level 0 included")
+MAX_SIZE_AMPLIFICATION = Option(
+    "compaction.max-size-amplification-percent", parse_int, 200, "percent of the last run the others may reach"
+)
+SIZE_RATIO = Option("compaction.size-ratio", parse_int, 1, "percent of slack when run sizes are compared")
+OFFPEAK_START_HOUR = Option("compaction.offpeak.start.hour", parse_int, -1, "first hour of day off peak; -1 for never")
+OFFPEAK_END_HOUR = Option("compaction.offpeak.end.hour", parse_int, -1, "first hour of day on peak again; -1 for never")
+OFFPEAK_RATIO = Option("compaction.offpeak-ratio", parse_int, 0, "compaction.size-ratio off peak")
+OPTIMIZATION_INTERVAL = Option("compaction.optimization-interval", parse_duration, None, "ms between full compactions")
+TOTAL_SIZE_THRESHOLD = Option(
+    "compaction.total-size-threshold", parse_size, None, "bytes below which a bucket is always compacted fully"
+)
+INCREMENTAL_SIZE_THRESHOLD = Option(
+    "compaction.incremental-size-threshold", parse_size, None, "bytes above the last run that start a full compaction"
+)
+SMALL_FILE_RATIO = Option(
+    "compaction.small-file-ratio", parse_float, 0.7, "part of target-file-size below which a file is rewritten"
+)
+FORCE_UP_LEVEL_0 = Option("compaction.force-up-level-0", parse_bool, False, "each compaction empties level 0")
+FORCE_REWRITE_ALL_FILES = Option(
+    "compaction.force-rewrite-all-files", parse_bool, False, "a full compaction rewrites every file"
+)
+FORCE_COMPACT = Option("commit.force-compact", parse_bool, False, "compact before every commit")
+FULL_COMPACTION_DELTA_COMMITS = Option(
+    "full-compaction.delta-commits", parse_int, None, "commits between full compactions"
+)
+
+# Manifests and commit
+MANIFEST_COMPRESSION = Option("manifest.compression", parse_text, "zstd", "codec of manifests and manifest lists")
+MANIFEST_TARGET_FILE_SIZE = Option("manifest.target-file-size", parse_size, 8 * MB, "bytes of a manifest")
+MANIFEST_FULL_COMPACTION_SIZE = Option(
+    "manifest.full-compaction-threshold-size", parse_size, 16 * MB, "bytes of changes that merge all manifests"
+)
+MANIFEST_MERGE_MIN_COUNT = Option("manifest.merge-min-count", parse_int, 30, "small manifests that are merged")
+COMMIT_MAX_RETRIES = Option("commit.max-retries", parse_count, 10, "tries after the first")
+COMMIT_MIN_RETRY_WAIT = Option("commit.min-retry-wait", parse_duration, 10, "first wait in ms")
+COMMIT_MAX_RETRY_WAIT = Option("commit.max-retry-wait", parse_duration, 10_000, "longest wait in ms")
+COMMIT_TIMEOUT = Option("commit.timeout", parse_duration, UNLIMITED, "ms after which a commit gives up")
+COMMIT_USER_PREFIX = Option("commit.user-prefix", parse_text, None, "prefix of generated commit users")
+FORCE_CREATE_SNAPSHOT = Option("commit.force-create-snapshot", parse_bool, False, "a snapshot even without changes")
+IGNORE_EMPTY_COMMIT = Option("snapshot.ignore-empty-commit", parse_bool, None, "no snapshot without changes")
+DYNAMIC_PARTITION_OVERWRITE = Option(
+    "dynamic-partition-overwrite", parse_bool, True, "an overwrite replaces only the partitions in the data"
+)
+
+# Retention
+SNAPSHOT_NUM_RETAINED_MIN = Option("snapshot.num-retained.min", parse_int, 10, "snapshots always kept")
+SNAPSHOT_NUM_RETAINED_MAX = Option("snapshot.num-retained.max", parse_count, UNLIMITED, "snapshots kept at most")
+SNAPSHOT_TIME_RETAINED = Option("snapshot.time-retained", parse_duration, 3_600_000, "ms a snapshot is kept")
+SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "snapshots expired by one run")
+
+HONOURED: Mapping[str, Option[Any]] = {
+    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+}
+"""Every option above by its key, in the order of this file."""
+
+
+def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
+    """Bytes after which a data file is closed: 128 MB with a primary key, 256 MB without, unless set."""
+    found = TARGET_FILE_SIZE.find(options)
+    return found if found is not None else (128 if has_primary_key else 256) * MB
+
+
+def stop_trigger(options: Mapping[str, str]) -> int:
+    """Sorted runs that hold back writing: three above the compaction trigger unless set, never below the trigger."""
+    trigger, found = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
+    return max(trigger, trigger + 3 if found is None else found)
+
+
+def num_levels(options: Mapping[str, str]) -> int:
+    """Levels of a bucket, level 0 included: one more than the compaction trigger unless set."""
+    found = NUM_LEVELS.find(options)
+    return COMPACTION_TRIGGER.get(options) + 1 if found is None else found
+
+
+def sort_spill_threshold(options: Mapping[str, str]) -> int:
+    """Sorted runs a merge reads at once: one more than the stop trigger unless set."""
+    found = SORT_SPILL_THRESHOLD.find(options)
+    return stop_trigger(options) + 1 if found is None else found
+
+
+_FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
+KNOWN_KEYS = frozenset(HONOURED) | frozenset(HARMLESS) | frozenset(RESTRICTED) | _FALLBACKS
+"""Every key that has a meaning for Paimon's tables, open-ended families left aside."""
+
+
+def check_write_options(
+    schema_options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
+) -> None:
+    """Returns when a table with these options can be written correctly by this release.
+
+    Raises OptionError with `key`: unknown (the nearest is named), unreadable, a value we do not write, or a
+    combination Paimon forbids. Nothing has been written then.
+    """
+    for key, text in schema_options.items():
+        _check_known(key)
+        _check_restricted(key, text)
+        option = HONOURED.get(key)
+        if option is not None:
+            option.find(schema_options)
+    for level, file_format in FILE_FORMAT_PER_LEVEL.get(schema_options).items():
+        if file_format.lower() != "parquet":
+            key = FILE_FORMAT_PER_LEVEL.key
+            refuse(key, f"'{key}' = {file_format!r} at level {level} is not supported: this release writes parquet")
+    _check_bucket(schema_options, primary_key, partition_keys)
+    _check_numbers(schema_options)
+
+
+def _check_known(key: str) -> None:
+    if key not in KNOWN_KEYS and not key.startswith(tuple(HARMLESS_PREFIXES)):
+        refuse(key, f"unknown table option '{key}'{did_you_mean(key, KNOWN_KEYS)}")
+
+
+def _check_restricted(key: str, text: str) -> None:
+    found = RESTRICTED.get(key)
+    if found is not None and text.strip().lower().replace("_", "-") not in found.accepted:
+        refuse(key, f"table option '{key}' = {text!r} is not supported: {found.reason}; {found.remedy}")
+
+
+def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]) -> None:
+    bucket = BUCKET.get(options)
+    bucket_key = BUCKET_KEY.find(options)
+    if bucket == -1:
+        if bucket_key is not None:
+            refuse(
+                BUCKET_KEY.key,
+                "Cannot define 'bucket-key' with bucket = -1, please remove the 'bucket-key' setting "
+                "or specify a bucket number.",
+            )
+        if not primary_key and FULL_COMPACTION_DELTA_COMMITS.is_set(options):
+            refuse(
+                FULL_COMPACTION_DELTA_COMMITS.key,
+                "AppendOnlyTable of unaware or dynamic bucket does not support 'full-compaction.delta-commits'",
+            )
+        if primary_key and SEQUENCE_FIELD.get(options) and not set(partition_keys) <= set(primary_key):
+            refuse(
+                SEQUENCE_FIELD.key,
+                "You can not use sequence.field in cross partition update case (Primary key constraint "
+                f"'{listed(primary_key)}' not include all partition fields '{listed(partition_keys)}').",
+            )
+    elif bucket < 1 and not (bucket == -2 and primary_key):
+        refuse(BUCKET.key, "The number of buckets needs to be greater than 0.")
+    if bucket > 0 and not primary_key and bucket_key is None:
+        refuse(BUCKET_KEY.key, "You should define a 'bucket-key' for bucketed append mode.")
+    if bucket < 0 and primary_key:
+        mode = "postponed" if bucket == -2 else "dynamic"
+        refuse(
+            BUCKET.key,
+            f"table option 'bucket' = {bucket} is not supported: this release does not write {mode} buckets of tables "
+            "with a primary key; set 'bucket' to a number above 0",
+        )
+
+
+def _check_numbers(options: Mapping[str, str]) -> None:
+    if NUM_LEVELS.is_set(options) and (NUM_LEVELS.find(options) or 0) < 2:
+        refuse(NUM_LEVELS.key, "'num-levels' should be at least 2")
+    for option in (TARGET_FILE_ROW_NUM, SNAPSHOT_NUM_RETAINED_MIN, COMPACTION_TRIGGER):
+        if option.get(options) < 1:
+            refuse(option.key, f"{option.key} should be at least 1")
+    if SNAPSHOT_NUM_RETAINED_MIN.get(options) > SNAPSHOT_NUM_RETAINED_MAX.get(options):
+        refuse(
+            SNAPSHOT_NUM_RETAINED_MIN.key,
+            f"{SNAPSHOT_NUM_RETAINED_MIN.key} should not be larger than {SNAPSHOT_NUM_RETAINED_MAX.key}",
+        )
+    commits = FULL_COMPACTION_DELTA_COMMITS.find(options)
+    if commits is not None and commits < 1:
+        refuse(FULL_COMPACTION_DELTA_COMMITS.key, f"{FULL_COMPACTION_DELTA_COMMITS.key} should be at least 1")
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names as Paimon's messages show them: `[a, b]`."""
+    return f"[{', '.join(names)}]"
+
+
+def refuse(key: str, message: str) -> NoReturn:
+    """Raises the OptionError that blames one setting."""
+    raise OptionError(message, key=key)

@@ -1,0 +1,223 @@
+"""Which table options may be created and written with."""
+
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.new_table import check_new_table, lift_keys
+from bucketline.conf.option import UNLIMITED
+from bucketline.conf.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
+from bucketline.conf.table_options import (
+    BUCKET_KEY,
+    COMMIT_TIMEOUT,
+    HONOURED,
+    IGNORE_DELETE,
+    WRITE_BUFFER_SIZE,
+    check_write_options,
+    num_levels,
+    sort_spill_threshold,
+    stop_trigger,
+    target_file_size,
+)
+
+FIXED = {"bucket": "2"}
+
+
+def refused(options: dict[str, str], primary_key: tuple[str, ...] = ("id",)) -> OptionError:
+    with pytest.raises(OptionError) as caught:
+        check_write_options(options, primary_key, ())
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("options", "primary_key", "key", "text"),
+    [
+        (
+            {"bucket": "-1", "bucket-key": "id"},
+            (),
+            "bucket-key",
+            "Cannot define 'bucket-key' with bucket = -1, please remove the 'bucket-key' setting "
+            "or specify a bucket number.",
+        ),
+        (
+            {"bucket-key": "id"},
+            ("id",),
+            "bucket-key",
+            "Cannot define 'bucket-key' with bucket = -1, please remove the 'bucket-key' setting "
+            "or specify a bucket number.",
+        ),
+        ({"bucket": "2"}, (), "bucket-key", "You should define a 'bucket-key' for bucketed append mode."),
+        ({"bucket": "0"}, ("id",), "bucket", "The number of buckets needs to be greater than 0."),
+        ({"bucket": "-2"}, (), "bucket", "The number of buckets needs to be greater than 0."),
+        ({"bucket": "-3"}, ("id",), "bucket", "The number of buckets needs to be greater than 0."),
+        (
+            {"full-compaction.delta-commits": "1"},
+            (),
+            "full-compaction.delta-commits",
+            "AppendOnlyTable of unaware or dynamic bucket does not support 'full-compaction.delta-commits'",
+        ),
+    ],
+)
+def test_forbidden_bucket_settings_are_refused_in_paimons_words(
+    options: dict[str, str], primary_key: tuple[str, ...], key: str, text: str
+) -> None:
+    error = refused(options, primary_key)
+    assert (error.message, error.fields["key"]) == (text, key)
+
+
+def test_a_sequence_field_with_cross_partition_upserts_is_refused_in_paimons_words() -> None:
+    with pytest.raises(OptionError) as caught:
+        check_write_options({"sequence.field": "v"}, ("pk",), ("pt",))
+    assert caught.value.message == (
+        "You can not use sequence.field in cross partition update case (Primary key constraint '[pk]' "
+        "not include all partition fields '[pt]')."
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"bucket": "-1"},
+        {"bucket": "-2"},
+        {"bucket": "1", "merge-engine": "partial-update"},
+        {"bucket": "1", "merge-engine": "first_row"},
+        {"bucket": "1", "deletion-vectors.enabled": "true"},
+        {"bucket": "1", "changelog-producer": "input"},
+        {"bucket": "1", "file.format": "orc"},
+        {"bucket": "1", "file.format.per.level": "0:avro,5:parquet"},
+        {"bucket": "1", "pk-clustering-override": "true"},
+        {"bucket": "1", "chain-table.enabled": "true"},
+        {"bucket": "1", "record-level.expire-time": "1 d"},
+        {"bucket": "1", "branch": "dev"},
+    ],
+    ids=str,
+)
+def test_what_this_release_cannot_write_is_refused_and_named(options: dict[str, str]) -> None:
+    error = refused(options)
+    key = str(error.fields["key"])
+    assert key in error.message and key in {"bucket", *options}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        FIXED,
+        {**FIXED, "merge-engine": "DEDUPLICATE", "changelog-producer": "none", "deletion-vectors.enabled": "false"},
+        {**FIXED, "sort-engine": "min-heap", "page-size": "32 kb", "lookup.cache-rows": "10"},
+        {**FIXED, "fields.v.aggregate-function": "sum", "file-index.bloom-filter.columns": "v"},
+        {**FIXED, "write.compaction-skip": "true", "file.format": "PARQUET", "dynamic-bucket.target-row-num": "3"},
+        {**FIXED, "file.format.per.level": "0:parquet", "source.split.target-size": "128m"},
+    ],
+    ids=str,
+)
+def test_harmless_and_default_settings_are_accepted(options: dict[str, str]) -> None:
+    check_write_options(options, ("id",), ())
+
+
+def test_append_tables_are_accepted_with_and_without_buckets() -> None:
+    check_write_options({}, (), ())
+    check_write_options({"bucket": "2", "bucket-key": "id"}, (), ())
+
+
+def test_an_unknown_key_is_refused_and_the_nearest_named() -> None:
+    assert refused({"bucket": "1", "num-sorted-run.compaction-triger": "3"}).message == (
+        "unknown table option 'num-sorted-run.compaction-triger'; did you mean 'num-sorted-run.compaction-trigger'?"
+    )
+    assert "did you mean" not in refused({"bucket": "1", "qqqq": "3"}).message
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("write-buffer-size", "lots"),
+        ("write-only", "yes"),
+        ("num-levels", "1"),
+        ("num-sorted-run.compaction-trigger", "0"),
+        ("snapshot.num-retained.min", "0"),
+        ("snapshot.num-retained.max", "3"),
+        ("full-compaction.delta-commits", "0"),
+        ("target-file-row-num", "0"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(key: str, text: str) -> None:
+    message = refused({**FIXED, key: text}).message
+    assert key in message
+
+
+COLUMNS = ("id", "dt", "v", "tags")
+
+
+@pytest.mark.parametrize(
+    ("options", "primary_key", "partition", "columns", "text"),
+    [
+        ({}, ("nope",), (), COLUMNS, "should include all primary key fields [nope]"),
+        ({}, ("id",), ("nope",), COLUMNS, "should include all partition fields [nope]"),
+        ({}, ("id", "id"), (), COLUMNS, "must not contain duplicate columns"),
+        ({}, ("tags",), (), COLUMNS, "must be an atomic type"),
+        ({}, ("dt",), ("dt",), COLUMNS, "this will result in only one record in a partition"),
+        ({}, ("id",), (), (*COLUMNS, "_KEY_id"), "cannot start with [_KEY_]"),
+        ({}, ("id",), (), (*COLUMNS, "_VALUE_KIND"), "Field name[_VALUE_KIND]"),
+        ({}, ("id",), (), (*COLUMNS, "v"), "duplicate fields. Found: [v]"),
+        ({"bucket-key": "id, v"}, ("id", "v"), (), COLUMNS, "names are not trimmed"),
+        ({"bucket-key": "dt"}, ("id", "dt"), ("dt",), COLUMNS, "should not in partition keys [dt]"),
+        ({"bucket-key": "v"}, ("id",), (), COLUMNS, "Primary keys [id] should contain all bucket keys [v]."),
+        ({"bucket-key": "tags"}, (), (), COLUMNS, "nested type can not in bucket-key"),
+        ({"sequence.field": "nope"}, ("id",), (), COLUMNS, "Sequence field: 'nope' can not be found"),
+        ({"rowkind.field": "nope"}, ("id",), (), COLUMNS, "Rowkind field: 'nope' can not be found"),
+    ],
+)
+def test_a_new_table_that_paimon_would_refuse_is_refused(
+    options: dict[str, str],
+    primary_key: tuple[str, ...],
+    partition: tuple[str, ...],
+    columns: tuple[str, ...],
+    text: str,
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        check_new_table(
+            FIXED | options, columns=columns, nested={"tags"}, primary_key=primary_key, partition_keys=partition
+        )
+    assert text in caught.value.message
+
+
+def test_a_sound_new_table_is_accepted() -> None:
+    check_new_table(
+        FIXED | {"bucket-key": "id", "sequence.field": "v", "rowkind.field": "v"},
+        columns=COLUMNS,
+        nested={"tags"},
+        primary_key=("id", "dt"),
+        partition_keys=("dt",),
+    )
+
+
+def test_keys_declared_as_options_are_lifted_and_never_declared_twice() -> None:
+    assert lift_keys({"primary-key": "id,dt", "partition": "dt", "bucket": "1"}, (), ()) == (
+        {"bucket": "1"},
+        ("id", "dt"),
+        ("dt",),
+    )
+    assert lift_keys({}, ["id"], ["dt"]) == ({}, ("id",), ("dt",))
+    with pytest.raises(OptionError, match="Cannot define primary key on DDL and table options at the same time"):
+        lift_keys({"primary-key": "id"}, ["id"], ())
+
+
+def test_defaults_that_depend_on_others_follow_paimon() -> None:
+    assert (stop_trigger({}), num_levels({}), sort_spill_threshold({})) == (8, 6, 9)
+    low = {"num-sorted-run.compaction-trigger": "3", "num-sorted-run.stop-trigger": "1"}
+    assert (stop_trigger(low), num_levels(low), sort_spill_threshold(low)) == (3, 4, 4)
+    assert target_file_size({}, has_primary_key=True) == 128 << 20
+    assert target_file_size({}, has_primary_key=False) == 256 << 20
+    assert target_file_size({"target-file-size": "1 mb"}, has_primary_key=True) == 1 << 20
+    assert WRITE_BUFFER_SIZE.get({}) == 256 << 20
+    assert COMMIT_TIMEOUT.get({}) == UNLIMITED
+    assert IGNORE_DELETE.get({"deduplicate.ignore-delete": "true"}) is True
+    assert BUCKET_KEY.find({"bucket-key": "a, b"}) == ("a", " b")
+
+
+def test_every_key_has_one_standing_and_a_meaning() -> None:
+    assert not HARMLESS.keys() & RESTRICTED.keys()
+    assert not HARMLESS.keys() & HONOURED.keys()
+    assert RESTRICTED.keys() & HONOURED.keys() == {"file.format", "merge-engine", "changelog-producer"}
+    assert all(option.doc for option in HONOURED.values())
+    assert all(found.reason and found.remedy for found in RESTRICTED.values())
+    assert all(prefix.endswith(".") for prefix in HARMLESS_PREFIXES)
