@@ -1,0 +1,110 @@
+"""From the messages of a batch to the entries of its two snapshots.
+
+Source: Paimon 2.0 ManifestEntryChanges; the order inside a delta is stricter here: every DELETE before every ADD,
+because snapshot expiration walks a delta in order and a later ADD takes a file's removal back.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import CommitKind, FileKind, IndexManifestEntry, ManifestEntry
+
+DELETION_VECTORS = "DELETION_VECTORS"
+HASH = "HASH"
+
+BucketId = tuple[bytes, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a batch does to a table: its append half, then its compact half; each becomes one snapshot.
+
+    In every tuple all DELETEs come first, otherwise the order is that of the messages.
+    """
+
+    append_entries: tuple[ManifestEntry, ...] = ()
+    append_changelog: tuple[ManifestEntry, ...] = ()
+    append_index: tuple[IndexManifestEntry, ...] = ()
+    compact_entries: tuple[ManifestEntry, ...] = ()
+    compact_changelog: tuple[ManifestEntry, ...] = ()
+    compact_index: tuple[IndexManifestEntry, ...] = ()
+
+    @property
+    def has_append(self) -> bool:
+        return bool(self.append_entries or self.append_changelog or self.append_index)
+
+    @property
+    def has_compact(self) -> bool:
+        return bool(self.compact_entries or self.compact_changelog or self.compact_index)
+
+    @property
+    def append_kind(self) -> CommitKind:
+        """OVERWRITE when the append half takes files away or changes deletion vectors, else APPEND.
+
+        Source: Paimon 2.0 FileStoreCommitImpl.commit.
+        """
+        takes_away = any(e.kind is FileKind.DELETE for e in self.append_entries)
+        masks_rows = any(e.index_type == DELETION_VECTORS for e in self.append_index)
+        return CommitKind.OVERWRITE if takes_away or masks_rows else CommitKind.APPEND
+
+
+def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
+    """The entries that the messages ask for."""
+    found = list(messages)
+    return Changes(
+        append_entries=tuple(
+            [_entry(FileKind.DELETE, m, f) for m in found for f in m.deleted_files]
+            + [_entry(FileKind.ADD, m, f) for m in found for f in m.new_files]
+        ),
+        append_changelog=tuple(_entry(FileKind.ADD, m, f) for m in found for f in m.changelog_files),
+        append_index=_index(found, "deleted_index_files", "new_index_files"),
+        compact_entries=tuple(
+            [_entry(FileKind.DELETE, m, f) for m in found for f in m.compact_before]
+            + [_entry(FileKind.ADD, m, f) for m in found for f in m.compact_after]
+        ),
+        compact_changelog=tuple(_entry(FileKind.ADD, m, f) for m in found for f in m.compact_changelog),
+        compact_index=_index(found, "deleted_compact_index_files", "compact_index_files"),
+    )
+
+
+def changed_buckets(entries: Sequence[ManifestEntry], index: Sequence[IndexManifestEntry] = ()) -> frozenset[BucketId]:
+    """The (partition, bucket) pairs that entries touch: what a conflict check has to know of a table."""
+    return frozenset({(e.partition, e.bucket) for e in entries} | {(e.partition, e.bucket) for e in index})
+
+
+def combine_index(
+    base: Sequence[IndexManifestEntry], delta: Sequence[IndexManifestEntry], *, vectors_by_file: bool
+) -> tuple[IndexManifestEntry, ...]:
+    """The complete index list after the delta: untouched entries in their order, then the added ones.
+
+    A bucket has one HASH file and one deletion-vector file, so a new one takes the old one's place. Global indexes, and
+    with `vectors_by_file` (append tables with unaware buckets) deletion vectors too, are told apart by file name.
+    Source: Paimon 2.0 IndexManifestFileHandler.
+    """
+
+    def place(entry: IndexManifestEntry) -> tuple[object, ...]:
+        one_per_bucket = entry.index_type == HASH or (entry.index_type == DELETION_VECTORS and not vectors_by_file)
+        if one_per_bucket:
+            return (entry.partition, entry.bucket, entry.index_type)
+        return (entry.index_type, entry.file_name)
+
+    kept = {place(e): e for e in base}
+    for entry in delta:
+        if entry.kind is FileKind.DELETE:
+            kept.pop(place(entry), None)
+    for entry in delta:
+        if entry.kind is FileKind.ADD:
+            kept.pop(place(entry), None)
+            kept[place(entry)] = entry
+    return tuple(kept.values())
+
+
+def _entry(kind: FileKind, message: CommitMessage, file: DataFileMeta) -> ManifestEntry:
+    return ManifestEntry(kind, message.partition, message.bucket, message.total_buckets, file)
+
+
+def _index(messages: Sequence[CommitMessage], deleted: str, added: str) -> tuple[IndexManifestEntry, ...]:
+    gone = [replace(e, kind=FileKind.DELETE) for m in messages for e in getattr(m, deleted)]
+    return tuple(gone + [replace(e, kind=FileKind.ADD) for m in messages for e in getattr(m, added)])

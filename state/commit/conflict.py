@@ -1,0 +1,237 @@
+"""May these changes follow that snapshot? One function per rule; losing is a value.
+
+The base may be restricted to the changed buckets: apart from the bucket count, which belongs to a partition, every rule
+looks at one bucket.
+Source: Paimon 2.0 ConflictDetection, FileEntry.mergeEntries.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from bucketline.state.commit.changes import DELETION_VECTORS
+from bucketline.state.errors import CommitConflictError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import (
+    CommitKind,
+    EntryIdentity,
+    FileKind,
+    IndexManifestEntry,
+    ManifestEntry,
+)
+
+KeyOrder = Callable[[bytes], Any]
+"""Serialized key -> a value that compares as Paimon compares keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Why changes cannot follow the table's newest snapshot; `rule` is stable, `fields` hold the evidence."""
+
+    rule: str
+    message: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+    def error(self) -> CommitConflictError:
+        """The exception for callers that have nothing left to try."""
+        return CommitConflictError(self.message, rule=self.rule, **self.fields)
+
+
+def check_conflicts(
+    base_entries: Iterable[ManifestEntry],
+    delta_entries: Sequence[ManifestEntry],
+    kind: CommitKind,
+    key_order: KeyOrder | None,
+    *,
+    partition_totals: Mapping[bytes, int] | None = None,
+    base_index: Sequence[IndexManifestEntry] = (),
+    delta_index: Sequence[IndexManifestEntry] = (),
+) -> Conflict | None:
+    """The first rule that the changes break, None when they may be published.
+
+    `base_entries` are live (ADD) and hold at least the changed buckets; `partition_totals` adds the bucket counts of
+    partitions whose other buckets are not among them. `key_order` is None for tables without a primary key.
+    """
+    base = list(base_entries)
+    live = {e.identity: e for e in base}
+    conflict = (
+        check_bucket_counts({**_totals(base), **(partition_totals or {})}, delta_entries, kind)
+        or check_delta(delta_entries)
+        or check_adds(live, delta_entries)
+        or check_deletes(live, delta_entries)
+    )
+    if conflict is not None:
+        return conflict
+    after = apply_delta(live, delta_entries)
+    return (
+        (check_key_ranges(after, delta_entries, key_order) if key_order is not None else None)
+        or check_index_deletes(base_index, delta_index)
+        or check_deletion_vectors(after, delta_index)
+    )
+
+
+def check_bucket_counts(
+    partition_totals: Mapping[bytes, int], delta_entries: Iterable[ManifestEntry], kind: CommitKind
+) -> Conflict | None:
+    """Rule `bucket-count`: all files of a partition were written for one number of buckets.
+
+    Compared per partition, so that a bucket without files yet is covered too. An OVERWRITE may change the number;
+    totals that are not positive (dynamic, unaware, postpone) are not compared.
+    """
+    if kind is CommitKind.OVERWRITE:
+        return None
+    totals = dict(partition_totals)
+    for entry in delta_entries:
+        if entry.total_buckets <= 0:
+            continue
+        known = totals.setdefault(entry.partition, entry.total_buckets)
+        if known > 0 and known != entry.total_buckets:
+            return Conflict(
+                "bucket-count",
+                f"the partition has {known} buckets, these files were written for {entry.total_buckets}: "
+                "rescale the partition, or set the table's `bucket` back",
+                {"partition": entry.partition.hex(), "found": known, "expected": entry.total_buckets},
+            )
+    return None
+
+
+def check_delta(delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
+    """Rule `delta`: within one commit a file is added at most once, deleted at most once, and not both."""
+    seen: set[EntryIdentity] = set()
+    for entry in delta_entries:
+        if entry.identity in seen:
+            return Conflict(
+                "delta",
+                f"the commit names {entry.file.file_name} at level {entry.file.level} twice: "
+                "two tasks worked on one bucket, or a message was collected twice",
+                _evidence(entry),
+            )
+        seen.add(entry.identity)
+    return None
+
+
+def check_adds(live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
+    """Rule `already-added`: an added file is not live yet; if it is, this commit happened before."""
+    for entry in delta_entries:
+        if entry.kind is FileKind.ADD and entry.identity in live:
+            return Conflict(
+                "already-added",
+                f"{entry.file.file_name} is in the table already: the same messages were committed before",
+                _evidence(entry),
+            )
+    return None
+
+
+def check_deletes(
+    live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
+) -> Conflict | None:
+    """Rule `file-deleted`: every file taken away is live, at that very level."""
+    for entry in delta_entries:
+        if entry.kind is FileKind.DELETE and entry.identity not in live:
+            return Conflict(
+                "file-deleted",
+                f"{entry.file.file_name} is no longer live at level {entry.file.level}: another writer compacted or "
+                "overwrote its bucket meanwhile; plan again from the newest snapshot",
+                _evidence(entry),
+            )
+    return None
+
+
+def check_key_ranges(
+    after: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: KeyOrder
+) -> Conflict | None:
+    """Rule `key-range`: above level 0, the files of one level of a bucket do not overlap in their keys.
+
+    Only levels that the delta adds to are looked at. Bounds are inclusive.
+    """
+    touched = {
+        (e.partition, e.bucket, e.file.level) for e in delta_entries if e.kind is FileKind.ADD and e.file.level >= 1
+    }
+    levels: dict[tuple[bytes, int, int], list[ManifestEntry]] = defaultdict(list)
+    for entry in after:
+        place = (entry.partition, entry.bucket, entry.file.level)
+        if place in touched:
+            levels[place].append(entry)
+    for place in sorted(levels):
+        ordered = sorted(levels[place], key=lambda e: key_order(e.file.min_key))
+        for left, right in pairwise(ordered):
+            if key_order(left.file.max_key) >= key_order(right.file.min_key):
+                return Conflict(
+                    "key-range",
+                    f"{left.file.file_name} and {right.file.file_name} would overlap on level {place[2]}: another "
+                    "writer compacted the bucket meanwhile; plan again from the newest snapshot",
+                    {**_evidence(left), "other": right.file.file_name},
+                )
+    return None
+
+
+def check_index_deletes(
+    base_index: Iterable[IndexManifestEntry], delta_index: Iterable[IndexManifestEntry]
+) -> Conflict | None:
+    """Rule `index-replaced`: an index file taken away is live.
+
+    Stricter than Paimon, which lets the last writer of a bucket's HASH file win and so forgets the other's keys.
+    """
+    live = {(e.partition, e.bucket, e.index_type, e.file_name) for e in base_index}
+    for entry in delta_index:
+        place = (entry.partition, entry.bucket, entry.index_type, entry.file_name)
+        if entry.kind is FileKind.DELETE and place not in live:
+            return Conflict(
+                "index-replaced",
+                f"the {entry.index_type} file {entry.file_name} is no longer live: another writer changed the index of "
+                "the bucket meanwhile; plan again from the newest snapshot",
+                {"partition": entry.partition.hex(), "bucket": entry.bucket, "file": entry.file_name},
+            )
+    return None
+
+
+def check_deletion_vectors(
+    after: Iterable[ManifestEntry], delta_index: Iterable[IndexManifestEntry]
+) -> Conflict | None:
+    """Rule `deletion-vector`: a new vector is about a file that is live once the commit is in."""
+    added = [e for e in delta_index if e.kind is FileKind.ADD and e.index_type == DELETION_VECTORS]
+    if not added:
+        return None
+    names = {(e.partition, e.bucket, e.file.file_name) for e in after}
+    for entry in added:
+        for vector in entry.deletion_vector_ranges or ():
+            if (entry.partition, entry.bucket, vector.data_file_name) not in names:
+                return Conflict(
+                    "deletion-vector",
+                    f"{entry.file_name} deletes rows of {vector.data_file_name}, which is not live: another writer "
+                    "rewrote that file meanwhile; plan again from the newest snapshot",
+                    {"partition": entry.partition.hex(), "bucket": entry.bucket, "file": vector.data_file_name},
+                )
+    return None
+
+
+def apply_delta(
+    live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
+) -> list[ManifestEntry]:
+    """The live entries after a delta, in the order they came in. DELETEs that hit nothing are ignored."""
+    delta = list(delta_entries)
+    gone = {e.identity for e in delta if e.kind is FileKind.DELETE}
+    return [e for i, e in live.items() if i not in gone] + [e for e in delta if e.kind is FileKind.ADD]
+
+
+def without_known_files(
+    live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
+) -> tuple[ManifestEntry, ...]:
+    """The delta without files that are live already (`commit.discard-duplicate-files`)."""
+    return tuple(e for e in delta_entries if e.kind is FileKind.DELETE or e.identity not in live)
+
+
+def _totals(entries: Iterable[ManifestEntry]) -> dict[bytes, int]:
+    return {e.partition: e.total_buckets for e in entries if e.total_buckets > 0}
+
+
+def _evidence(entry: ManifestEntry) -> dict[str, object]:
+    file: DataFileMeta = entry.file
+    return {
+        "partition": entry.partition.hex(),
+        "bucket": entry.bucket,
+        "level": file.level,
+        "file": file.file_name,
+    }

@@ -1,0 +1,254 @@
+"""CommitMessage: what one writer of one bucket promises, and its byte form between tasks and the driver.
+
+The bytes are ours alone, live as long as one batch, and travel in an Arrow binary column:
+
+    "BLCM"   magic
+    u8       version of the layout
+    u32 BE   CRC32 of the payload
+    payload  an Avro array of message records (schema below), uncompressed
+
+Source: Paimon 2.0 CommitMessageImpl, DataIncrement, CompactIncrement (the parts; the byte form is not Paimon's).
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from io import BytesIO
+from typing import Any
+
+import fastavro
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.data_file import DataFileMeta, FileSource, SimpleStats
+from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
+
+MAGIC = b"BLCM"
+VERSION = 1
+_HEAD = struct.Struct(">4sBI")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMessage:
+    """What one writer did to one bucket; `partition` is a serialized BinaryRow with arity prefix.
+
+    `total_buckets` is what the bucket's entries record: n for fixed buckets, -1 dynamic or unaware, -2 postpone.
+    An upgraded file is in `compact_before` and, with its new level, in `compact_after`. `deleted_files` are live files
+    that the append part replaces (copy-on-write); they make its snapshot an OVERWRITE.
+    The kind of index entries is not looked at: the member they are in decides.
+    """
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    new_files: tuple[DataFileMeta, ...] = ()
+    changelog_files: tuple[DataFileMeta, ...] = ()
+    compact_before: tuple[DataFileMeta, ...] = ()
+    compact_after: tuple[DataFileMeta, ...] = ()
+    compact_changelog: tuple[DataFileMeta, ...] = ()
+    new_index_files: tuple[IndexManifestEntry, ...] = ()
+    deleted_index_files: tuple[IndexManifestEntry, ...] = ()
+    compact_index_files: tuple[IndexManifestEntry, ...] = ()
+    deleted_compact_index_files: tuple[IndexManifestEntry, ...] = ()
+    deleted_files: tuple[DataFileMeta, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(getattr(self, name) for name in (*_FILE_LISTS, *_INDEX_LISTS))
+
+
+_FILE_LISTS = (
+    "new_files",
+    "deleted_files",
+    "changelog_files",
+    "compact_before",
+    "compact_after",
+    "compact_changelog",
+)
+_INDEX_LISTS = (
+    "new_index_files",
+    "deleted_index_files",
+    "compact_index_files",
+    "deleted_compact_index_files",
+)
+
+
+def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
+    """The byte form of any number of messages, in order; the same messages give the same bytes."""
+    out = BytesIO()
+    fastavro.schemaless_writer(out, _MESSAGES, [_message_record(m) for m in messages])
+    payload = out.getvalue()
+    return _HEAD.pack(MAGIC, VERSION, zlib.crc32(payload)) + payload
+
+
+def decode_messages(data: bytes) -> tuple[CommitMessage, ...]:
+    """The messages in bytes that `encode_messages` made.
+
+    Raises CorruptFileError when a byte differs, or another version of the library made them.
+    """
+    if len(data) < _HEAD.size:
+        raise CorruptFileError(f"commit messages cut off after {len(data)} bytes", size=len(data))
+    magic, version, checksum = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise CorruptFileError(f"not commit messages: they start with {magic!r}", found=magic)
+    if version != VERSION:
+        raise CorruptFileError(
+            f"commit messages of version {version}, this release reads {VERSION}; run one release everywhere",
+            found=version,
+            expected=VERSION,
+        )
+    payload = bytes(data[_HEAD.size :])
+    if zlib.crc32(payload) != checksum:
+        raise CorruptFileError("commit messages were damaged on the way: the checksum differs")
+    records = fastavro.schemaless_reader(BytesIO(payload), _MESSAGES, None)
+    return tuple(_message(r) for r in records)
+
+
+def _message_record(message: CommitMessage) -> dict[str, object]:
+    return {
+        "partition": message.partition,
+        "bucket": message.bucket,
+        "total_buckets": message.total_buckets,
+        **{name: [_file_record(f) for f in getattr(message, name)] for name in _FILE_LISTS},
+        **{name: [_index_record(e) for e in getattr(message, name)] for name in _INDEX_LISTS},
+    }
+
+
+def _message(record: Mapping[str, Any]) -> CommitMessage:
+    lists: dict[str, Any] = {name: tuple(_file(r) for r in record[name]) for name in _FILE_LISTS}
+    lists |= {name: tuple(_index(r) for r in record[name]) for name in _INDEX_LISTS}
+    return CommitMessage(record["partition"], record["bucket"], record["total_buckets"], **lists)
+
+
+def _file_record(file: DataFileMeta) -> dict[str, object]:
+    record: dict[str, object] = {name: _plain(getattr(file, name)) for name in _FILE_MEMBERS}
+    record["key_stats"] = _stats_record(file.key_stats)
+    record["value_stats"] = _stats_record(file.value_stats)
+    record["file_source"] = None if file.file_source is None else int(file.file_source)
+    return record
+
+
+def _file(record: dict[str, Any]) -> DataFileMeta:
+    source = record["file_source"]
+    return DataFileMeta(
+        **record
+        | {
+            "key_stats": _stats(record["key_stats"]),
+            "value_stats": _stats(record["value_stats"]),
+            "file_source": None if source is None else FileSource(source),
+            "extra_files": tuple(record["extra_files"]),
+            "value_stats_cols": _names(record["value_stats_cols"]),
+            "write_cols": _names(record["write_cols"]),
+        }
+    )
+
+
+def _plain(value: object) -> object:
+    """The value as fastavro wants it: inside a union it takes a tuple for (type name, value)."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _names(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)
+
+
+def _stats_record(stats: SimpleStats) -> dict[str, object]:
+    return {name: _plain(getattr(stats, name)) for name in ("min_values", "max_values", "null_counts")}
+
+
+def _stats(record: dict[str, Any]) -> SimpleStats:
+    counts = record["null_counts"]
+    return SimpleStats(record["min_values"], record["max_values"], None if counts is None else tuple(counts))
+
+
+def _index_record(entry: IndexManifestEntry) -> dict[str, object]:
+    record: dict[str, object] = {name: getattr(entry, name) for name in _INDEX_MEMBERS}
+    record["kind"] = int(entry.kind)
+    if entry.global_index is not None:
+        record["global_index"] = {name: _plain(value) for name, value in entry.global_index.items()}
+    ranges = entry.deletion_vector_ranges
+    if ranges is not None:
+        record["deletion_vector_ranges"] = [{name: getattr(r, name) for name in _RANGE_MEMBERS} for r in ranges]
+    return record
+
+
+def _index(record: dict[str, Any]) -> IndexManifestEntry:
+    ranges = record["deletion_vector_ranges"]
+    return IndexManifestEntry(
+        **record
+        | {
+            "kind": FileKind(record["kind"]),
+            "deletion_vector_ranges": None if ranges is None else tuple(DeletionVectorRange(**r) for r in ranges),
+        }
+    )
+
+
+_FILE_MEMBERS = tuple(f.name for f in fields(DataFileMeta))
+_INDEX_MEMBERS = tuple(f.name for f in fields(IndexManifestEntry))
+_RANGE_MEMBERS = tuple(f.name for f in fields(DeletionVectorRange))
+
+
+def _optional(avro_type: object) -> list[object]:
+    return ["null", avro_type]
+
+
+def _list_of(avro_type: object) -> dict[str, object]:
+    return {"type": "array", "items": avro_type}
+
+
+def _record(name: str, **members: object) -> dict[str, object]:
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in members.items()]}
+
+
+_STATS = _record("stats", min_values="bytes", max_values="bytes", null_counts=_optional(_list_of(_optional("long"))))
+_FILE = _record(
+    "file",
+    file_name="string",
+    file_size="long",
+    row_count="long",
+    min_key="bytes",
+    max_key="bytes",
+    key_stats=_STATS,
+    value_stats="stats",
+    min_sequence_number="long",
+    max_sequence_number="long",
+    schema_id="long",
+    level="int",
+    extra_files=_list_of("string"),
+    creation_time_ms=_optional("long"),
+    delete_row_count=_optional("long"),
+    embedded_index=_optional("bytes"),
+    file_source=_optional("int"),
+    value_stats_cols=_optional(_list_of("string")),
+    external_path=_optional("string"),
+    first_row_id=_optional("long"),
+    write_cols=_optional(_list_of("string")),
+)
+_RANGE = _record("range", data_file_name="string", offset="long", length="long", cardinality=_optional("long"))
+_INDEX = _record(
+    "index",
+    kind="int",
+    partition="bytes",
+    bucket="int",
+    index_type="string",
+    file_name="string",
+    file_size="long",
+    row_count="long",
+    deletion_vector_ranges=_optional(_list_of(_RANGE)),
+    external_path=_optional("string"),
+    global_index=_optional({"type": "map", "values": ["null", "long", "bytes", "string", _list_of("long")]}),
+)
+_FILES_BY_NAME = {name: _list_of(_FILE if i == 0 else "file") for i, name in enumerate(_FILE_LISTS)}
+_INDEXES_BY_NAME = {name: _list_of(_INDEX if i == 0 else "index") for i, name in enumerate(_INDEX_LISTS)}
+_MESSAGES = fastavro.parse_schema(
+    _list_of(
+        _record(
+            "message",
+            partition="bytes",
+            bucket="int",
+            total_buckets="int",
+            **_FILES_BY_NAME,
+            **_INDEXES_BY_NAME,
+        )
+    )
+)

@@ -1,0 +1,149 @@
+"""What one snapshot will say, before a byte of it is written.
+
+`plan_snapshot` decides; the store writes the plan's lists; `SnapshotPlan.snapshot` puts their names in.
+Source: Paimon 2.0 FileStoreCommitImpl.tryCommitOnce.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bucketline.state.commit.changes import combine_index
+from bucketline.state.format.entries import (
+    CommitKind,
+    FileKind,
+    IndexManifestEntry,
+    ManifestEntry,
+    Snapshot,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIdentity:
+    """Who commits, and the properties and watermark that the commit carries."""
+
+    user: str
+    identifier: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+    watermark: int | None = None
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenList:
+    """A manifest list that is on disk: its name, and its size in bytes."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlan:
+    """One snapshot to be: what must be written for it, and what it will say.
+
+    `index_entries` is the complete index list to write, None when the previous snapshot's list stays.
+    """
+
+    latest: Snapshot | None
+    kind: CommitKind
+    identity: CommitIdentity
+    schema_id: int
+    uuid: str
+    time_ms: int
+    delta_entries: tuple[ManifestEntry, ...]
+    changelog_entries: tuple[ManifestEntry, ...]
+    index_entries: tuple[IndexManifestEntry, ...] | None
+
+    @property
+    def snapshot_id(self) -> int:
+        return 1 if self.latest is None else self.latest.id + 1
+
+    @property
+    def delta_record_count(self) -> int:
+        """Rows added minus rows taken away, physically: retractions count, deletion vectors do not."""
+        return sum(e.file.row_count if e.kind is FileKind.ADD else -e.file.row_count for e in self.delta_entries)
+
+    def snapshot(
+        self, *, base: WrittenList, delta: WrittenList, changelog: WrittenList | None, index_manifest: str | None
+    ) -> Snapshot:
+        """The snapshot, once its lists are on disk; `index_manifest` is looked at only if the plan writes one."""
+        latest = self.latest
+        previous_rows = 0 if latest is None else latest.total_record_count
+        kept_index = None if latest is None else latest.index_manifest
+        same_schema = latest is not None and latest.schema_id == self.schema_id
+        assert (changelog is not None) == bool(self.changelog_entries)
+        return Snapshot(
+            id=self.snapshot_id,
+            schema_id=self.schema_id,
+            base_manifest_list=base.name,
+            base_manifest_list_size=base.size_bytes,
+            delta_manifest_list=delta.name,
+            delta_manifest_list_size=delta.size_bytes,
+            changelog_manifest_list=None if changelog is None else changelog.name,
+            changelog_manifest_list_size=None if changelog is None else changelog.size_bytes,
+            changelog_record_count=None if changelog is None else sum(e.file.row_count for e in self.changelog_entries),
+            index_manifest=kept_index if self.index_entries is None else index_manifest,
+            commit_user=self.identity.user,
+            commit_identifier=self.identity.identifier,
+            commit_kind=self.kind,
+            time_ms=self.time_ms,
+            total_record_count=previous_rows + self.delta_record_count,
+            delta_record_count=self.delta_record_count,
+            watermark=later_watermark(None if latest is None else latest.watermark, self.identity.watermark),
+            statistics=latest.statistics if latest is not None and same_schema else None,
+            properties=dict(self.identity.properties),
+            next_row_id=0 if latest is None or latest.next_row_id is None else latest.next_row_id,
+            operation=self.identity.operation,
+            uuid=self.uuid,
+        )
+
+
+def plan_snapshot(
+    latest: Snapshot | None,
+    *,
+    kind: CommitKind,
+    entries: Sequence[ManifestEntry],
+    changelog: Sequence[ManifestEntry] = (),
+    base_index: Sequence[IndexManifestEntry] = (),
+    delta_index: Sequence[IndexManifestEntry] = (),
+    vectors_by_file: bool = False,
+    identity: CommitIdentity,
+    schema_id: int,
+    uuid: str,
+    now_ms: int,
+) -> SnapshotPlan:
+    """The plan of the snapshot that follows `latest`.
+
+    `base_index` is the complete index list of `latest`; it is needed only when `delta_index` is not empty.
+    `schema_id` is the newest schema's at commit time, whatever the writers used. Entries must have their DELETEs first.
+    """
+    assert deletes_come_first(entries), "a DELETE after an ADD lets expiration remove live files"
+    index = combine_index(base_index, delta_index, vectors_by_file=vectors_by_file) if delta_index else None
+    return SnapshotPlan(
+        latest=latest,
+        kind=kind,
+        identity=identity,
+        schema_id=schema_id,
+        uuid=uuid,
+        time_ms=now_ms,
+        delta_entries=tuple(entries),
+        changelog_entries=tuple(changelog),
+        index_entries=index,
+    )
+
+
+def later_watermark(previous: int | None, new: int | None) -> int | None:
+    """The larger of two watermarks: a watermark never goes back; None is smaller than any."""
+    known = [w for w in (previous, new) if w is not None]
+    return max(known) if known else None
+
+
+def deletes_come_first(entries: Iterable[ManifestEntry]) -> bool:
+    """True when no DELETE follows an ADD."""
+    kinds = [e.kind for e in entries]
+    return FileKind.DELETE not in kinds[kinds.index(FileKind.ADD) :] if FileKind.ADD in kinds else True
+
+
+def overwrite_entries(live: Iterable[ManifestEntry], new: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
+    """The delta that puts `new` in the place of the live entries: their DELETEs, then the ADDs of `new`."""
+    gone = [ManifestEntry(FileKind.DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live]
+    return (*gone, *(e for e in new if e.kind is FileKind.ADD))
