@@ -1,0 +1,151 @@
+"""The job of a job file as values, and the keys it may hold.
+
+A job file is flat underneath: `source: {format: kafka}` and `source.format=kafka` are the same setting.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import (
+    Option,
+    parse_count,
+    parse_duration,
+    parse_enum,
+    parse_names,
+    parse_text,
+)
+
+
+class Decode(Enum):
+    """How the bytes of a source's `value` column become table columns."""
+
+    JSON = "json"
+    DEBEZIUM_JSON = "debezium-json"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """When batches start: every `interval_ms`, or (None) once over all that is available, then stop."""
+
+    interval_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Spark streaming source; `options` go to Spark as they are."""
+
+    format: str
+    options: Mapping[str, str]
+    decode: Decode
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """How to create the table when it does not exist. `schema` is SQL column text."""
+
+    schema: str
+    primary_key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    options: Mapping[str, str]
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecords:
+    """Where bad records go (None: nowhere), and how many of one batch are tolerated."""
+
+    path: str | None
+    max_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A text and where it comes from: `command line`, the name of a file, `table` or `default`."""
+
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobConfig:
+    """A streaming job. `options` are per-job options of sink and table; `settings` say where each text comes from."""
+
+    table: str
+    source: Source
+    checkpoint: str
+    trigger: Trigger
+    create: Create | None
+    options: Mapping[str, str]
+    bad_records: BadRecords
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+
+def parse_trigger(text: str) -> Trigger:
+    """`availableNow`, or an interval like `30 seconds`. Raises OptionError for anything else."""
+    if text.strip().lower().replace("-", "") == "availablenow":
+        return Trigger(None)
+    try:
+        return Trigger(parse_duration(text))
+    except OptionError as e:
+        raise OptionError(f"neither 'availableNow' nor an interval: {e.message}", value=text) from e
+
+
+TABLE = Option("table", parse_text, None, "path or URI of the table's directory")
+SOURCE_FORMAT = Option("source.format", parse_text, None, "name of a Spark streaming source, like kafka")
+SOURCE_DECODE = Option("source.decode", parse_enum(Decode), Decode.NONE, "how values become columns")
+CHECKPOINT = Option("checkpoint", parse_text, None, "directory where Spark keeps the job's progress")
+TRIGGER = Option("trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow")
+CREATE_SCHEMA = Option("create.schema", parse_text, None, "columns as in CREATE TABLE")
+CREATE_PRIMARY_KEY = Option("create.primary-key", parse_names, None, "primary-key columns")
+CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partition columns")
+CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is for")
+BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "where bad records go")
+BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records tolerated in one batch")
+
+JOB_KEYS = tuple(found.key for found in tuple(globals().values()) if isinstance(found, Option))
+"""The keys of a job file that stand for themselves."""
+
+SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS = "source.options.", "create.options.", "options."
+JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS)
+"""Families of keys; the rest of such a key is an option of Spark's source, of the new table, or of sink and table."""
+
+
+def job_config(settings: Mapping[str, Setting]) -> JobConfig:
+    """The job that flat settings describe; their keys have been checked.
+
+    Raises OptionError for a value that cannot be read, and a missing table, source format, checkpoint or schema.
+    """
+    texts = {key: found.text for key, found in settings.items()}
+    return JobConfig(
+        table=TABLE.get(texts),
+        source=Source(
+            format=SOURCE_FORMAT.get(texts),
+            options=_family(texts, SOURCE_OPTIONS),
+            decode=SOURCE_DECODE.get(texts),
+        ),
+        checkpoint=CHECKPOINT.get(texts),
+        trigger=TRIGGER.get(texts),
+        create=_create(texts),
+        options=_family(texts, OPTIONS),
+        bad_records=BadRecords(BAD_RECORDS_PATH.find(texts), BAD_RECORDS_MAX.get(texts)),
+        settings=dict(settings),
+    )
+
+
+def _create(texts: Mapping[str, str]) -> Create | None:
+    if not any(key.startswith("create.") for key in texts):
+        return None
+    return Create(
+        schema=CREATE_SCHEMA.get(texts),
+        primary_key=CREATE_PRIMARY_KEY.find(texts) or (),
+        partition_by=CREATE_PARTITION_BY.find(texts) or (),
+        options=_family(texts, CREATE_OPTIONS),
+        comment=CREATE_COMMENT.find(texts),
+    )
+
+
+def _family(texts: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {key.removeprefix(prefix): text for key, text in texts.items() if key.startswith(prefix)}

@@ -1,0 +1,187 @@
+"""From job file, command line and table to the settings that count: command line > file > table > default.
+
+An unknown key is an error that names the nearest one; secrets are masked wherever settings are shown.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import CREATE_OPTIONS, JOB_KEYS, JOB_PREFIXES, OPTIONS, JobConfig, Setting, job_config
+from bucketline.conf.option import did_you_mean
+from bucketline.conf.other_options import HARMLESS_PREFIXES
+from bucketline.conf.properties_file import parse_properties
+from bucketline.conf.sink_options import SINK_OPTIONS
+from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
+
+MASK = "***"
+COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
+
+FIXED_BY_TABLE = frozenset(
+    {
+        "type",
+        "primary-key",
+        "partition",
+        "bucket",
+        "bucket-key",
+        "bucket-function.type",
+        "merge-engine",
+        "sequence.field",
+        "sequence.field.sort-order",
+        "sequence.snapshot-ordering",
+        "rowkind.field",
+        "ignore-delete",
+        "partition.default-name",
+        "partition.legacy-name",
+        "deletion-vectors.enabled",
+        "dynamic-bucket.initial-buckets",
+        "force-lookup",
+        "index-file-in-data-file-dir",
+        "pk-clustering-override",
+        "row-tracking.enabled",
+        "data-evolution.enabled",
+        "data-file.path-directory",
+        "path",
+        "branch",
+    }
+)
+"""Options a job cannot choose for itself: rows written under another value would not fit those that are there."""
+
+_SECRET = re.compile(r"sasl|ssl|password|passwd|jaas|secret|token|credential|private|access[._-]?key", re.IGNORECASE)
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def mask(key: str, value: str) -> str:
+    """The value as it may be shown: `***` when the key sounds secret; user and password of a URI are masked too."""
+    return MASK if _SECRET.search(key) else _USER_INFO.sub(MASK, value)
+
+
+def load_job(path: str, assignments: Sequence[str] = ()) -> JobConfig:
+    """The job in a local .yaml, .yml, .json or .properties file, overridden by `key=value` texts of the command line.
+
+    Raises OptionError when the file cannot be read, and as `resolve_job`.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise OptionError(f"cannot read job file {path!r}: {e}", path=path) from e
+    return resolve_job(read_settings(text, name=path), read_assignments(assignments))
+
+
+def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
+    """The job that layers of settings describe; later layers win.
+
+    Raises OptionError for an unknown key, naming the nearest, and for values that are missing or cannot be read.
+    """
+    settings: dict[str, Setting] = {}
+    for layer in layers:
+        for key, setting in layer.items():
+            check_key(key, setting.origin)
+        settings.update(layer)
+    return job_config(settings)
+
+
+def read_settings(text: str, *, name: str) -> dict[str, Setting]:
+    """The settings in a job file's text, by flat key; `name` says the syntax by its ending and appears in errors."""
+    pairs = parse_properties(text) if name.endswith(".properties") else _yaml_pairs(text, name)
+    found: dict[str, Setting] = {}
+    for key, value in pairs:
+        if key in found:
+            raise OptionError(f"'{key}' is set twice in {name}", key=key)
+        found[key] = Setting(value, name)
+    return found
+
+
+def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
+    """The settings of `key=value` texts; the last one of a key wins. Raises OptionError for a text without `=`."""
+    found: dict[str, Setting] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise OptionError(f"{assignment!r} is not 'key=value'", value=assignment)
+        found[key.strip()] = Setting(value.strip(), COMMAND_LINE)
+    return found
+
+
+def check_key(key: str, origin: str) -> None:
+    """Returns when a job may hold the key; raises OptionError naming the nearest when not. Source options are free."""
+    for prefix, known in ((CREATE_OPTIONS, KNOWN_KEYS), (OPTIONS, KNOWN_KEYS | SINK_OPTIONS.keys())):
+        if key.startswith(prefix):
+            name = key.removeprefix(prefix)
+            if name not in known and not name.startswith(tuple(HARMLESS_PREFIXES)):
+                raise OptionError(f"unknown option '{name}' in {origin}{did_you_mean(name, known)}", key=key)
+            return
+    if key not in JOB_KEYS and not (key.startswith(JOB_PREFIXES) and key not in JOB_PREFIXES):
+        every = {*JOB_KEYS, *(OPTIONS + name for name in (*SINK_OPTIONS, *HONOURED))}
+        raise OptionError(f"unknown key '{key}' in {origin}{did_you_mean(key, every)}", key=key)
+
+
+def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> dict[str, Setting]:
+    """Every option of sink and table that has a value, by key, with where the value comes from; sorted by key.
+
+    `job` are the settings of a JobConfig. Raises OptionError when the job changes what only the table may decide.
+    """
+    defaults = {
+        option.key: Setting(_shown(option.default), DEFAULT)
+        for option in (*SINK_OPTIONS.values(), *HONOURED.values())
+        if option.default is not None
+    }
+    found = defaults | {key: Setting(text, TABLE) for key, text in table.items()}
+    for key, setting in job.items():
+        if not key.startswith(OPTIONS):
+            continue
+        name = key.removeprefix(OPTIONS)
+        there = found.get(name)
+        if name in FIXED_BY_TABLE and (there is None or there.text != setting.text):
+            raise OptionError(
+                f"option '{name}' = {setting.text!r} in {setting.origin} cannot be chosen by a job: the table has "
+                f"{'none' if there is None else repr(there.text)}",
+                key=name,
+            )
+        found[name] = setting
+    return dict(sorted(found.items()))
+
+
+def show_settings(settings: Mapping[str, Setting]) -> list[tuple[str, str, str]]:
+    """(key, value, origin) of each setting, in the given order, secrets masked."""
+    return [(key, mask(key, found.text), found.origin) for key, found in settings.items()]
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        return ",".join(str(part) for part in default)
+    if isinstance(default, dict):
+        return ",".join(f"{k}:{v}" for k, v in default.items())
+    return str(getattr(default, "value", default))
+
+
+def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as e:
+        raise OptionError(f"{name} is not YAML: {e}", path=name) from e
+    if root is None:
+        return []
+    if not isinstance(root, yaml.MappingNode):
+        raise OptionError(f"{name} holds no keys at its top", path=name)
+    return list(_flat(root, "", name))
+
+
+def _flat(node: yaml.Node, key: str, name: str) -> Iterable[tuple[str, str]]:
+    """Texts as they are written, so that no number or date changes its form; an empty value is as good as none."""
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise OptionError(f"{name}, line {key_node.start_mark.line + 1}: a key must be a text", path=name)
+            yield from _flat(value, f"{key}.{key_node.value}" if key else key_node.value, name)
+    elif isinstance(node, yaml.SequenceNode):
+        if not all(isinstance(part, yaml.ScalarNode) for part in node.value):
+            raise OptionError(f"{name}: '{key}' must be a list of texts", key=key)
+        yield key, ",".join(part.value for part in node.value)
+    elif node.tag != "tag:yaml.org,2002:null":
+        yield key, node.value

@@ -1,0 +1,116 @@
+"""Our own options of a sink: who compacts, how memory is bounded, where local files go.
+
+They are set next to Paimon's table options (`options:` of a job file, `TableSink(options=...)`) and never stored in a
+table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import Option, parse_count, parse_enum, parse_int, parse_size, parse_text
+
+MB = 1 << 20
+
+
+class Compaction(Enum):
+    """Who compacts the table that the sink writes."""
+
+    INLINE = "inline"
+    ASYNC = "async"
+    DEDICATED = "dedicated"
+    NONE = "none"
+
+
+COMPACTION = Option(
+    "compaction",
+    parse_enum(Compaction),
+    Compaction.INLINE,
+    "inline: the write tasks compact what the picker says; none: somebody else compacts, or nobody",
+)
+WRITE_PARALLELISM = Option("write-parallelism", parse_int, None, "write tasks per batch; default: Spark's parallelism")
+ASSIGNER_PARALLELISM = Option(
+    "assigner-parallelism", parse_int, None, "shards that own the keys of dynamic and cross-partition tables"
+)
+ROUTE_MEMORY = Option("route-memory", parse_size, 128 * MB, "bytes a map task buffers before it seals its sorted runs")
+RUN_SIZE = Option("run-size", parse_size, 32 * MB, "bytes of one sealed run that travels through Spark's shuffle")
+MERGE_MEMORY = Option("merge-memory", parse_size, 256 * MB, "bytes a write task holds while it merges sorted runs")
+COMPACT_MEMORY = Option("compact-memory", parse_size, 256 * MB, "bytes a task holds while it compacts one bucket")
+BATCH_ROWS = Option("batch-rows", parse_int, 65536, "rows of the record batches between the steps of a task")
+LOCAL_DIRECTORY = Option(
+    "local-directory", parse_text, None, "where spills and local indexes go; default: the system's temporary folder"
+)
+KEY_INDEX_MEMORY = Option("key-index-memory", parse_size, 256 * MB, "bytes of cache of one local key index")
+BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "where records that cannot be written go")
+BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records of one batch that are tolerated")
+
+SINK_OPTIONS: Mapping[str, Option[Any]] = {
+    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+}
+"""Every option above by its key, in the order of this file."""
+
+_SUPPORTED = (Compaction.INLINE, Compaction.NONE)
+_LARGEST_RUN_BYTES = 1024 * MB
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The settings of one sink, read and checked. Memory is in bytes; None means: decided where it is used."""
+
+    compaction: Compaction
+    write_parallelism: int | None
+    assigner_parallelism: int | None
+    route_memory_bytes: int
+    run_bytes: int
+    merge_memory_bytes: int
+    compact_memory_bytes: int
+    batch_rows: int
+    local_directory: str | None
+    key_index_memory_bytes: int
+    bad_records_path: str | None
+    bad_records_max: int
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """The sink's settings in `options`; keys of tables are passed over.
+
+    Raises OptionError for values that cannot be read, make no sense, or are not supported yet.
+    """
+    compaction = COMPACTION.get(options)
+    if compaction not in _SUPPORTED:
+        _refuse(COMPACTION, f"'{compaction.value}' is not supported by this release; use 'inline' or 'none'")
+    for count in (WRITE_PARALLELISM, ASSIGNER_PARALLELISM, BATCH_ROWS):
+        found = count.find(options)
+        if found is not None and found < 1:
+            _refuse(count, "must be at least 1")
+    for memory in (ROUTE_MEMORY, RUN_SIZE, MERGE_MEMORY, COMPACT_MEMORY, KEY_INDEX_MEMORY):
+        if memory.get(options) < MB:
+            _refuse(memory, "must be at least 1 mb")
+    if RUN_SIZE.get(options) > _LARGEST_RUN_BYTES:
+        _refuse(RUN_SIZE, "must not be above 1 gb: one value in a Spark row is limited to 2 gb")
+    return SinkOptions(
+        compaction=compaction,
+        write_parallelism=WRITE_PARALLELISM.find(options),
+        assigner_parallelism=ASSIGNER_PARALLELISM.find(options),
+        route_memory_bytes=ROUTE_MEMORY.get(options),
+        run_bytes=RUN_SIZE.get(options),
+        merge_memory_bytes=MERGE_MEMORY.get(options),
+        compact_memory_bytes=COMPACT_MEMORY.get(options),
+        batch_rows=BATCH_ROWS.get(options),
+        local_directory=LOCAL_DIRECTORY.find(options),
+        key_index_memory_bytes=KEY_INDEX_MEMORY.get(options),
+        bad_records_path=BAD_RECORDS_PATH.find(options),
+        bad_records_max=BAD_RECORDS_MAX.get(options),
+    )
+
+
+def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The sink's options, then the others, which are Paimon's."""
+    ours = {key: text for key, text in options.items() if key in SINK_OPTIONS}
+    return ours, {key: text for key, text in options.items() if key not in SINK_OPTIONS}
+
+
+def _refuse(option: Option[Any], why: str) -> None:
+    raise OptionError(f"option '{option.key}' {why}", key=option.key)

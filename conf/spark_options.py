@@ -1,0 +1,56 @@
+"""Spark settings that matter to the sink: what is refused, and what is only advised against, each with the reason."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bucketline.conf.errors import OptionError
+
+ADVISED: Mapping[str, str] = {
+    "spark.speculation": "false",
+    "spark.python.worker.reuse": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.streaming.stopActiveRunOnRestart": "true",
+}
+"""Settings of our template for spark-defaults.conf; a job runs without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    key: str
+    values: tuple[str, ...] | None  # lower-case texts the rule is about; None: any text at all
+    why: str
+
+
+_REFUSED = (
+    _Rule("spark.remote", None, "Spark Connect runs foreachBatch away from the driver; start a classic session"),
+    _Rule("spark.api.mode", ("connect",), "Spark Connect runs foreachBatch away from the driver; use 'classic'"),
+)
+_UNWISE = (
+    _Rule(
+        "spark.speculation", ("true",), "a second attempt of a task writes its files again and leaves them as orphans"
+    ),
+    _Rule("spark.python.worker.reuse", ("false",), "each task then starts Python and loads Arrow anew"),
+    _Rule(
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+        ("0", "-1"),
+        "unlimited record batches take a whole partition into memory",
+    ),
+)
+
+
+def check_spark_settings(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Advice about a session's settings, one sentence each; empty when there is nothing to say.
+
+    Raises OptionError for settings under which the sink cannot work.
+    """
+    for rule in _REFUSED:
+        if _applies(rule, settings):
+            raise OptionError(
+                f"Spark setting '{rule.key}' = {settings[rule.key]!r} is not supported: {rule.why}", key=rule.key
+            )
+    return tuple(f"{rule.key} = {settings[rule.key]}: {rule.why}" for rule in _UNWISE if _applies(rule, settings))
+
+
+def _applies(rule: _Rule, settings: Mapping[str, str]) -> bool:
+    text = settings.get(rule.key)
+    return text is not None and (rule.values is None or text.strip().lower() in rule.values)

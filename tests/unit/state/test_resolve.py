@@ -1,0 +1,253 @@
+"""Job files, command-line overrides, and what counts in the end."""
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import Create, Decode, JobConfig, Setting, Trigger
+from bucketline.conf.properties_file import parse_properties
+from bucketline.conf.resolve import (
+    effective_options,
+    load_job,
+    mask,
+    read_assignments,
+    read_settings,
+    resolve_job,
+    show_settings,
+)
+from bucketline.conf.sink_options import Compaction, sink_options, split_options
+from bucketline.conf.spark_options import ADVISED, check_spark_settings
+
+YAML = """
+table: file:/t
+source:
+  format: kafka
+  options: {kafka.bootstrap.servers: "localhost:9092", subscribe: [a, b], startingTimestamp: 2026-01-01}
+  decode: debezium-json
+checkpoint: file:/c
+trigger: 30 seconds
+create:
+  schema: id BIGINT NOT NULL, d DECIMAL(12,2)
+  primary-key: [id]
+  partition-by: [dt]
+  options: {bucket: "4", write-only: true}
+options: {compaction: inline}
+bad-records: {path: file:/r, max: 7}
+"""
+PROPERTIES = """
+# the same
+table=file:/t
+source.format: kafka
+source.options.kafka.bootstrap.servers = localhost:9092
+source.options.subscribe=a,b
+source.options.startingTimestamp 2026-01-01
+source.decode=debezium-json
+checkpoint=file:/c
+trigger=30 seconds
+create.schema=id BIGINT NOT NULL, \\
+    d DECIMAL(12,2)
+create.primary-key=id
+create.partition-by=dt
+create.options.bucket=4
+create.options.write-only=true
+options.compaction=inline
+bad-records.path=file:/r
+bad-records.max=7
+"""
+
+
+def job(text: str = YAML, *assignments: str, name: str = "job.yaml") -> JobConfig:
+    return resolve_job(read_settings(text, name=name), read_assignments(assignments))
+
+
+def test_a_yaml_job_file_is_read_as_written() -> None:
+    found = job()
+    assert (found.table, found.checkpoint, found.trigger) == ("file:/t", "file:/c", Trigger(30_000))
+    assert found.source.format == "kafka" and found.source.decode is Decode.DEBEZIUM_JSON
+    assert found.source.options == {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "subscribe": "a,b",
+        "startingTimestamp": "2026-01-01",
+    }
+    assert found.create == Create(
+        "id BIGINT NOT NULL, d DECIMAL(12,2)", ("id",), ("dt",), {"bucket": "4", "write-only": "true"}, None
+    )
+    assert found.options == {"compaction": "inline"}
+    assert (found.bad_records.path, found.bad_records.max_count) == ("file:/r", 7)
+
+
+def test_a_properties_file_says_the_same() -> None:
+    yaml = {key: found.text for key, found in job().settings.items()}
+    assert {key: found.text for key, found in job(PROPERTIES, name="job.properties").settings.items()} == yaml
+
+
+def test_the_command_line_wins_over_the_file() -> None:
+    found = job(YAML, "trigger=availableNow", "options.write-buffer-size=1 mb", "source.options.subscribe=x=y")
+    assert found.trigger == Trigger(None)
+    assert found.options["write-buffer-size"] == "1 mb"
+    assert found.source.options["subscribe"] == "x=y"
+    assert found.settings["trigger"].origin == "command line"
+    assert found.settings["table"].origin == "job.yaml"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "text"),
+    [
+        ("tabel=x", "unknown key 'tabel' in command line; did you mean 'table'?"),
+        ("options.compactoin=x", "unknown option 'compactoin' in command line; did you mean 'compaction'?"),
+        ("create.options.bukcet=4", "did you mean 'bucket'?"),
+        ("create.options.compaction=inline", "unknown option 'compaction'"),
+        ("source.decoder=json", "did you mean 'source.decode'?"),
+        ("compaction=inline", "did you mean 'options.compaction'?"),
+        ("source.options.=x", "unknown key 'source.options.'"),
+        ("source.decode=avro", "must be one of json, debezium-json, none"),
+        ("trigger=often", "neither 'availableNow' nor an interval"),
+        ("bad-records.max=-1", "must not be negative"),
+        ("oops", "is not 'key=value'"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_remedy(assignment: str, text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        job(YAML, assignment)
+    assert text in caught.value.message
+
+
+@pytest.mark.parametrize("missing", ["table", "source.format", "checkpoint", "create.schema"])
+def test_a_missing_required_key_is_named(missing: str) -> None:
+    settings = read_settings(YAML, name="job.yaml")
+    del settings[missing]
+    with pytest.raises(OptionError, match=f"'{missing}' is required"):
+        resolve_job(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("table: a\ntable: b", "'table' is set twice"),
+        ("a: [", "is not YAML"),
+        ("- a", "holds no keys"),
+        ("create: {primary-key: [[a]]}", "must be a list of texts"),
+        ("? [a]\n: b", "a key must be a text"),
+    ],
+)
+def test_a_job_file_that_is_not_one_is_refused(text: str, expected: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        read_settings(text, name="job.yaml")
+    assert expected in caught.value.message
+
+
+def test_an_empty_value_in_yaml_is_as_good_as_none() -> None:
+    assert read_settings("create:\ntable: t", name="j.yaml") == {"table": Setting("t", "j.yaml")}
+    assert read_settings("", name="j.yaml") == {}
+
+
+def test_job_files_are_found_on_disk_or_named_when_missing(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(YAML)
+    assert load_job(str(path), ["table=file:/u"]).table == "file:/u"
+    with pytest.raises(OptionError, match="cannot read job file"):
+        load_job(str(tmp_path / "none.yaml"))
+
+
+def test_job_options_win_over_the_table_which_wins_over_defaults() -> None:
+    found = effective_options(
+        job(YAML, "options.num-levels=4", "options.bucket=2").settings,
+        {"bucket": "2", "num-levels": "3", "write-only": "true", "unheard-of": "1"},
+    )
+    assert found["num-levels"] == Setting("4", "command line")
+    assert found["write-only"] == Setting("true", "table")
+    assert found["unheard-of"] == Setting("1", "table")
+    assert found["compaction"] == Setting("inline", "job.yaml")
+    assert found["target-file-row-num"].origin == found["merge-memory"].origin == "default"
+    assert list(found) == sorted(found)
+
+
+def test_a_job_cannot_choose_what_the_table_decides() -> None:
+    with pytest.raises(OptionError, match="the table has '2'"):
+        effective_options(job(YAML, "options.bucket=4").settings, {"bucket": "2"})
+    with pytest.raises(OptionError, match="the table has none"):
+        effective_options(job(YAML, "options.rowkind.field=k").settings, {"bucket": "2"})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "source.options.kafka.sasl.jaas.config",
+        "source.options.kafka.ssl.truststore.location",
+        "fs.s3a.secret.key",
+        "fs.s3a.access.key",
+        "API_TOKEN",
+        "db.Password",
+    ],
+)
+def test_secrets_are_masked(key: str) -> None:
+    assert mask(key, "hunter2") == "***"
+
+
+def test_what_is_no_secret_is_shown_except_users_in_uris() -> None:
+    assert mask("table", "file:/t") == "file:/t"
+    assert mask("table", "s3://me:pw@host/t") == "s3://***@host/t"
+    shown = show_settings(job(YAML, "source.options.kafka.sasl.jaas.config=pw").settings)
+    assert ("source.options.kafka.sasl.jaas.config", "***", "command line") in shown
+    assert not any("pw" in value for _, value, _ in shown)
+
+
+def test_properties_follow_javas_syntax() -> None:
+    text = "a=1\n b : 2\n! no\n# no\nc 3 4\nd\\=e=f\\:g\nh=i\\\n   j\nk=\\u00e9\\n.\nl\nm=a\\\\\nn=o\\"
+    assert parse_properties(text) == [
+        ("a", "1"),
+        ("b", "2"),
+        ("c", "3 4"),
+        ("d=e", "f:g"),
+        ("h", "ij"),
+        ("k", "é\n."),
+        ("l", ""),
+        ("m", "a\\"),
+        ("n", "o"),
+    ]
+
+
+def test_the_template_of_a_job_file_is_a_job_file() -> None:
+    text = (resources.files("bucketline.conf") / "templates" / "job.yaml").read_text()
+    assert job(text).source.format == "kafka"
+
+
+def test_the_template_of_spark_settings_holds_what_is_advised() -> None:
+    text = (resources.files("bucketline.conf") / "templates" / "spark-defaults.conf").read_text()
+    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    assert {key: value for key, value in lines} == dict(ADVISED)
+    assert check_spark_settings(ADVISED) == ()
+
+
+def test_spark_connect_is_refused_and_unwise_settings_are_named() -> None:
+    with pytest.raises(OptionError, match=r"spark\.remote"):
+        check_spark_settings({"spark.remote": "sc://h"})
+    with pytest.raises(OptionError, match="classic"):
+        check_spark_settings({"spark.api.mode": "Connect"})
+    (advice,) = check_spark_settings({"spark.speculation": "true"})
+    assert "orphans" in advice
+
+
+def test_sink_options_are_read_checked_and_parted_from_the_tables() -> None:
+    found = sink_options({"compaction": "none", "merge-memory": "64 mb", "bucket": "4"})
+    assert (found.compaction, found.merge_memory_bytes) == (Compaction.NONE, 64 << 20)
+    assert sink_options({}).compaction is Compaction.INLINE
+    assert split_options({"compaction": "none", "bucket": "4"}) == ({"compaction": "none"}, {"bucket": "4"})
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("compaction", "async"),
+        ("compaction", "sometimes"),
+        ("write-parallelism", "0"),
+        ("merge-memory", "1 kb"),
+        ("run-size", "2 gb"),
+        ("bad-records.max", "x"),
+    ],
+)
+def test_sink_options_that_cannot_work_are_refused_by_name(key: str, text: str) -> None:
+    with pytest.raises(OptionError, match=key):
+        sink_options({key: text})
