@@ -1,0 +1,163 @@
+"""Avro schemas: the one records are written with, and what may be read in its place.
+
+A reader resolves by field name, as Paimon's does: record names, field order and unknown fields do not matter, a missing
+nullable field is null, a missing required one is an error.
+
+Source: Avro 1.11 specification, schema declaration; Paimon 2.0 AvroSchemaConverter, FieldReaderFactory.
+"""
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+import fastavro.schema
+
+from bucketline.state.errors import CorruptFileError
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+NAMESPACE = "org.apache.paimon.avro.generated"
+"""The namespace Java writes; readers do not look at it."""
+
+MAX_SCHEMA_DEPTH = 64
+MAX_SCHEMA_NODES = 4096
+
+_PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
+"""Types a value may have by itself; null is one only inside a union, since by itself it takes no bytes."""
+_READ_AS = {"int": ("int", "long"), "long": ("int", "long")}
+MALFORMED = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    EOFError,
+    MemoryError,
+    RecursionError,
+    StopIteration,
+    fastavro.schema.SchemaParseException,
+    fastavro.schema.UnknownType,
+)
+"""What json and fastavro raise for bytes that are not what they should be."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordFormat:
+    """The Avro schema records are written with, and held against when they are read; compared by identity."""
+
+    schema: dict[str, Json]
+    text: bytes = field(init=False)
+    items: object = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", json.dumps(self.schema, separators=(",", ":")).encode())
+        object.__setattr__(self, "items", fastavro.parse_schema({"type": "array", "items": self.schema}))
+
+
+def nullable(name: str, kind: Json) -> dict[str, Json]:
+    """A nullable field. Null comes first in the union: Java cannot read it in the other order."""
+    return {"name": name, "type": ["null", kind], "default": None}
+
+
+@lru_cache(maxsize=64)
+def reading_schema(text: bytes, form: RecordFormat) -> object:
+    """The parsed schema of an array of the writer's records, held against `form`."""
+    try:
+        found = _Inliner().inline(json.loads(text), 0)
+        _match(found, form.schema, "")
+        return fastavro.parse_schema({"type": "array", "items": found})
+    except MALFORMED as e:
+        raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
+
+
+class _Inliner:
+    """Turns a schema into one without references, logical types, defaults or values that take no bytes.
+
+    fastavro then returns plain longs, and neither recursion nor an announced count can make it run away.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, dict[str, Json]] = {}
+        self._nodes = 0
+
+    def inline(self, found: Json, depth: int) -> Json:
+        self._nodes += 1
+        if depth > MAX_SCHEMA_DEPTH or self._nodes > MAX_SCHEMA_NODES:
+            raise CorruptFileError(f"the Avro schema is recursive, or larger than {MAX_SCHEMA_NODES} nodes")
+        if isinstance(found, list):
+            return [b if b == "null" else self.inline(b, depth + 1) for b in found]
+        if isinstance(found, str):
+            if found in _PRIMITIVES:
+                return found
+            if found in self._names:
+                return self.inline(self._names[found], depth + 1)
+        if not isinstance(found, dict):
+            raise CorruptFileError(f"{found!r} is no Avro type")
+        kind = found.get("type")
+        if isinstance(kind, (dict, list)) or kind in _PRIMITIVES:
+            return self.inline(kind, depth + 1)
+        if kind == "array":
+            return {"type": kind, "items": self.inline(found.get("items"), depth + 1)}
+        if kind == "map":
+            return {"type": kind, "values": self.inline(found.get("values"), depth + 1)}
+        return self._inline_named(found, depth)
+
+    def _inline_named(self, found: dict[str, Json], depth: int) -> Json:
+        name, space = found.get("name"), found.get("namespace")
+        if not isinstance(name, str):
+            raise CorruptFileError(f"{found.get('type')!r} is no Avro type")
+        for alias in (name, name.rpartition(".")[2], f"{space}.{name}"):
+            self._names[alias] = found
+        plain: dict[str, Json] = {"type": found["type"], "name": f"r{self._nodes}"}
+        match found["type"]:
+            case "record":
+                plain["fields"] = [
+                    {"name": f["name"], "type": self.inline(f["type"], depth + 1)} for f in _fields(found)
+                ]
+            case "enum":
+                plain["symbols"] = found["symbols"]
+            case "fixed" if isinstance(found["size"], int) and found["size"] > 0:
+                plain["size"] = found["size"]
+            case kind:
+                raise CorruptFileError(f"{kind!r} is no Avro type")
+        return plain
+
+
+def _match(found: Json, wanted: Json, path: str) -> None:
+    """Raises CorruptFileError unless every value of `found` can be used where `wanted` is expected."""
+    if isinstance(wanted, list):
+        for branch in found if isinstance(found, list) else [found]:
+            if branch != "null":
+                _match(branch, wanted[1], path)
+        return
+    kind = found.get("type") if isinstance(found, dict) else found
+    wanted_kind = wanted.get("type") if isinstance(wanted, dict) else wanted
+    assert isinstance(wanted_kind, str)
+    if not isinstance(kind, str) or kind not in _READ_AS.get(wanted_kind, (wanted_kind,)):
+        raise CorruptFileError(f"{path or 'the record'} has the Avro type {kind!r}, not {wanted_kind}", field=path)
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        if kind == "array":
+            _match(found["items"], wanted["items"], path)
+        if kind == "record":
+            _match_fields(found, wanted, path)
+
+
+def _match_fields(found: dict[str, Json], wanted: dict[str, Json], path: str) -> None:
+    have = {f["name"]: f["type"] for f in _fields(found)}
+    for want in _fields(wanted):
+        inner = f"{path}.{want['name']}".lstrip(".")
+        if want["name"] in have:
+            _match(have[want["name"]], want["type"], inner)
+        elif not isinstance(want["type"], list):
+            raise CorruptFileError(f"the Avro schema has no field {inner}", field=inner)
+
+
+def _fields(record: dict[str, Json]) -> list[dict[str, Any]]:
+    fields = record.get("fields")
+    if not isinstance(fields, list) or not fields:
+        raise CorruptFileError("an Avro record without fields")
+    if not all(isinstance(f, dict) and isinstance(f.get("name"), str) and "type" in f for f in fields):
+        raise CorruptFileError("a field of an Avro record has no name or no type")
+    return [f for f in fields if isinstance(f, dict)]

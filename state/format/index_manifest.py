@@ -1,0 +1,142 @@
+"""Index manifests: the complete list of live index files of a snapshot.
+
+Source: Paimon 2.0 IndexManifestEntrySerializer (version 1), IndexFileMeta, DeletionVectorMeta, GlobalIndexMeta.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.avro import decode_records, encode_records
+from bucketline.state.format.avro_schema import NAMESPACE, RecordFormat, nullable
+from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
+
+VERSION = 1
+
+_GLOBAL_INDEX_FIELDS = (
+    "_ROW_RANGE_START",
+    "_ROW_RANGE_END",
+    "_INDEX_FIELD_ID",
+    "_EXTRA_FIELD_IDS",
+    "_INDEX_META",
+    "_SOURCE_META",
+)
+
+_FORMAT = RecordFormat(
+    {
+        "type": "record",
+        "name": "record",
+        "namespace": NAMESPACE,
+        "fields": [
+            {"name": "_VERSION", "type": "int"},
+            {"name": "_KIND", "type": "int"},
+            {"name": "_PARTITION", "type": "bytes"},
+            {"name": "_BUCKET", "type": "int"},
+            {"name": "_INDEX_TYPE", "type": "string"},
+            {"name": "_FILE_NAME", "type": "string"},
+            {"name": "_FILE_SIZE", "type": "long"},
+            {"name": "_ROW_COUNT", "type": "long"},
+            nullable(
+                "_DELETIONS_VECTORS_RANGES",
+                {
+                    "type": "array",
+                    "items": [
+                        "null",
+                        {
+                            "type": "record",
+                            "name": "record__DELETIONS_VECTORS_RANGES",
+                            "fields": [
+                                {"name": "f0", "type": "string"},
+                                {"name": "f1", "type": "int"},
+                                {"name": "f2", "type": "int"},
+                                nullable("_CARDINALITY", "long"),
+                            ],
+                        },
+                    ],
+                },
+            ),
+            nullable("_EXTERNAL_PATH", "string"),
+            nullable(
+                "_GLOBAL_INDEX",
+                {
+                    "type": "record",
+                    "name": "record__GLOBAL_INDEX",
+                    "fields": [
+                        {"name": "_ROW_RANGE_START", "type": "long"},
+                        {"name": "_ROW_RANGE_END", "type": "long"},
+                        {"name": "_INDEX_FIELD_ID", "type": "int"},
+                        nullable("_EXTRA_FIELD_IDS", {"type": "array", "items": "int"}),
+                        nullable("_INDEX_META", "bytes"),
+                        nullable("_SOURCE_META", "bytes"),
+                    ],
+                },
+            ),
+        ],
+    }
+)
+
+
+def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:
+    """The bytes of an index manifest: all index files of a snapshot, never a change of them, so every kind is ADD."""
+    assert all(e.kind is FileKind.ADD for e in entries), "an index manifest lists what is live"
+    return encode_records([_to_record(e) for e in entries], _FORMAT)
+
+
+def decode_index_manifest(data: bytes) -> list[IndexManifestEntry]:
+    """The entries of an index manifest in file order.
+
+    `global_index` is the global index record by Avro field name, missing fields None. Raises CorruptFileError.
+    """
+    return [_from_record(i, r) for i, r in enumerate(decode_records(data, _FORMAT))]
+
+
+def _to_record(entry: IndexManifestEntry) -> dict[str, object]:
+    ranges = entry.deletion_vector_ranges
+    return {
+        "_VERSION": VERSION,
+        "_KIND": int(entry.kind),
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_INDEX_TYPE": entry.index_type,
+        "_FILE_NAME": entry.file_name,
+        "_FILE_SIZE": entry.file_size,
+        "_ROW_COUNT": entry.row_count,
+        "_DELETIONS_VECTORS_RANGES": None
+        if ranges is None
+        else [{"f0": r.data_file_name, "f1": r.offset, "f2": r.length, "_CARDINALITY": r.cardinality} for r in ranges],
+        "_EXTERNAL_PATH": entry.external_path,
+        "_GLOBAL_INDEX": entry.global_index,
+    }
+
+
+def _from_record(ordinal: int, record: dict[str, Any]) -> IndexManifestEntry:
+    if record["_VERSION"] != VERSION:
+        raise CorruptFileError(f"index entry {ordinal} has version {record['_VERSION']}, not {VERSION}", entry=ordinal)
+    if record["_KIND"] != FileKind.ADD:
+        raise CorruptFileError(f"index entry {ordinal} has kind {record['_KIND']}, not 0", entry=ordinal)
+    if record["_FILE_SIZE"] < 0 or record["_ROW_COUNT"] < 0 or not -(2**31) <= record["_BUCKET"] < 2**31:
+        raise CorruptFileError(f"index entry {ordinal} has a size, count or bucket out of range", entry=ordinal)
+    ranges = record.get("_DELETIONS_VECTORS_RANGES")
+    global_index = record.get("_GLOBAL_INDEX")
+    return IndexManifestEntry(
+        kind=FileKind.ADD,
+        partition=record["_PARTITION"],
+        bucket=record["_BUCKET"],
+        index_type=record["_INDEX_TYPE"],
+        file_name=record["_FILE_NAME"],
+        file_size=record["_FILE_SIZE"],
+        row_count=record["_ROW_COUNT"],
+        deletion_vector_ranges=None if ranges is None else tuple(_to_range(ordinal, r) for r in ranges),
+        external_path=record.get("_EXTERNAL_PATH"),
+        global_index=None if global_index is None else {f: global_index.get(f) for f in _GLOBAL_INDEX_FIELDS},
+    )
+
+
+def _to_range(ordinal: int, found: dict[str, Any] | None) -> DeletionVectorRange:
+    if found is None:
+        raise CorruptFileError(f"index entry {ordinal} has a null deletion vector", entry=ordinal)
+    if found["f1"] < 0 or found["f2"] < 0:
+        raise CorruptFileError(
+            f"index entry {ordinal} has the range {found['f1']}, {found['f2']} of {found['f0']}", entry=ordinal
+        )
+    return DeletionVectorRange(found["f0"], found["f1"], found["f2"], found.get("_CARDINALITY"))

@@ -1,0 +1,219 @@
+"""Manifests and manifest lists: the files a snapshot adds and deletes, and the manifests that say so.
+
+Readers skip whole manifests by the bounds in their metas, so a bound is right or None.
+
+Source: Paimon 2.0 ManifestEntrySerializer, DataFileMetaSerializer, ManifestFileMetaSerializer (version 2 each),
+SimpleStats; fields that pypaimon adds are ignored, as Paimon's Java reader does.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.avro import decode_records, encode_records
+from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
+from bucketline.state.format.entries import FileKind, ManifestEntry, ManifestFileMeta
+from bucketline.state.format.manifest_schema import ENTRY_FORMAT, LIST_FORMAT
+from bucketline.state.format.partition_stats import collect_partition_stats
+from bucketline.state.types.logical import DataType
+
+VERSION = 2
+
+_INT = range(-(2**31), 2**31)
+_FILE_SOURCES = {None: None, 0: FileSource.APPEND, 1: FileSource.COMPACT}
+_KINDS = {0: FileKind.ADD, 1: FileKind.DELETE}
+
+
+def encode_manifest(entries: Sequence[ManifestEntry]) -> bytes:
+    """The bytes of a manifest holding the entries in order; the caller puts a DELETE before an ADD of the same file."""
+    return encode_records([_entry_record(e) for e in entries], ENTRY_FORMAT)
+
+
+def decode_manifest(data: bytes) -> list[ManifestEntry]:
+    """The entries of a manifest in file order. Raises CorruptFileError, also for a version other than ours."""
+    return [_entry(i, r) for i, r in enumerate(decode_records(data, ENTRY_FORMAT))]
+
+
+def encode_manifest_list(metas: Sequence[ManifestFileMeta]) -> bytes:
+    """The bytes of a manifest list, oldest manifest first; an empty list is a container without blocks."""
+    return encode_records([_meta_record(m) for m in metas], LIST_FORMAT)
+
+
+def decode_manifest_list(data: bytes) -> list[ManifestFileMeta]:
+    """The metas of a manifest list in file order. Raises CorruptFileError, also for a version other than ours."""
+    return [_meta(i, r) for i, r in enumerate(decode_records(data, LIST_FORMAT))]
+
+
+def describe_manifest(
+    name: str, size: int, entries: Sequence[ManifestEntry], partition_types: Sequence[DataType], schema_id: int
+) -> ManifestFileMeta:
+    """The meta by which a manifest list names a manifest of these entries; `size` is the manifest's exact bytes.
+
+    Bounds are over ADD and DELETE alike. The schema id is the greatest of the files', and `schema_id` when there are no
+    files. Row ids are bounded, both ends included, only if every file has them.
+    Source: Paimon 2.0 ManifestFile.ManifestEntryWriter.
+    """
+    deleted = sum(e.kind is FileKind.DELETE for e in entries)
+    files = [e.file for e in entries]
+    first_row_ids = [f.first_row_id for f in files if f.first_row_id is not None]
+    has_row_ids = bool(files) and len(first_row_ids) == len(files)
+    return ManifestFileMeta(
+        file_name=name,
+        file_size=size,
+        num_added_files=len(entries) - deleted,
+        num_deleted_files=deleted,
+        partition_stats=collect_partition_stats(Counter(e.partition for e in entries), partition_types),
+        schema_id=max((f.schema_id for f in files), default=schema_id),
+        min_bucket=min((e.bucket for e in entries), default=None),
+        max_bucket=max((e.bucket for e in entries), default=None),
+        min_level=min((f.level for f in files), default=None),
+        max_level=max((f.level for f in files), default=None),
+        min_row_id=min(first_row_ids) if has_row_ids else None,
+        max_row_id=max(f + file.row_count - 1 for f, file in zip(first_row_ids, files, strict=True))
+        if has_row_ids
+        else None,
+    )
+
+
+def _entry_record(entry: ManifestEntry) -> dict[str, object]:
+    file = entry.file
+    return {
+        "_VERSION": VERSION,
+        "_KIND": int(entry.kind),
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_TOTAL_BUCKETS": entry.total_buckets,
+        "_FILE": {
+            "_FILE_NAME": file.file_name,
+            "_FILE_SIZE": file.file_size,
+            "_ROW_COUNT": file.row_count,
+            "_MIN_KEY": file.min_key,
+            "_MAX_KEY": file.max_key,
+            "_KEY_STATS": _stats_record(file.key_stats),
+            "_VALUE_STATS": _stats_record(file.value_stats),
+            "_MIN_SEQUENCE_NUMBER": file.min_sequence_number,
+            "_MAX_SEQUENCE_NUMBER": file.max_sequence_number,
+            "_SCHEMA_ID": file.schema_id,
+            "_LEVEL": file.level,
+            "_EXTRA_FILES": list(file.extra_files),
+            "_CREATION_TIME": file.creation_time_ms,
+            "_DELETE_ROW_COUNT": file.delete_row_count,
+            "_EMBEDDED_FILE_INDEX": file.embedded_index,
+            "_FILE_SOURCE": None if file.file_source is None else int(file.file_source),
+            "_VALUE_STATS_COLS": None if file.value_stats_cols is None else list(file.value_stats_cols),
+            "_EXTERNAL_PATH": file.external_path,
+            "_FIRST_ROW_ID": file.first_row_id,
+            "_WRITE_COLS": None if file.write_cols is None else list(file.write_cols),
+        },
+    }
+
+
+def _meta_record(meta: ManifestFileMeta) -> dict[str, object]:
+    return {
+        "_VERSION": VERSION,
+        "_FILE_NAME": meta.file_name,
+        "_FILE_SIZE": meta.file_size,
+        "_NUM_ADDED_FILES": meta.num_added_files,
+        "_NUM_DELETED_FILES": meta.num_deleted_files,
+        "_PARTITION_STATS": _stats_record(meta.partition_stats),
+        "_SCHEMA_ID": meta.schema_id,
+        "_MIN_BUCKET": meta.min_bucket,
+        "_MAX_BUCKET": meta.max_bucket,
+        "_MIN_LEVEL": meta.min_level,
+        "_MAX_LEVEL": meta.max_level,
+        "_MIN_ROW_ID": meta.min_row_id,
+        "_MAX_ROW_ID": meta.max_row_id,
+    }
+
+
+def _stats_record(stats: SimpleStats) -> dict[str, object]:
+    counts = stats.null_counts
+    return {
+        "_MIN_VALUES": stats.min_values,
+        "_MAX_VALUES": stats.max_values,
+        "_NULL_COUNTS": None if counts is None else list(counts),
+    }
+
+
+def _entry(ordinal: int, record: dict[str, Any]) -> ManifestEntry:
+    _check_version(ordinal, record)
+    kind = _KINDS.get(record["_KIND"])
+    if kind is None:
+        raise CorruptFileError(f"entry {ordinal} has kind {record['_KIND']}", entry=ordinal)
+    if record["_BUCKET"] not in _INT or record["_TOTAL_BUCKETS"] not in _INT:
+        raise CorruptFileError(f"entry {ordinal} has a bucket or bucket count out of range", entry=ordinal)
+    return ManifestEntry(
+        kind=kind,
+        partition=record["_PARTITION"],
+        bucket=record["_BUCKET"],
+        total_buckets=record["_TOTAL_BUCKETS"],
+        file=_data_file(ordinal, record["_FILE"]),
+    )
+
+
+def _data_file(ordinal: int, record: dict[str, Any]) -> DataFileMeta:
+    get = record.get
+    source = get("_FILE_SOURCE")
+    stats_cols, write_cols = get("_VALUE_STATS_COLS"), get("_WRITE_COLS")
+    if source not in _FILE_SOURCES:
+        raise CorruptFileError(f"entry {ordinal} has file source {source}", entry=ordinal)
+    if record["_FILE_SIZE"] < 0 or record["_ROW_COUNT"] < 0 or not 0 <= record["_LEVEL"] < 2**31:
+        raise CorruptFileError(f"entry {ordinal} has a file size, row count or level out of range", entry=ordinal)
+    return DataFileMeta(
+        file_name=record["_FILE_NAME"],
+        file_size=record["_FILE_SIZE"],
+        row_count=record["_ROW_COUNT"],
+        min_key=record["_MIN_KEY"],
+        max_key=record["_MAX_KEY"],
+        key_stats=_to_stats(record["_KEY_STATS"]),
+        value_stats=_to_stats(record["_VALUE_STATS"]),
+        min_sequence_number=record["_MIN_SEQUENCE_NUMBER"],
+        max_sequence_number=record["_MAX_SEQUENCE_NUMBER"],
+        schema_id=record["_SCHEMA_ID"],
+        level=record["_LEVEL"],
+        extra_files=tuple(record["_EXTRA_FILES"]),
+        creation_time_ms=get("_CREATION_TIME"),
+        delete_row_count=get("_DELETE_ROW_COUNT"),
+        embedded_index=get("_EMBEDDED_FILE_INDEX"),
+        file_source=_FILE_SOURCES[source],
+        value_stats_cols=None if stats_cols is None else tuple(stats_cols),
+        external_path=get("_EXTERNAL_PATH"),
+        first_row_id=get("_FIRST_ROW_ID"),
+        write_cols=None if write_cols is None else tuple(write_cols),
+    )
+
+
+def _meta(ordinal: int, record: dict[str, Any]) -> ManifestFileMeta:
+    _check_version(ordinal, record)
+    if min(record["_FILE_SIZE"], record["_NUM_ADDED_FILES"], record["_NUM_DELETED_FILES"]) < 0:
+        raise CorruptFileError(f"entry {ordinal} has a negative file size or count", entry=ordinal)
+    get = record.get
+    return ManifestFileMeta(
+        file_name=record["_FILE_NAME"],
+        file_size=record["_FILE_SIZE"],
+        num_added_files=record["_NUM_ADDED_FILES"],
+        num_deleted_files=record["_NUM_DELETED_FILES"],
+        partition_stats=_to_stats(record["_PARTITION_STATS"]),
+        schema_id=record["_SCHEMA_ID"],
+        min_bucket=get("_MIN_BUCKET"),
+        max_bucket=get("_MAX_BUCKET"),
+        min_level=get("_MIN_LEVEL"),
+        max_level=get("_MAX_LEVEL"),
+        min_row_id=get("_MIN_ROW_ID"),
+        max_row_id=get("_MAX_ROW_ID"),
+    )
+
+
+def _to_stats(record: dict[str, Any]) -> SimpleStats:
+    low, high, counts = record["_MIN_VALUES"], record["_MAX_VALUES"], record.get("_NULL_COUNTS")
+    if counts == [] and low == EMPTY_STATS.min_values and high == EMPTY_STATS.max_values:
+        return EMPTY_STATS
+    return SimpleStats(low, high, None if counts is None else tuple(counts))
+
+
+def _check_version(ordinal: int, record: dict[str, Any]) -> None:
+    if record["_VERSION"] != VERSION:
+        raise CorruptFileError(
+            f"entry {ordinal} has version {record['_VERSION']}; only version {VERSION} is read", entry=ordinal
+        )

@@ -1,0 +1,143 @@
+"""Snapshot files: the JSON of one Snapshot.
+
+Source: Paimon 2.0 Snapshot (version 3; versions 1 and 2 hold a subset of its members).
+"""
+
+import json
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.entries import CommitKind, Snapshot
+
+CURRENT_VERSION = 3
+_LONG = range(-(2**63), 2**63)
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The bytes of a snapshot file, members in Java's order; absent ones are left out, as Java never writes null."""
+    s = snapshot
+    members: dict[str, object] = {
+        "version": s.version,
+        "uuid": s.uuid,
+        "id": s.id,
+        "schemaId": s.schema_id,
+        "baseManifestList": s.base_manifest_list,
+        "baseManifestListSize": s.base_manifest_list_size,
+        "deltaManifestList": s.delta_manifest_list,
+        "deltaManifestListSize": s.delta_manifest_list_size,
+        "changelogManifestList": s.changelog_manifest_list,
+        "changelogManifestListSize": s.changelog_manifest_list_size,
+        "indexManifest": s.index_manifest,
+        "commitUser": s.commit_user,
+        "commitIdentifier": s.commit_identifier,
+        "commitKind": s.commit_kind.value,
+        "timeMillis": s.time_ms,
+        "totalRecordCount": s.total_record_count,
+        "deltaRecordCount": s.delta_record_count,
+        "changelogRecordCount": s.changelog_record_count,
+        "watermark": s.watermark,
+        "statistics": s.statistics,
+        "properties": s.properties or None,
+        "nextRowId": s.next_row_id,
+        "operation": s.operation,
+    }
+    return json.dumps({k: v for k, v in members.items() if v is not None}, indent=2, ensure_ascii=False).encode()
+
+
+def decode_snapshot(data: bytes) -> Snapshot:
+    """The snapshot in a snapshot or tag file. Unknown members are ignored, null members are absent ones.
+
+    Raises CorruptFileError, naming the member, when it is no snapshot, when it is of a version newer than ours, or when
+    a file of version 1 or 2 lacks its record counts.
+    """
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as e:
+        raise CorruptFileError(f"not a snapshot file: {e!r}") from e
+    if not isinstance(found, dict):
+        raise CorruptFileError("not a snapshot file: no JSON object")
+    version = _integer(found, "version")
+    if not 1 <= version <= CURRENT_VERSION:
+        raise CorruptFileError(f"snapshot version {version} is not in 1..{CURRENT_VERSION}", version=version)
+    return Snapshot(
+        id=_integer(found, "id"),
+        schema_id=_integer(found, "schemaId"),
+        base_manifest_list=_text(found, "baseManifestList"),
+        delta_manifest_list=_text(found, "deltaManifestList"),
+        commit_user=_text(found, "commitUser"),
+        commit_identifier=_integer(found, "commitIdentifier"),
+        commit_kind=_commit_kind(_text(found, "commitKind")),
+        time_ms=_integer(found, "timeMillis"),
+        total_record_count=_integer(found, "totalRecordCount"),
+        delta_record_count=_integer(found, "deltaRecordCount"),
+        base_manifest_list_size=_size(found, "baseManifestListSize"),
+        delta_manifest_list_size=_size(found, "deltaManifestListSize"),
+        changelog_manifest_list=_optional_text(found, "changelogManifestList"),
+        changelog_manifest_list_size=_size(found, "changelogManifestListSize"),
+        changelog_record_count=_optional_integer(found, "changelogRecordCount"),
+        index_manifest=_optional_text(found, "indexManifest"),
+        watermark=_optional_integer(found, "watermark"),
+        statistics=_optional_text(found, "statistics"),
+        properties=_properties(found),
+        next_row_id=_optional_integer(found, "nextRowId"),
+        operation=_optional_text(found, "operation"),
+        uuid=_optional_text(found, "uuid"),
+        version=version,
+    )
+
+
+def _optional_integer(found: dict[str, object], member: str) -> int | None:
+    value = found.get(member)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value not in _LONG:
+        raise CorruptFileError(f"snapshot member {member} is {value!r}, no 64-bit integer", member=member)
+    return value
+
+
+def _integer(found: dict[str, object], member: str) -> int:
+    value = _optional_integer(found, member)
+    if value is None:
+        raise CorruptFileError(f"snapshot member {member} is missing", member=member)
+    return value
+
+
+def _size(found: dict[str, object], member: str) -> int | None:
+    value = _optional_integer(found, member)
+    if value is not None and value < 0:
+        raise CorruptFileError(f"snapshot member {member} is {value}, no size", member=member)
+    return value
+
+
+def _optional_text(found: dict[str, object], member: str) -> str | None:
+    value = found.get(member)
+    return None if value is None else _checked_text(value, member)
+
+
+def _text(found: dict[str, object], member: str) -> str:
+    value = _optional_text(found, member)
+    if value is None:
+        raise CorruptFileError(f"snapshot member {member} is missing", member=member)
+    return value
+
+
+def _checked_text(value: object, member: str) -> str:
+    # JSON can escape half a surrogate pair, which no file can be named after.
+    if not isinstance(value, str) or any("\ud800" <= c <= "\udfff" for c in value):
+        raise CorruptFileError(f"snapshot member {member} is {value!r}, no text", member=member)
+    return value
+
+
+def _properties(found: dict[str, object]) -> dict[str, str]:
+    value = found.get("properties")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise CorruptFileError(f"snapshot member properties is {value!r}, no object", member="properties")
+    return {_checked_text(k, "properties"): _checked_text(v, "properties") for k, v in value.items()}
+
+
+def _commit_kind(name: str) -> CommitKind:
+    try:
+        return CommitKind(name)
+    except ValueError as e:
+        raise CorruptFileError(f"snapshot member commitKind is {name!r}", member="commitKind") from e
