@@ -1,0 +1,105 @@
+"""Which bucket mode a table has, and which columns decide the bucket of a row.
+
+Source: Paimon 2.0 BucketMode, TableSchema (bucketKeys, crossPartitionUpdate), SchemaValidation.
+"""
+
+from enum import Enum
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.format.schema_json import TableSchema
+
+BUCKET_OPTION = "bucket"
+BUCKET_KEY_OPTION = "bucket-key"
+
+# Values of the `bucket` option that are no counts; also what manifest entries hold as the total.
+UNFIXED_BUCKETS = -1
+POSTPONE_BUCKETS = -2
+
+
+class BucketMode(Enum):
+    """How rows come to their buckets.
+
+    FIXED: bucket function over the bucket key. DYNAMIC: a key stays where the HASH index of its partition has it, new
+    keys fill buckets up. CROSS_PARTITION: the same, but a key may move to another partition, so the index is over the
+    full primary key of the whole table, and nothing of it lies in the table. POSTPONE: rows wait unsorted in bucket -2
+    until a compaction deals them out. UNAWARE: an append table without buckets; everything is in bucket 0.
+    """
+
+    FIXED = "fixed"
+    DYNAMIC = "dynamic"
+    CROSS_PARTITION = "cross-partition"
+    POSTPONE = "postpone"
+    UNAWARE = "unaware"
+
+
+def bucket_mode(schema: TableSchema) -> BucketMode:
+    """The table's bucket mode. Raises OptionError when `bucket` is no number, or one that this table cannot have."""
+    total = total_buckets(schema)
+    if total > 0:
+        return BucketMode.FIXED
+    if total == POSTPONE_BUCKETS:
+        return BucketMode.POSTPONE
+    if not schema.primary_keys:
+        return BucketMode.UNAWARE
+    # A primary key that holds all partition columns pins a key to its partition.
+    if set(schema.partition_keys) <= set(schema.primary_keys):
+        return BucketMode.DYNAMIC
+    return BucketMode.CROSS_PARTITION
+
+
+def total_buckets(schema: TableSchema) -> int:
+    """The `bucket` option: the count of a fixed table, else -1 or -2; entries of new files record it as their total.
+
+    It is only what the table wants: a partition that has files keeps the total they were written with until a rescale.
+    Raises OptionError as `bucket_mode` does.
+    """
+    text = schema.options.get(BUCKET_OPTION, str(UNFIXED_BUCKETS))
+    try:
+        total = int(text)
+    except ValueError as e:
+        raise OptionError(f"bucket is {text!r}, not a number", option=BUCKET_OPTION, value=text) from e
+    allowed = (UNFIXED_BUCKETS, POSTPONE_BUCKETS) if schema.primary_keys else (UNFIXED_BUCKETS,)
+    if total > 0 or total in allowed:
+        return total
+    kind = "with" if schema.primary_keys else "without"
+    raise OptionError(
+        f"bucket is {total}; a table {kind} a primary key takes a count above 0 or {' or '.join(map(str, allowed))}",
+        option=BUCKET_OPTION,
+        value=text,
+    )
+
+
+def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
+    """The columns that decide a row's bucket inside its partition, in hashing order: `bucket-key`, else the trimmed
+    primary key; empty for an UNAWARE table.
+
+    The index of a CROSS_PARTITION table is over `schema.primary_keys` instead.
+    Raises OptionError when `bucket-key` is missing, forbidden, or names a column that cannot be one.
+    """
+    mode = bucket_mode(schema)
+    text = schema.options.get(BUCKET_KEY_OPTION)
+    if text is None:
+        if mode is BucketMode.FIXED and not schema.primary_keys:
+            raise OptionError("a bucketed table without a primary key needs bucket-key", option=BUCKET_KEY_OPTION)
+        return schema.trimmed_primary_key
+    if mode not in (BucketMode.FIXED, BucketMode.POSTPONE):
+        raise OptionError("bucket-key needs bucket to be a count, not -1", option=BUCKET_KEY_OPTION, value=text)
+    # Java does not trim, so " b" names a column that starts with a blank.
+    names = tuple(text.split(","))
+    for name in names:
+        problem = _refusal(schema, name)
+        if problem is not None:
+            raise OptionError(f"bucket-key {name!r} {problem}", option=BUCKET_KEY_OPTION, value=text, column=name)
+    return names
+
+
+def _refusal(schema: TableSchema, name: str) -> str | None:
+    if all(f.name != name for f in schema.fields):
+        return "is no column of the table"
+    if not schema.field(name).type.is_atomic:
+        return f"has the nested type {schema.field(name).type}"
+    if name in schema.partition_keys:
+        return "is a partition column"
+    if schema.primary_keys and name not in schema.primary_keys:
+        return "is not part of the primary key"
+    return None

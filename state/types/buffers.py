@@ -1,0 +1,197 @@
+"""Arrow columns seen as numpy arrays: what the codecs of types and buckets compute on.
+
+Sliced, chunked, dictionary-encoded and narrow-offset columns all come out in one plain form; the codecs know only that.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.types.logical import DataType, TypeRoot
+
+Words = NDArray[np.uint64]
+
+BYTE_ROOTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY})
+TIMESTAMP_ROOTS = frozenset({TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ})
+
+_FIXED: dict[TypeRoot, pa.DataType] = {
+    TypeRoot.BOOLEAN: pa.bool_(),
+    TypeRoot.TINYINT: pa.int8(),
+    TypeRoot.SMALLINT: pa.int16(),
+    TypeRoot.INT: pa.int32(),
+    TypeRoot.BIGINT: pa.int64(),
+    TypeRoot.FLOAT: pa.float32(),
+    TypeRoot.DOUBLE: pa.float64(),
+    TypeRoot.DATE: pa.date32(),
+    TypeRoot.TIME: pa.time32("ms"),
+}
+_SAME_FAMILY = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+    pa.types.is_decimal,
+)
+_UNITS_PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_LOAD_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByteColumn:
+    """Strings or byte strings: row i is `data[starts[i] : starts[i] + lengths[i]]`.
+
+    Shapes: n starts, n lengths (0 where null); `data` goes on for at least 8 bytes after the last row's end.
+    """
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def load(self, positions: NDArray[np.int64]) -> Words:
+        """The 8 bytes from each position on, as little-endian words. Positions lie in [0, end of the last row]."""
+        count = len(self.data) - _LOAD_BYTES + 1
+        # A view with overlapping, unaligned words; gathering from it costs one index per word instead of per byte.
+        overlapping: Words = np.ndarray((count,), dtype="<u8", buffer=self.data, strides=(1,))
+        return overlapping[positions]
+
+
+def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column as one array that is neither chunked, nor dictionary-encoded, nor an extension; bytes as large_*."""
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 1:
+            return plain_array(column.chunk(0))
+        empty = pa.array([], type=column.type)
+        return pa.concat_arrays([plain_array(chunk) for chunk in (column.chunks or [empty])])
+    if isinstance(column, pa.ExtensionArray):
+        return plain_array(column.storage)
+    if isinstance(column, pa.DictionaryArray):
+        # Taking from large values cannot overflow 32-bit offsets, as decoding a dictionary of strings could.
+        return plain_array(column.dictionary).take(column.indices)
+    found = column.type
+    if pa.types.is_string(found) or pa.types.is_string_view(found):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary(found) or pa.types.is_binary_view(found) or pa.types.is_fixed_size_binary(found):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def physical_array(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
+    """The column in the one Arrow type that the codecs read for `data_type`.
+
+    Integers, floats, dates, times and decimals are cast within their family, without loss; timestamps keep their unit
+    (ms, us or ns). Raises SchemaMismatchError when the column holds something else, UnsupportedTableError for nested
+    types.
+    """
+    array = plain_array(column)
+    target = _physical_type(array.type, data_type)
+    if array.type == target:
+        return array
+    related = pa.types.is_null(array.type) or any(test(array.type) and test(target) for test in _SAME_FAMILY)
+    if not related:
+        raise SchemaMismatchError(
+            f"expected {data_type}, found {array.type}", expected=str(data_type), found=str(array.type)
+        )
+    try:
+        return array.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
+        raise SchemaMismatchError(
+            f"{array.type} does not fit {data_type}: {e}", expected=str(data_type), found=str(array.type)
+        ) from e
+
+
+def _physical_type(found: pa.DataType, data_type: DataType) -> pa.DataType:
+    root = data_type.root
+    if root in _FIXED:
+        return _FIXED[root]
+    if root in BYTE_ROOTS:
+        return pa.large_string() if pa.types.is_large_string(found) else pa.large_binary()
+    if root is TypeRoot.DECIMAL:
+        # A decimal's precision does not show in its bytes, so a wider one of the same scale is taken as it is.
+        if pa.types.is_decimal128(found) and found.scale == data_type.scale:
+            return found
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if root in TIMESTAMP_ROOTS:
+        return found if pa.types.is_timestamp(found) and found.unit in _UNITS_PER_MILLI else pa.timestamp("ms")
+    raise UnsupportedTableError(f"{data_type} cannot be part of a key", type=str(data_type))
+
+
+def validity(array: pa.Array) -> NDArray[np.bool_] | None:
+    """True where a value is present; None when all are, so that the common case costs nothing."""
+    if array.null_count == 0:
+        return None
+    if array.buffers()[0] is None:
+        return np.zeros(len(array), dtype=np.bool_)
+    bits = np.frombuffer(array.buffers()[0], dtype=np.uint8)
+    return _unpack(bits, array.offset, len(array))
+
+
+def _unpack(bits: NDArray[np.uint8], offset: int, count: int) -> NDArray[np.bool_]:
+    first = offset // 8
+    unpacked = np.unpackbits(bits[first : (offset + count + 7) // 8], bitorder="little")
+    return unpacked[offset - first * 8 :][:count].view(np.bool_)
+
+
+def fixed_values(array: pa.Array, dtype: str) -> NDArray[Any]:
+    """The values of a fixed-width physical array as `dtype`, which has the array's width; 0 where null.
+
+    Shapes: n values. Booleans come as 0 and 1 of `|u1`.
+    """
+    buffer = array.buffers()[1]
+    count = len(array)
+    if buffer is None or count == 0:
+        return np.zeros(count, dtype=dtype)
+    if pa.types.is_boolean(array.type):
+        values: NDArray[Any] = _unpack(np.frombuffer(buffer, dtype=np.uint8), array.offset, count).view(np.uint8)
+    else:
+        values = np.frombuffer(buffer, dtype=dtype)[array.offset : array.offset + count]
+    valid = validity(array)
+    return values if valid is None else np.where(valid, values, np.zeros(1, values.dtype))
+
+
+def byte_column(array: pa.Array) -> ByteColumn:
+    """Where the rows of a large_string or large_binary array lie."""
+    count = len(array)
+    _, offset_buffer, data_buffer = array.buffers()
+    if count == 0 or offset_buffer is None:
+        zeros = np.zeros(count, dtype=np.int64)
+        return ByteColumn(np.zeros(_LOAD_BYTES, dtype=np.uint8), zeros, zeros)
+    offsets = np.frombuffer(offset_buffer, dtype="<i8")[array.offset : array.offset + count + 1]
+    start, end = int(offsets[0]), int(offsets[-1])
+    data = np.zeros(end - start + _LOAD_BYTES, dtype=np.uint8)
+    if end > start:
+        data[: end - start] = np.frombuffer(data_buffer, dtype=np.uint8)[start:end]
+    lengths = np.diff(offsets)
+    valid = validity(array)
+    if valid is not None:
+        lengths = np.where(valid, lengths, 0)
+    return ByteColumn(data, offsets[:-1] - start, lengths)
+
+
+def decimal_words(array: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """(low, high) halves of the unscaled two's complement values of a decimal128 array; 0 where null."""
+    count = len(array)
+    buffer = array.buffers()[1]
+    if buffer is None or count == 0:
+        return np.zeros(count, dtype=np.uint64), np.zeros(count, dtype=np.int64)
+    pairs = np.frombuffer(buffer, dtype="<u8").reshape(-1, 2)[array.offset : array.offset + count]
+    low, high = pairs[:, 0], pairs[:, 1]
+    valid = validity(array)
+    if valid is not None:
+        low, high = np.where(valid, low, np.uint64(0)), np.where(valid, high, np.uint64(0))
+    return np.ascontiguousarray(low), np.ascontiguousarray(high).view(np.int64)
+
+
+def timestamp_parts(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(epoch milliseconds, floored; nanoseconds of the millisecond, 0..999999); 0 where null."""
+    values = fixed_values(array, "<i8")
+    per_milli = _UNITS_PER_MILLI[array.type.unit]
+    if per_milli == 1:
+        return values, np.zeros(len(values), dtype=np.int64)
+    millis = values // per_milli
+    return millis, (values - millis * per_milli) * (1_000_000 // per_milli)

@@ -1,0 +1,112 @@
+"""MurmurHash3 x86 32-bit over little-endian words, seed 42: the hash behind buckets and HASH indexes.
+
+Source: Paimon 2.0 MurmurHashUtils (hashBytesByWords; lengths are multiples of 4, so there is no tail).
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+UInt32s = NDArray[np.uint32]
+
+_SEED = 42
+_C1 = np.uint32(0xCC9E2D51)
+_C2 = np.uint32(0x1B873593)
+_M5 = np.uint32(5)
+_N5 = np.uint32(0xE6546B64)
+_F1 = np.uint32(0x85EBCA6B)
+_F2 = np.uint32(0xC2B2AE35)
+
+# Rows hashed at a time: the state, one word column and a scratch column stay in the processor's cache.
+_BLOCK_ROWS = 1 << 15
+
+
+def murmur_words(words: UInt32s) -> NDArray[np.int32]:
+    """The hash of each row of a word matrix. Shapes: (n, w) in, (n,) out."""
+    row_count, width = words.shape
+    found = np.empty(row_count, dtype=np.int32)
+    for start in range(0, row_count, _BLOCK_ROWS):
+        block = words[start : start + _BLOCK_ROWS]
+        found[start : start + _BLOCK_ROWS] = murmur_columns((block[:, j] for j in range(width)), width)
+    return found
+
+
+def murmur_columns(columns: Iterable[UInt32s], width: int) -> NDArray[np.int32]:
+    """The hash of rows given word column by word column.
+
+    Shapes: `width` columns of n words each, or of one word that all rows share; (n,) out, (1,) if all are shared.
+    """
+    state = np.full(1, _SEED, dtype=np.uint32)
+    for column in columns:
+        state = _mix(state, column)
+    return _finish(state, np.uint32(4 * width))
+
+
+def murmur_ragged(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The hash of rows of different lengths: row i is `words[starts[i] : starts[i] + counts[i]]`.
+
+    Shapes: n starts, n counts in; (n,) out. Rows of a block are taken longest first, so that at each word the rows that
+    still have one are a prefix: the work is the number of words plus a few calls per word of the longest row.
+    """
+    found = np.empty(len(starts), dtype=np.int32)
+    for begin in range(0, len(starts), _BLOCK_ROWS):
+        end = begin + _BLOCK_ROWS
+        found[begin:end] = _ragged_block(words, starts[begin:end], counts[begin:end])
+    return found
+
+
+def murmur_binary(rows: pa.LargeBinaryArray) -> NDArray[np.int32]:
+    """The hash of each byte string. Shapes: n strings without nulls, lengths multiples of 4, in; (n,) out."""
+    assert rows.null_count == 0, "rows are never null"
+    if len(rows) == 0:
+        return np.empty(0, dtype=np.int32)
+    _, offset_buffer, data_buffer = rows.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype="<i8")[rows.offset : rows.offset + len(rows) + 1]
+    places = offsets - offsets[0]
+    assert not (places & 3).any(), "rows are whole words"
+    data = np.frombuffer(data_buffer, dtype=np.uint8)[offsets[0] : offsets[-1]] if places[-1] else b""
+    words: UInt32s = np.frombuffer(data, dtype="<u4")
+    return murmur_ragged(words, places[:-1] >> 2, np.diff(places) >> 2)
+
+
+def _ragged_block(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int32]:
+    longest, shortest = int(counts.max()), int(counts.min())
+    if longest == shortest:
+        return np.broadcast_to(murmur_columns((words[starts + j] for j in range(longest)), longest), len(starts))
+    order = np.argsort(-counts, kind="stable")
+    starts, ascending = starts[order], counts[order[::-1]]
+    # active[j]: how many rows have a word j.
+    active = len(starts) - np.searchsorted(ascending, np.arange(longest), side="right")
+    state = np.full(len(starts), _SEED, dtype=np.uint32)
+    for j, rows in enumerate(active.tolist()):
+        state[:rows] = _mix(state[:rows], words[starts[:rows] + j])
+    found = np.empty(len(starts), dtype=np.int32)
+    found[order] = _finish(state, (counts[order] * 4).astype(np.uint32))
+    return found
+
+
+def _mix(state: UInt32s, column: UInt32s) -> UInt32s:
+    k = column * _C1
+    high = k >> np.uint32(17)
+    k <<= np.uint32(15)
+    k |= high
+    k *= _C2
+    h: UInt32s = state ^ k
+    high = h >> np.uint32(19)
+    h <<= np.uint32(13)
+    h |= high
+    h *= _M5
+    h += _N5
+    return h
+
+
+def _finish(state: UInt32s, length_bytes: UInt32s | np.uint32) -> NDArray[np.int32]:
+    h: UInt32s = state ^ length_bytes
+    h ^= h >> np.uint32(16)
+    h *= _F1
+    h ^= h >> np.uint32(13)
+    h *= _F2
+    h ^= h >> np.uint32(16)
+    return h.view(np.int32)
