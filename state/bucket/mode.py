@@ -3,9 +3,11 @@
 Source: Paimon 2.0 BucketMode, TableSchema (bucketKeys, crossPartitionUpdate), SchemaValidation.
 """
 
+import re
 from enum import Enum
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
 
 BUCKET_OPTION = "bucket"
@@ -14,6 +16,9 @@ BUCKET_KEY_OPTION = "bucket-key"
 # Values of the `bucket` option that are no counts; also what manifest entries hold as the total.
 UNFIXED_BUCKETS = -1
 POSTPONE_BUCKETS = -2
+MAX_BUCKETS = 2147483647
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class BucketMode(Enum):
@@ -54,10 +59,9 @@ def total_buckets(schema: TableSchema) -> int:
     Raises OptionError as `bucket_mode` does.
     """
     text = schema.options.get(BUCKET_OPTION, str(UNFIXED_BUCKETS))
-    try:
-        total = int(text)
-    except ValueError as e:
-        raise OptionError(f"bucket is {text!r}, not a number", option=BUCKET_OPTION, value=text) from e
+    if _NUMBER.fullmatch(text) is None or int(text) > MAX_BUCKETS:
+        raise OptionError(f"bucket is {text!r}, not a number up to {MAX_BUCKETS}", option=BUCKET_OPTION, value=text)
+    total = int(text)
     allowed = (UNFIXED_BUCKETS, POSTPONE_BUCKETS) if schema.primary_keys else (UNFIXED_BUCKETS,)
     if total > 0 or total in allowed:
         return total
@@ -74,9 +78,14 @@ def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
     primary key; empty for an UNAWARE table.
 
     The index of a CROSS_PARTITION table is over `schema.primary_keys` instead.
-    Raises OptionError when `bucket-key` is missing, forbidden, or names a column that cannot be one.
+    Raises OptionError when `bucket-key` is missing, forbidden, or names a column that cannot be one, and
+    UnsupportedTableError when the primary key holds nothing but partition columns.
     """
     mode = bucket_mode(schema)
+    if schema.primary_keys and not schema.trimmed_primary_key:
+        raise UnsupportedTableError(
+            "the primary key holds nothing but partition columns", primary_key=schema.primary_keys
+        )
     text = schema.options.get(BUCKET_KEY_OPTION)
     if text is None:
         if mode is BucketMode.FIXED and not schema.primary_keys:

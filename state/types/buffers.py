@@ -93,7 +93,9 @@ def physical_array(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> p
     if array.type == target:
         return array
     related = pa.types.is_null(array.type) or any(test(array.type) and test(target) for test in _SAME_FAMILY)
-    if not related:
+    # Arrow's safe cast checks integers and decimals, but rounds floats silently.
+    rounds = pa.types.is_floating(array.type) and array.type.bit_width > target.bit_width
+    if not related or rounds:
         raise SchemaMismatchError(
             f"expected {data_type}, found {array.type}", expected=str(data_type), found=str(array.type)
         )
@@ -112,8 +114,8 @@ def _physical_type(found: pa.DataType, data_type: DataType) -> pa.DataType:
     if root in BYTE_ROOTS:
         return pa.large_string() if pa.types.is_large_string(found) else pa.large_binary()
     if root is TypeRoot.DECIMAL:
-        # A decimal's precision does not show in its bytes, so a wider one of the same scale is taken as it is.
-        if pa.types.is_decimal128(found) and found.scale == data_type.scale:
+        # A decimal's precision does not show in its bytes, so a narrower one of the same scale is taken as it is.
+        if pa.types.is_decimal128(found) and found.scale == data_type.scale and found.precision <= data_type.precision:
             return found
         return pa.decimal128(data_type.precision, data_type.scale)
     if root in TIMESTAMP_ROOTS:

@@ -238,8 +238,40 @@ def test_a_column_of_another_type_is_refused_with_its_position() -> None:
     with pytest.raises(SchemaMismatchError) as caught:
         hash_rows([pa.array([1]), pa.array(["1"])], _types(("BIGINT", "INT")))
     assert caught.value.fields["position"] == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (pa.array([2**40]), "INT"),
+        (pa.array([0.1]), "FLOAT"),
+        (pa.array([Decimal(10**9)], pa.decimal128(38, 0)), "DECIMAL(9, 0)"),
+        (pa.array([Decimal("0.1")]), "DECIMAL(9, 0)"),
+        (pa.array([1], pa.time64("us")), "TIME(3)"),
+        (pa.array(["2024-01-01"]), "DATE"),
+    ],
+)
+def test_a_column_that_would_lose_something_is_refused(column, text) -> None:
     with pytest.raises(SchemaMismatchError):
-        encode_rows([pa.array([2**40])], _types(("INT",)), with_arity=True)
+        encode_rows([column], _types((text,)), with_arity=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "value"),
+    [
+        (pa.array([7], pa.int64()), "INT", 7),
+        (pa.array([1.5], pa.float32()), "DOUBLE", 1.5),
+        (pa.array([Decimal("1.50")]), "DECIMAL(30, 2)", Decimal("1.50")),
+        (pa.array([Decimal("1.5")], pa.decimal256(60, 1)), "DECIMAL(9, 2)", Decimal("1.50")),
+        (pa.array([2], pa.timestamp("s")), "TIMESTAMP(6)", Timestamp(2000, 0)),
+        (pa.array([b"abc"], pa.binary(3)), "BINARY(3)", b"abc"),
+        (pa.array([None], pa.null()), "TIMESTAMP(6)", None),
+        (pa.array([None], pa.null()), "STRING", None),
+    ],
+)
+def test_a_column_that_loses_nothing_is_taken(column, text, value) -> None:
+    types = _types((text,))
+    assert encode_rows([column], types, with_arity=True).to_pylist() == [encode_row((value,), types)]
 
 
 def test_nested_types_are_refused_unless_null() -> None:
