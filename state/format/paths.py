@@ -1,0 +1,193 @@
+"""Every file and folder name of a table, made and parsed; all paths are relative to the table's folder.
+
+Source: Paimon 2.0 FileStorePathFactory, DataFilePathFactory, PartitionPathUtils, InternalRowPartitionComputer.
+"""
+
+import re
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.partition_text import cast_text, legacy_text
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.binary_row import decode_row
+
+SCHEMA_DIR = "schema"
+SNAPSHOT_DIR = "snapshot"
+MANIFEST_DIR = "manifest"
+INDEX_DIR = "index"
+STATISTICS_DIR = "statistics"
+TAG_DIR = "tag"
+BRANCH_DIR = "branch"
+CONSUMER_DIR = "consumer"
+CHANGELOG_DIR = "changelog"
+LATEST = "LATEST"
+EARLIEST = "EARLIEST"
+
+POSTPONE_BUCKET = -2
+DEFAULT_DATA_PREFIX = "data-"
+DEFAULT_CHANGELOG_PREFIX = "changelog-"
+DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"
+
+_ESCAPED = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{}[]^")]}
+_ESCAPE = re.compile("%([0-9a-fA-F]{2})")
+# Java's idea of white space, which leaves out the no-break spaces that Python's str.isspace has.
+_SPACES = re.compile(r"[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
+_COMPRESSIONS = frozenset({"gz", "bz2", "deflate", "snappy", "lz4", "zst"})
+_WRITE_ID = re.compile(r"-s-(\d+)-w-")
+
+
+def escape(text: str) -> str:
+    """The text as part of a folder name: control characters and `"#%'*/:=?\\{}[]^` become %XX."""
+    return text.translate(_ESCAPED)
+
+
+def unescape(text: str) -> str:
+    """The text that `escape` was given; a % that begins no escape stays."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, str], ...]:
+    """(key, value) texts of a serialized partition, not escaped, in the order of the partition keys.
+
+    Null, empty and blank values all become the name of the default partition. Raises UnsupportedTableError for a value
+    whose text depends on the writing JVM: BINARY in legacy names, TIMESTAMP_LTZ in the others.
+    """
+    types = [f.type for f in schema.select(schema.partition_keys)]
+    values = decode_row(partition, types)
+    default = schema.options.get("partition.default-name", DEFAULT_PARTITION_NAME)
+    is_legacy = schema.options.get("partition.legacy-name", "true").strip().lower() == "true"
+    text_of = legacy_text if is_legacy else cast_text
+    found = []
+    for key, value, data_type in zip(schema.partition_keys, values, types, strict=True):
+        text = "" if value is None else text_of(value, data_type)
+        found.append((key, default if _SPACES.fullmatch(text) else text))
+    return tuple(found)
+
+
+def partition_path(schema: TableSchema, partition: bytes) -> str:
+    """The folder of a partition, `k=v/k2=v2/`; empty for a table without partitions."""
+    return "".join(f"{escape(key)}={escape(text)}/" for key, text in partition_values(schema, partition))
+
+
+def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
+    """The folder of a bucket's data files, `k=v/bucket-0`, below `data-file.path-directory` if the table has one."""
+    directory = schema.options.get("data-file.path-directory", "").strip("/")
+    return (f"{directory}/" if directory else "") + partition_path(schema, partition) + bucket_dir(bucket)
+
+
+def bucket_dir(bucket: int) -> str:
+    """The last part of a bucket's folder; postponed rows have one of their own."""
+    return "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
+
+
+def parse_bucket_dir(name: str) -> int | None:
+    """The bucket that a folder belongs to; None when it is no bucket's folder."""
+    if name == "bucket-postpone":
+        return POSTPONE_BUCKET
+    return _number_after("bucket-", name)
+
+
+def parse_partition_path(path: str) -> tuple[tuple[str, str], ...]:
+    """(key, value) texts of the `k=v` parts of a path, unescaped; other parts are passed over."""
+    parts = [part.partition("=") for part in path.split("/") if "=" in part]
+    return tuple((unescape(key), unescape(value)) for key, _, value in parts)
+
+
+def data_file_name(prefix: str, uuid: str, counter: int, extension: str) -> str:
+    """The name of a data or changelog file: one uuid for each bucket's writer, counted from 0."""
+    return f"{prefix}{uuid}-{counter}.{extension}"
+
+
+def postpone_prefix(prefix: str, commit_user: str, write_id: int) -> str:
+    """What the names of a writer's postponed files begin with, in place of the table's data file prefix.
+
+    The commit user must not contain `-s-`: readers look for the write id behind it.
+    """
+    assert "-s-" not in commit_user and write_id >= 0, f"no postpone file can be named for {commit_user}, {write_id}"
+    return f"{prefix}-u-{commit_user}-s-{write_id}-w-"
+
+
+def postpone_write_id(file_name: str) -> int:
+    """The write id in the name of a postponed file; files of one id keep their order. Raises CorruptFileError."""
+    match = _WRITE_ID.search(file_name)
+    if match is None:
+        raise CorruptFileError(f"{file_name}: not the name of a postponed data file", file_name=file_name)
+    return int(match[1])
+
+
+def extension_of(file_name: str) -> str:
+    """The format of a data file, as its name says: `parquet`, `orc`, `avro`. Raises CorruptFileError without one.
+
+    Source: Paimon 2.0 DataFilePathFactory.formatIdentifier.
+    """
+    parts = file_name.split(".")
+    if len(parts) > 2 and parts[-1] in _COMPRESSIONS:
+        parts.pop()
+    if len(parts) < 2 or not parts[-1]:
+        raise CorruptFileError(f"{file_name}: the name does not tell the file format", file_name=file_name)
+    return parts[-1]
+
+
+def snapshot_name(snapshot_id: int) -> str:
+    return f"snapshot-{snapshot_id}"
+
+
+def parse_snapshot_id(name: str) -> int | None:
+    """The id in a snapshot file's name; None for hints, temporary files and strays."""
+    return _number_after("snapshot-", name)
+
+
+def schema_name(schema_id: int) -> str:
+    return f"schema-{schema_id}"
+
+
+def parse_schema_id(name: str) -> int | None:
+    """The id in a schema file's name; None for anything else."""
+    return _number_after("schema-", name)
+
+
+def changelog_name(snapshot_id: int) -> str:
+    return f"changelog-{snapshot_id}"
+
+
+def parse_changelog_id(name: str) -> int | None:
+    """The id of a decoupled changelog's file; None for anything else."""
+    return _number_after("changelog-", name)
+
+
+def tag_name(tag: str) -> str:
+    return f"tag-{tag}"
+
+
+def parse_tag(name: str) -> str | None:
+    """The tag that a file in the tag folder holds; None for anything else."""
+    return name.removeprefix("tag-") if name.startswith("tag-") and name != "tag-" else None
+
+
+def consumer_name(consumer: str) -> str:
+    return f"consumer-{consumer}"
+
+
+def manifest_name(uuid: str, counter: int) -> str:
+    return f"manifest-{uuid}-{counter}"
+
+
+def manifest_list_name(uuid: str, counter: int) -> str:
+    return f"manifest-list-{uuid}-{counter}"
+
+
+def index_manifest_name(uuid: str, counter: int) -> str:
+    return f"index-manifest-{uuid}-{counter}"
+
+
+def index_file_name(uuid: str, counter: int) -> str:
+    return f"index-{uuid}-{counter}"
+
+
+def temporary_name(target: str, uuid: str) -> str:
+    """The name under which a file is written before it is renamed to `target`, in the same folder."""
+    return f".{target}.{uuid}.tmp"
+
+
+def _number_after(prefix: str, name: str) -> int | None:
+    digits = name.removeprefix(prefix)
+    return int(digits) if digits != name and digits.isascii() and digits.isdigit() else None

@@ -1,0 +1,280 @@
+"""Column statistics of data files: bounds and null counts, combined over batches, cut to size, as SimpleStats.
+
+Bounds are those Java finds in Parquet footers, cut by `metadata.stats-mode`; where the order of values is not one that
+every reader shares (NaN), or Java has none (timestamps finer than microseconds), the bounds stay unknown.
+Source: Paimon 2.0 SimpleStatsConverter, SimpleColStatsCollector, ParquetSimpleStatsExtractor.
+"""
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.format.data_file import SimpleStats
+from bucketline.state.types.binary_row import Timestamp, encode_row
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+Bound = bool | int | float | str | bytes | Decimal | Timestamp
+"""A value in the internal form of `binary_row`: dates in days, times in milliseconds."""
+
+_MAX_CODE_POINT = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+_MAX_BYTE = 0xFF
+_TEXT = re.compile(r"TRUNCATE\(\s*(\d+)\s*\)")
+_UNITS_PER_MILLI = {"ms": 1, "us": 1000}
+
+
+class StatsKind(Enum):
+    NONE = "none"
+    COUNTS = "counts"
+    TRUNCATE = "truncate"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class StatsMode:
+    """How much is kept of a column; `length` (code points, or bytes of binary columns) belongs to TRUNCATE."""
+
+    kind: StatsKind
+    length: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "StatsMode":
+        """The mode that `none`, `counts`, `truncate(n)` or `full` names, in any case. Raises OptionError."""
+        name = text.strip().upper()
+        if name in ("NONE", "COUNTS", "FULL"):
+            return cls(StatsKind[name])
+        match = _TEXT.fullmatch(name)
+        if match is None or int(match[1]) == 0:
+            raise OptionError(
+                f"stats mode {text!r}: expected none, counts, truncate(n) with n > 0, or full",
+                value=text,
+            )
+        return cls(StatsKind.TRUNCATE, int(match[1]))
+
+    @property
+    def has_bounds(self) -> bool:
+        return self.kind in (StatsKind.TRUNCATE, StatsKind.FULL)
+
+
+DEFAULT_MODE = StatsMode(StatsKind.TRUNCATE, 16)
+KEY_MODE = StatsMode(StatsKind.TRUNCATE, 128)
+"""The mode of system columns, `_KEY_*` among them, unless the column has its own. Source: StatsCollectorFactories."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """What is known of one column: whole minimum and maximum, and how many values are null.
+
+    Both bounds are None when every value is null, or when `is_bounded` is False: then nothing is known of the values,
+    and nothing ever will be, whatever is merged in.
+    """
+
+    minimum: Bound | None
+    maximum: Bound | None
+    null_count: int
+    is_bounded: bool = True
+
+    def merge(self, other: "ColumnBounds") -> "ColumnBounds":
+        """What is known of the values of both."""
+        null_count = self.null_count + other.null_count
+        if not (self.is_bounded and other.is_bounded):
+            return ColumnBounds(None, None, null_count, is_bounded=False)
+        return ColumnBounds(
+            _pick(self.minimum, other.minimum, sign=-1), _pick(self.maximum, other.maximum, sign=1), null_count
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Bounds of the rows of one file or of a part of it, one element per field."""
+
+    fields: tuple[DataField, ...]
+    modes: tuple[StatsMode, ...]
+    columns: tuple[ColumnBounds, ...]
+
+    def merge(self, other: "ColumnStats") -> "ColumnStats":
+        """The statistics of the rows of both. Both must be of the same fields and modes."""
+        assert self.fields == other.fields and self.modes == other.modes, "statistics of different columns"
+        columns = tuple(mine.merge(its) for mine, its in zip(self.columns, other.columns, strict=True))
+        return ColumnStats(self.fields, self.modes, columns)
+
+    def to_simple_stats(self) -> tuple[SimpleStats, tuple[str, ...] | None]:
+        """What the manifest holds in dense form, and `_VALUE_STATS_COLS`: the columns that have statistics.
+
+        None in place of the names when all columns do; no names and empty statistics when none does.
+        Source: Paimon 2.0 SimpleStatsConverter.toBinary with `metadata.stats-dense-store`.
+        """
+        kept = [i for i in range(len(self.fields)) if _has_stats(self.fields[i].type, self.modes[i])]
+        stats = self._encoded(kept)
+        return stats, None if len(kept) == len(self.fields) else tuple(self.fields[i].name for i in kept)
+
+    def to_full_stats(self) -> SimpleStats:
+        """The same with one element for every field, unknown ones null: key statistics, and the form that is not dense.
+
+        Source: Paimon 2.0 SimpleStatsConverter.toBinaryAllMode.
+        """
+        return self._encoded(range(len(self.fields)))
+
+    def _encoded(self, kept: Sequence[int]) -> SimpleStats:
+        types = [self.fields[i].type.as_nullable() for i in kept]
+        bounds = [_cut(self.columns[i], self.modes[i]) for i in kept]
+        counts = tuple(
+            self.columns[i].null_count if _has_stats(self.fields[i].type, self.modes[i]) else None for i in kept
+        )
+        return SimpleStats(
+            encode_row([low for low, _ in bounds], types), encode_row([high for _, high in bounds], types), counts
+        )
+
+
+def collect_stats(
+    table: pa.Table | pa.RecordBatch, fields: Sequence[DataField], modes: Sequence[StatsMode]
+) -> ColumnStats:
+    """The statistics of the rows of `table`; columns are found by the names of `fields` and have their Arrow types.
+
+    Shapes: f fields and f modes in, f columns of statistics out; other columns of the table are ignored.
+    """
+    columns = tuple(
+        _bounds_of(table.column(field.name), field.type, mode) for field, mode in zip(fields, modes, strict=True)
+    )
+    return ColumnStats(tuple(fields), tuple(modes), columns)
+
+
+def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
+    """One null element for every field: what key statistics hold when nothing was collected (postpone files)."""
+    nothing = [None] * len(fields)
+    row = encode_row(nothing, [f.type.as_nullable() for f in fields])
+    return SimpleStats(row, row, tuple(nothing))
+
+
+def stats_modes(
+    fields: Sequence[DataField], options: Mapping[str, str], level: int | None = None
+) -> tuple[StatsMode, ...]:
+    """The mode of each table column under the table's options, for a file of the given level.
+
+    A column's own `fields.<name>.stats-mode` wins; the rest follows `metadata.stats-mode.per.level`, then
+    `metadata.stats-mode`; columns from `metadata.stats-keep-first-n-columns` on have none. Raises OptionError.
+    Source: Paimon 2.0 StatsCollectorFactories, CoreOptions.
+    """
+    mode = StatsMode.parse(options["metadata.stats-mode"]) if "metadata.stats-mode" in options else DEFAULT_MODE
+    for pair in filter(None, options.get("metadata.stats-mode.per.level", "").split(",")):
+        at_level, _, text = pair.partition(":")
+        if level is not None and at_level.strip() == str(level):
+            mode = StatsMode.parse(text)
+    kept_text = options.get("metadata.stats-keep-first-n-columns", "-1")
+    if re.fullmatch(r"-?\d+", kept_text.strip()) is None:
+        raise OptionError(f"metadata.stats-keep-first-n-columns: expected a number, found {kept_text!r}")
+    kept_count = int(kept_text)
+    found = []
+    for position, field in enumerate(fields):
+        own = options.get(f"fields.{field.name}.stats-mode")
+        if own is not None:
+            found.append(StatsMode.parse(own))
+        elif 0 <= kept_count <= position:
+            found.append(StatsMode(StatsKind.NONE))
+        else:
+            found.append(mode)
+    return tuple(found)
+
+
+def truncate_min(value: Bound, length: int) -> Bound:
+    """A value not above the given one, of at most `length` code points (text) or bytes (binary)."""
+    return value[:length] if isinstance(value, str | bytes) else value
+
+
+def truncate_max(value: Bound, length: int) -> Bound | None:
+    """A value not below the given one, of at most `length` code points or bytes; None when there is none.
+
+    Source: Paimon 2.0 TruncateSimpleColStatsCollector; unlike it, never a surrogate, which UTF-8 cannot hold.
+    """
+    if isinstance(value, str) and len(value) > length:
+        for end in range(length - 1, -1, -1):
+            following = ord(value[end]) + 1
+            if following in _SURROGATES:
+                following = _SURROGATES.stop
+            if following <= _MAX_CODE_POINT:
+                return value[:end] + chr(following)
+        return None
+    if isinstance(value, bytes) and len(value) > length:
+        kept = value[:length].rstrip(b"\xff")
+        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    return value
+
+
+def _has_stats(data_type: DataType, mode: StatsMode) -> bool:
+    return data_type.is_atomic and mode.kind is not StatsKind.NONE
+
+
+def _cut(column: ColumnBounds, mode: StatsMode) -> tuple[Bound | None, Bound | None]:
+    if column.minimum is None or column.maximum is None or mode.length is None:
+        return column.minimum, column.maximum
+    high = truncate_max(column.maximum, mode.length)
+    # One bound alone is never written.
+    return (None, None) if high is None else (truncate_min(column.minimum, mode.length), high)
+
+
+def _bounds_of(column: pa.Array | pa.ChunkedArray, data_type: DataType, mode: StatsMode) -> ColumnBounds:
+    null_count: int = column.null_count
+    if not (mode.has_bounds and data_type.is_atomic) or _is_finer_than_micros(data_type):
+        return ColumnBounds(None, None, null_count, is_bounded=False)
+    if data_type.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+        return _float_bounds(column, null_count)
+    found = pc.min_max(column)
+    low, high = found["min"], found["max"]
+    if not low.is_valid:
+        return ColumnBounds(None, None, null_count)
+    return ColumnBounds(_internal(low, data_type), _internal(high, data_type), null_count)
+
+
+def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> ColumnBounds:
+    if pc.any(pc.is_nan(column)).as_py():
+        return ColumnBounds(None, None, null_count, is_bounded=False)
+    found = pc.min_max(column)
+    low, high = found["min"].as_py(), found["max"].as_py()
+    if low == 0 or high == 0:
+        # Arrow takes the zeros for equal; in key order -0.0 is the smaller one.
+        values = column.drop_null().to_numpy()
+        negative = np.signbit(values[values == 0])
+        low = -0.0 if low == 0 and negative.any() else low
+        high = 0.0 if high == 0 and not negative.all() else -0.0 if high == 0 else high
+    return ColumnBounds(low, high, null_count)
+
+
+def _internal(value: pa.Scalar, data_type: DataType) -> Bound:
+    root = data_type.root
+    if root in (TypeRoot.DATE, TypeRoot.TIME):
+        found: Bound = value.cast(pa.int32()).as_py()
+        return found
+    if root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
+        per_milli = _UNITS_PER_MILLI[value.type.unit]
+        millis, rest = divmod(value.value, per_milli)
+        return Timestamp(millis, rest * (1_000_000 // per_milli))
+    found = value.as_py()
+    return found
+
+
+def _is_finer_than_micros(data_type: DataType) -> bool:
+    return data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and (data_type.precision or 0) > 6
+
+
+def _pick(one: Bound | None, other: Bound | None, *, sign: int) -> Bound | None:
+    if one is None or other is None:
+        return other if one is None else one
+    mine, its = _rank(one), _rank(other)
+    assert type(mine) is type(its)
+    greater = mine > its  # type: ignore[operator]  # both are of one column, so of one type
+    return one if greater == (sign > 0) else other
+
+
+def _rank(value: Bound) -> object:
+    # 0.0 == -0.0 for Python; the sign bit tells them apart.
+    if isinstance(value, float):
+        return (value, struct.pack(">d", value)[0] < 0x80)
+    return value

@@ -1,0 +1,215 @@
+"""Arrays of any Arrow layout brought to a logical type without losing anything, or a refusal that names the column."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.types.logical import DataType, TypeRoot
+
+_TEXT = (TypeRoot.CHAR, TypeRoot.VARCHAR)
+_BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
+_STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def fit_array(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
+    """The same values as `target`, the Arrow type of `data_type`; `column` is the path named in errors.
+
+    Shapes: n values in, n out; nulls stay, and are refused when the logical type is NOT NULL.
+    Raises SchemaMismatchError with fields column, expected, found.
+    """
+    array = _plain(array)
+    if not data_type.nullable and array.null_count:
+        raise _mismatch(column, data_type, f"{array.null_count} null values")
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    if data_type.root is TypeRoot.ROW:
+        return _fit_row(array, data_type, target, column)
+    if data_type.root in (TypeRoot.ARRAY, TypeRoot.VECTOR):
+        return _fit_list(array, data_type, target, column)
+    if data_type.root in (TypeRoot.MAP, TypeRoot.MULTISET):
+        return _fit_map(array, data_type, target, column)
+    if not _same_family(array.type, data_type):
+        raise _mismatch(column, data_type, str(array.type))
+    found = array if array.type == target else _cast(array, data_type, target, column)
+    _check_length(found, data_type, column)
+    _check_precision(found, data_type, column)
+    return found
+
+
+def map_types(data_type: DataType) -> tuple[DataType, DataType]:
+    """Key and value type of a MAP, or of a MULTISET seen as element → count."""
+    if data_type.root is TypeRoot.MULTISET:
+        assert data_type.element is not None
+        return data_type.element, DataType(TypeRoot.INT, nullable=False)
+    assert data_type.key is not None and data_type.value is not None
+    return data_type.key, data_type.value
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
+    return array
+
+
+def _same_family(found: pa.DataType, data_type: DataType) -> bool:
+    root = data_type.root
+    if root is TypeRoot.TIMESTAMP:
+        return bool(pa.types.is_timestamp(found)) and found.tz is None
+    if root is TypeRoot.TIMESTAMP_LTZ:
+        return bool(pa.types.is_timestamp(found)) and found.tz is not None
+    return _FAMILIES[root](found)
+
+
+def _cast(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
+    try:
+        if pa.types.is_integer(array.type) and pa.types.is_decimal(target):
+            # Arrow judges int → decimal by the width of the type, not by the values; the detour makes it look at them.
+            array = array.cast(pa.decimal128(20, 0))
+        found = array.cast(target, safe=True)
+    except pa.ArrowInvalid as e:
+        raise _mismatch(column, data_type, f"{array.type} with a value that does not fit ({e})") from e
+    if pa.types.is_float32(target) and pa.types.is_float64(array.type):
+        back = found.cast(pa.float64())
+        kept = pc.or_(pc.equal(back, array), pc.is_nan(array))
+        if pc.all(kept).as_py() is False:
+            raise _mismatch(column, data_type, f"{array.type} with a value that FLOAT cannot hold exactly")
+    return found
+
+
+def _check_length(array: pa.Array, data_type: DataType, column: str) -> None:
+    if data_type.root in _TEXT:
+        lengths, unit = pc.utf8_length, "characters"
+    elif data_type.root in _BYTES:
+        lengths, unit = pc.binary_length, "bytes"
+    else:
+        return
+    assert data_type.length is not None
+    offset_limit = np.iinfo(np.int32).max
+    if data_type.length == offset_limit:
+        return
+    longest = pc.max(lengths(array)).as_py()
+    if longest is not None and longest > data_type.length:
+        raise _mismatch(column, data_type, f"a value of {longest} {unit}")
+
+
+def _check_precision(array: pa.Array, data_type: DataType, column: str) -> None:
+    if data_type.root is not TypeRoot.TIME and data_type.root not in _STAMPS:
+        return
+    assert data_type.precision is not None
+    unit_digits = _DIGITS[array.type.unit]
+    if data_type.precision >= unit_digits:
+        return
+    step = 10 ** (unit_digits - data_type.precision)
+    units = array.cast(pa.int32() if data_type.root is TypeRoot.TIME else pa.int64()).drop_null()
+    if np.any(units.to_numpy(zero_copy_only=False) % step):
+        raise _mismatch(column, data_type, "a value with more fractional digits")
+
+
+def _fit_row(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        raise _mismatch(column, data_type, str(array.type))
+    names = [f.name for f in array.type]
+    expected = [f.name for f in data_type.fields]
+    if sorted(names) != sorted(expected):
+        raise _mismatch(column, data_type, str(array.type))
+    absent = array.is_null()
+    children = []
+    for field, arrow in zip(data_type.fields, target, strict=True):
+        child = array.field(field.name)
+        # A sub-field of an absent row has no value of its own, whatever lies in its buffer.
+        required = child if field.type.nullable else child.filter(pc.invert(absent))
+        path = f"{column}.{field.name}"
+        if required.null_count and not field.type.nullable:
+            raise _mismatch(path, field.type, f"{required.null_count} null values")
+        if array.null_count:
+            child = pc.if_else(absent, pa.scalar(None, child.type), child)
+        children.append(fit_array(child, field.type.as_nullable(), arrow.type, path))
+    mask = absent if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def _fit_list(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
+    found = array.type
+    if not (pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found)):
+        raise _mismatch(column, data_type, str(found))
+    assert data_type.element is not None
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    values = fit_array(pc.list_flatten(array), data_type.element, target.value_type, f"{column}.element")
+    mask = array.is_null() if array.null_count else None
+    if data_type.root is TypeRoot.VECTOR:
+        valid = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
+        if np.any(valid != data_type.length):
+            raise _mismatch(column, data_type, "a list of another length")
+        slots = np.repeat(array.is_valid().to_numpy(zero_copy_only=False), data_type.length or 0)
+        places = pa.array(np.cumsum(slots) - 1, mask=~slots)
+        return pa.FixedSizeListArray.from_arrays(values.take(places), type=target, mask=mask)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
+
+
+def _fit_map(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
+    if not pa.types.is_map(array.type):
+        raise _mismatch(column, data_type, str(array.type))
+    key_type, value_type = map_types(data_type)
+    offsets = array.offsets.to_numpy()
+    start, stop = int(offsets[0]), int(offsets[-1])
+    keys = array.keys.slice(start, stop - start)
+    values = array.items.slice(start, stop - start)
+    return pa.MapArray.from_arrays(
+        pa.array(offsets - offsets[0]),
+        fit_array(keys, key_type.not_null(), target.key_type, f"{column}.key"),
+        fit_array(values, value_type, target.item_type, f"{column}.value"),
+        type=target,
+        mask=array.is_null() if array.null_count else None,
+    )
+
+
+def _mismatch(column: str, data_type: DataType, found: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"column {column}: expected {data_type}, found {found}",
+        column=column,
+        expected=str(data_type),
+        found=found,
+    )
+
+
+def _is_number(found: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
+
+
+def _is_exact(found: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(found) or pa.types.is_decimal(found))
+
+
+def _is_text(found: pa.DataType) -> bool:
+    return found in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _is_bytes(found: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_binary(found)) or found in (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+_FAMILIES: dict[TypeRoot, Callable[[pa.DataType], bool]] = {
+    TypeRoot.BOOLEAN: pa.types.is_boolean,
+    TypeRoot.TINYINT: _is_number,
+    TypeRoot.SMALLINT: _is_number,
+    TypeRoot.INT: _is_number,
+    TypeRoot.BIGINT: _is_number,
+    TypeRoot.FLOAT: _is_number,
+    TypeRoot.DOUBLE: _is_number,
+    TypeRoot.DECIMAL: _is_exact,
+    TypeRoot.CHAR: _is_text,
+    TypeRoot.VARCHAR: _is_text,
+    TypeRoot.BINARY: _is_bytes,
+    TypeRoot.VARBINARY: _is_bytes,
+    TypeRoot.DATE: pa.types.is_date,
+    TypeRoot.TIME: pa.types.is_time,
+}
