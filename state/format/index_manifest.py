@@ -22,7 +22,7 @@ _GLOBAL_INDEX_FIELDS = (
     "_SOURCE_META",
 )
 
-_FORMAT = RecordFormat(
+FORMAT = RecordFormat(
     {
         "type": "record",
         "name": "record",
@@ -79,7 +79,7 @@ _FORMAT = RecordFormat(
 def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:
     """The bytes of an index manifest: all index files of a snapshot, never a change of them, so every kind is ADD."""
     assert all(e.kind is FileKind.ADD for e in entries), "an index manifest lists what is live"
-    return encode_records([_to_record(e) for e in entries], _FORMAT)
+    return encode_records([_to_record(e) for e in entries], FORMAT)
 
 
 def decode_index_manifest(data: bytes) -> list[IndexManifestEntry]:
@@ -87,7 +87,7 @@ def decode_index_manifest(data: bytes) -> list[IndexManifestEntry]:
 
     `global_index` is the global index record by Avro field name, missing fields None. Raises CorruptFileError.
     """
-    return [_from_record(i, r) for i, r in enumerate(decode_records(data, _FORMAT))]
+    return [_from_record(i, r) for i, r in enumerate(decode_records(data, FORMAT))]
 
 
 def _to_record(entry: IndexManifestEntry) -> dict[str, object]:
