@@ -1,8 +1,9 @@
-"""The only sources of time and of names: protocols, and the ones a real run uses.
+"""The only sources of time, of names and of chance: protocols, and the ones a real run uses.
 
 Everything that needs the time or a fresh name takes one of these, so that a test can replay a run byte for byte.
 """
 
+import random
 import time
 import uuid
 from datetime import UTC, datetime
@@ -29,6 +30,22 @@ class IdSource(Protocol):
         ...
 
 
+class Random(Protocol):
+    """Chance, for waits that must not fall in step with those of others."""
+
+    def fraction(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+class Pause(Protocol):
+    """How waiting is done."""
+
+    def wait_ms(self, duration_ms: int) -> None:
+        """Returns after that many milliseconds."""
+        ...
+
+
 class SystemClock:
     """The machine's clock and time zone."""
 
@@ -48,5 +65,21 @@ class SystemIds:
         return str(uuid.uuid4())
 
 
+class SystemRandom:
+    """The interpreter's generator, seeded by the machine."""
+
+    def fraction(self) -> float:
+        return random.random()
+
+
+class SystemPause:
+    """Sleeps."""
+
+    def wait_ms(self, duration_ms: int) -> None:
+        time.sleep(duration_ms / 1000)
+
+
 SYSTEM_CLOCK: Clock = SystemClock()
 SYSTEM_IDS: IdSource = SystemIds()
+SYSTEM_RANDOM: Random = SystemRandom()
+SYSTEM_PAUSE: Pause = SystemPause()

@@ -1,0 +1,192 @@
+"""Files on whatever pyarrow can open: S3, GCS, ABFS, HDFS.
+
+Reading works everywhere. Publishing needs a store operation that makes a file only if there is none: HDFS refuses to
+rename onto an existing file; for object stores pyarrow has no conditional put, so a caller may pass one in, and without
+it commits are refused before anything is written.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+from pyarrow import fs
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import StorageError, UnsupportedTableError
+from bucketline.state.format.paths import temporary_name
+from bucketline.state.store.file_info import FileInfo
+
+PutIfAbsent = Callable[[str, bytes], bool]
+"""(path, data) -> False if there is such an object already; one atomic operation of the store."""
+
+
+class Rename(Enum):
+    """What a store does when a file is renamed onto an existing one."""
+
+    REPLACES = "replaces"
+    REFUSES = "refuses"
+
+
+_RENAME_OF = {"hdfs": Rename.REFUSES}
+_HAS_FOLDERS = frozenset({"hdfs", "local", "mock", "subtree"})
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_ARROW_SCHEMES = frozenset({"hdfs", "viewfs", "gs", "gcs", "abfs", "abfss", "mock"})
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowIO:
+    """A pyarrow file system; paths are its own (`bucket/key`, `/path`). Errors as in FileIO."""
+
+    filesystem: fs.FileSystem
+    rename: Rename = Rename.REPLACES
+    put_if_absent: PutIfAbsent | None = None
+    ids: IdSource = SYSTEM_IDS
+
+    def require_publish(self) -> None:
+        if self.put_if_absent is None and self.rename is not Rename.REFUSES:
+            raise UnsupportedTableError(
+                f"cannot commit safely on '{self.filesystem.type_name}': pyarrow offers no put-if-absent there, so two "
+                "writers could lose each other's commits. Put the table on a local, mounted or HDFS path, or pass a "
+                "conditional put of the store as put_if_absent; reading works as it is",
+                filesystem=self.filesystem.type_name,
+            )
+
+    def read(self, path: str) -> bytes:
+        with self.open_input(path) as source, _storage_errors(path):
+            data: bytes = source.read()
+            return data
+
+    def read_optional(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except StorageError as e:
+            if e.fields["missing"]:
+                return None
+            raise
+
+    def write_new(self, path: str, data: bytes) -> None:
+        with self.open_output(path) as sink, _storage_errors(path):
+            sink.write(data)
+
+    def publish(self, path: str, data: bytes) -> bool:
+        self.require_publish()
+        if self.put_if_absent is not None:
+            with _storage_errors(path):
+                return self.put_if_absent(path, data)
+        folder, _, name = path.rpartition("/")
+        temporary = f"{folder}/{temporary_name(name, self.ids.new_uuid())}"
+        try:
+            self.write_new(temporary, data)
+            return self._rename_if_absent(temporary, path)
+        finally:
+            with suppress(StorageError):
+                self.delete(temporary)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        with _storage_errors(path):
+            self._make_folder(path)
+            with self.filesystem.open_output_stream(path) as sink:
+                sink.write(data)
+
+    def list_names(self, directory: str) -> list[str]:
+        return sorted(info.base_name for info in self._list(directory, recursive=False))
+
+    def list_files(self, directory: str) -> list[FileInfo]:
+        found = [i for i in self._list(directory, recursive=True) if i.type is fs.FileType.File]
+        return sorted((FileInfo(i.path, i.size, _millis(i)) for i in found), key=lambda f: f.path)
+
+    def exists(self, path: str) -> bool:
+        with _storage_errors(path):
+            return bool(self.filesystem.get_file_info(path).type != fs.FileType.NotFound)
+
+    def size(self, path: str) -> int:
+        return int(self._existing(path).size)
+
+    def modified_ms(self, path: str) -> int:
+        return _millis(self._existing(path))
+
+    def delete(self, path: str) -> None:
+        with _storage_errors(path), suppress(FileNotFoundError):
+            self.filesystem.delete_file(path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with _storage_errors(path):
+            return self.filesystem.open_input_file(path)
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        if self.exists(path):
+            raise StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
+        with _storage_errors(path):
+            self._make_folder(path)
+            return self.filesystem.open_output_stream(path)
+
+    def _rename_if_absent(self, temporary: str, path: str) -> bool:
+        try:
+            with _storage_errors(path):
+                self.filesystem.move(temporary, path)
+        except StorageError:
+            # A refusal and a failure look alike; only what stands there tells.
+            if self.exists(temporary) and self.exists(path):
+                return False
+            raise
+        return True
+
+    def _make_folder(self, path: str) -> None:
+        if self.filesystem.type_name in _HAS_FOLDERS:
+            self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+
+    def _existing(self, path: str) -> fs.FileInfo:
+        with _storage_errors(path):
+            found = self.filesystem.get_file_info(path)
+            if found.type is fs.FileType.NotFound:
+                raise FileNotFoundError(2, "no such file")
+            return found
+
+    def _list(self, directory: str, *, recursive: bool) -> list[fs.FileInfo]:
+        with _storage_errors(directory):
+            selector = fs.FileSelector(directory, recursive=recursive, allow_not_found=True)
+            return list(self.filesystem.get_file_info(selector))
+
+
+def arrow_io_for(uri: str, options: Mapping[str, str]) -> tuple[ArrowIO, str]:
+    """The ArrowIO for a URI and the path inside it. Raises OptionError when pyarrow cannot open such a URI."""
+    scheme = uri.partition(":")[0]
+    if scheme in _S3_SCHEMES:
+        return ArrowIO(_s3(options)), uri.partition("://")[2].rstrip("/")
+    if scheme not in _ARROW_SCHEMES:
+        raise OptionError(f"{uri}: there is no file system for the scheme '{scheme}'", uri=uri, scheme=scheme)
+    try:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, OSError) as e:
+        raise OptionError(f"{uri}: pyarrow cannot open it: {e}", uri=uri, scheme=scheme) from e
+    return ArrowIO(filesystem, _RENAME_OF.get(filesystem.type_name, Rename.REPLACES)), path.rstrip("/")
+
+
+def _s3(options: Mapping[str, str]) -> fs.FileSystem:
+    """S3 under Paimon's option names; what is not set comes from the environment as usual."""
+    path_style = options.get("s3.path.style.access", "false").strip().lower() == "true"
+    settings = {
+        "endpoint_override": options.get("s3.endpoint"),
+        "access_key": options.get("s3.access-key"),
+        "secret_key": options.get("s3.secret-key"),
+        "region": options.get("s3.region"),
+    }
+    given = {key: value for key, value in settings.items() if value is not None}
+    return fs.S3FileSystem(**given, force_virtual_addressing=bool(options.get("s3.endpoint")) and not path_style)
+
+
+def _millis(info: fs.FileInfo) -> int:
+    return 0 if info.mtime_ns is None else int(info.mtime_ns) // 1_000_000
+
+
+@contextmanager
+def _storage_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as e:
+        raise StorageError(f"{path}: no such file", path=path, retryable=False, missing=True) from e
+    except (OSError, pa.ArrowException) as e:
+        raise StorageError(f"{path}: {e}", path=path, retryable=True, missing=False) from e

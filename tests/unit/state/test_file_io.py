@@ -1,0 +1,161 @@
+"""What every FileIO promises, on local files and through pyarrow; and what each does on its own."""
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import StorageError, UnsupportedTableError
+from bucketline.state.store.arrow_io import ArrowIO, Rename, arrow_io_for
+from bucketline.state.store.file_io import FileIO, file_io_for
+from bucketline.state.store.local_io import LocalIO
+from tests.support.faulty_io import FaultyIO
+
+IMPLEMENTATIONS: dict[str, Callable[[], FileIO]] = {
+    "local": LocalIO,
+    "arrow with a conditional put": lambda: ArrowIO(fs.LocalFileSystem(), put_if_absent=LocalIO().publish),
+    "faulty without faults": lambda: FaultyIO(LocalIO()),
+}
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def io(request: pytest.FixtureRequest) -> FileIO:
+    return IMPLEMENTATIONS[request.param]()
+
+
+def test_new_files_are_read_back_with_their_folders_made(io: FileIO, tmp_path: Path) -> None:
+    path = f"{tmp_path}/a/b/f"
+    io.write_new(path, b"12345")
+    assert io.read(path) == io.read_optional(path) == b"12345"
+    assert (io.size(path), io.exists(path)) == (5, True)
+    assert abs(io.modified_ms(path) - os.stat(path).st_mtime * 1000) < 1000
+
+
+def test_a_new_file_never_replaces_another(io: FileIO, tmp_path: Path) -> None:
+    path = f"{tmp_path}/f"
+    io.write_new(path, b"first")
+    with pytest.raises(StorageError) as caught:
+        io.write_new(path, b"second")
+    assert caught.value.fields["retryable"] is False
+    assert io.read(path) == b"first"
+
+
+def test_publishing_makes_a_file_once(io: FileIO, tmp_path: Path) -> None:
+    path = f"{tmp_path}/snapshot/snapshot-1"
+    io.require_publish()
+    assert io.publish(path, b"first") is True
+    assert io.publish(path, b"second") is False
+    assert io.read(path) == b"first"
+    assert io.list_names(f"{tmp_path}/snapshot") == ["snapshot-1"]
+
+
+def test_overwriting_replaces_and_leaves_nothing_else(io: FileIO, tmp_path: Path) -> None:
+    for content in (b"1", b"22"):
+        io.overwrite(f"{tmp_path}/LATEST", content)
+        assert io.read(f"{tmp_path}/LATEST") == content
+    assert io.list_names(str(tmp_path)) == ["LATEST"]
+
+
+def test_missing_files_are_named_as_missing(io: FileIO, tmp_path: Path) -> None:
+    path = f"{tmp_path}/none"
+    assert io.read_optional(path) is None
+    assert io.exists(path) is False
+    for call in (io.read, io.size, io.modified_ms, io.open_input):
+        with pytest.raises(StorageError) as caught:
+            call(path)
+        assert (caught.value.fields["missing"], caught.value.fields["retryable"]) == (True, False)
+    io.delete(path)
+
+
+def test_deleted_files_are_gone(io: FileIO, tmp_path: Path) -> None:
+    io.write_new(f"{tmp_path}/f", b"")
+    io.delete(f"{tmp_path}/f")
+    assert io.list_names(str(tmp_path)) == []
+
+
+def test_listings_are_sorted_and_empty_where_there_is_no_folder(io: FileIO, tmp_path: Path) -> None:
+    for name in ("b", "a", "c/y", "c/x"):
+        io.write_new(f"{tmp_path}/{name}", b"xy")
+    assert io.list_names(str(tmp_path)) == ["a", "b", "c"]
+    found = io.list_files(str(tmp_path))
+    assert [f.path for f in found] == [f"{tmp_path}/{n}" for n in ("a", "b", "c/x", "c/y")]
+    assert {f.size_bytes for f in found} == {2}
+    assert io.list_names(f"{tmp_path}/none") == []
+    assert io.list_files(f"{tmp_path}/none") == []
+
+
+def test_arrow_writes_and_reads_through_streams(io: FileIO, tmp_path: Path) -> None:
+    path, table = f"{tmp_path}/bucket-0/data.parquet", pa.table({"a": [1, 2]})
+    with io.open_output(path) as sink:
+        pq.write_table(table, sink)
+    with io.open_input(path) as source:
+        assert pq.read_table(source).equals(table)
+    with pytest.raises(StorageError):
+        io.open_output(path)
+
+
+def test_local_publishing_leaves_no_temporary_file_when_it_loses_or_fails(tmp_path: Path) -> None:
+    io = LocalIO()
+    io.publish(f"{tmp_path}/s", b"1")
+    io.publish(f"{tmp_path}/s", b"2")
+    with pytest.raises(StorageError):
+        io.publish(f"{tmp_path}/{'n' * 250}", b"3")
+    assert io.list_names(str(tmp_path)) == ["s"]
+
+
+def test_a_folder_that_is_a_file_is_a_final_error(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"")
+    with pytest.raises(StorageError) as caught:
+        LocalIO().read(f"{tmp_path}/f/g")
+    assert caught.value.fields["retryable"] is False
+
+
+def test_a_store_without_conditional_put_refuses_commits_and_still_reads(tmp_path: Path) -> None:
+    io = ArrowIO(fs.LocalFileSystem())
+    (tmp_path / "f").write_bytes(b"x")
+    assert io.read(f"{tmp_path}/f") == b"x"
+    with pytest.raises(UnsupportedTableError, match="put_if_absent"):
+        io.require_publish()
+    with pytest.raises(UnsupportedTableError):
+        io.publish(f"{tmp_path}/s", b"1")
+    assert io.list_names(str(tmp_path)) == ["f"]
+
+
+def test_a_store_whose_rename_refuses_publishes_by_rename(tmp_path: Path) -> None:
+    io = ArrowIO(fs.LocalFileSystem(), Rename.REFUSES)
+    io.require_publish()
+    assert io.publish(f"{tmp_path}/s", b"1") is True
+    assert io.list_names(str(tmp_path)) == ["s"]
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+def test_local_paths_come_with_and_without_a_scheme(prefix: str, tmp_path: Path) -> None:
+    io, root = file_io_for(f"{prefix}{tmp_path}/w/k=a%20b//t/")
+    assert isinstance(io, LocalIO)
+    assert root == f"{tmp_path}/w/k=a%20b/t"
+
+
+def test_a_file_uri_with_a_host_is_refused() -> None:
+    with pytest.raises(OptionError):
+        file_io_for("file://host/data")
+
+
+def test_an_unknown_scheme_is_refused_by_name() -> None:
+    with pytest.raises(OptionError, match="ftp"):
+        file_io_for("ftp://host/data")
+
+
+def test_other_schemes_go_to_pyarrow() -> None:
+    io, root = arrow_io_for("mock:///w/t", {})
+    assert (io.filesystem.type_name, root) == ("mock", "w/t")
+
+
+def test_the_local_io_can_be_sent_to_executors(tmp_path: Path) -> None:
+    sent = pickle.loads(pickle.dumps(LocalIO()))
+    assert sent.publish(f"{tmp_path}/s", b"1") is True
