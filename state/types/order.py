@@ -7,7 +7,6 @@ Source: Paimon 2.0 CodeGenUtils.newRecordComparator, SortUtil; Java's Float.comp
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,13 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.types.binary_row import decode_row
-from bucketline.state.types.buffers import BYTE_ROOTS, byte_column, decimal_words, plain_array
+from bucketline.state.types.buffers import BYTE_ROOTS, decimal_words, plain_array
 from bucketline.state.types.logical import DataType, TypeRoot
 
 Direction = Literal["ascending", "descending"]
 
-_TERMINATOR_BYTES = 2
-_ESCAPE = 0xFF
+# A zero inside a value sorts after the end mark, so that a prefix comes before what continues it.
+_ESCAPED_ZERO = b"\0\xff"
+_END = pa.scalar(b"\0\0", pa.large_binary())
+_NOTHING = pa.scalar(b"", pa.large_binary())
 _NAN_BITS_32 = 0x7FC00000
 _NAN_BITS_64 = 0x7FF8000000000000
 _WIDTH_BYTES = {
@@ -106,13 +107,16 @@ def normalized_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> p
         return pa.array(_int_values(arrays[0]))
     if len(arrays) == 1 and types[0].root in BYTE_ROOTS:
         return arrays[0].cast(pa.large_binary())
-    parts = [
-        _bytes_of(array) if data_type.root in BYTE_ROOTS else _big_endian(array, data_type)
-        for array, data_type in zip(arrays, types, strict=True)
-    ]
-    # The last part needs no end mark: nothing follows that could be mistaken for its bytes.
-    parts = [_terminated(p) if isinstance(p, _Spans) and i < len(parts) - 1 else p for i, p in enumerate(parts)]
-    return _joined(parts, len(arrays[0]))
+    parts: list[pa.Array | pa.Scalar] = []
+    for i, (array, data_type) in enumerate(zip(arrays, types, strict=True)):
+        if data_type.root not in BYTE_ROOTS:
+            parts.append(_big_endian(array, data_type))
+        elif i == len(arrays) - 1:
+            # The last column needs no end mark: nothing follows that could be mistaken for its bytes.
+            parts.append(array.cast(pa.large_binary()))
+        else:
+            parts += [pc.replace_substring(array.cast(pa.large_binary()), b"\0", _ESCAPED_ZERO), _END]
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, _NOTHING)
 
 
 def total_order(array: pa.Array) -> npt.NDArray[np.int64]:
@@ -126,14 +130,6 @@ def total_order(array: pa.Array) -> npt.NDArray[np.int64]:
         return np.where(bits < 0, bits ^ np.int32(2**31 - 1), bits).astype(np.int64)
     bits = np.where(np.isnan(values), np.int64(_NAN_BITS_64), values.view(np.int64))
     return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
-
-
-@dataclass(frozen=True, slots=True)
-class _Spans:
-    """Byte strings of n rows laid end to end: `offsets` holds n + 1 positions in `data`, the first one 0."""
-
-    data: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int64]
 
 
 def _is_int_like(array: pa.Array) -> bool:
@@ -175,54 +171,20 @@ def _is_variable(data_type: DataType) -> bool:
     return data_type.root in BYTE_ROOTS or (data_type.root is TypeRoot.DECIMAL and (data_type.precision or 0) > 18)
 
 
-def _big_endian(array: pa.Array, data_type: DataType) -> npt.NDArray[np.uint8]:
-    """Fixed-width part of a key: (n, width) bytes, big-endian, sign bit flipped so that negatives come first."""
+def _big_endian(array: pa.Array, data_type: DataType) -> pa.Array:
+    """Fixed-width part of a key as large_binary: big-endian, sign bit flipped so that negatives come first."""
     if data_type.root is TypeRoot.DECIMAL and _is_variable(data_type):
         low, high = decimal_words(array)
-        found = np.stack([high.view(np.uint64), low], axis=1).astype(">u8").view(np.uint8).reshape(len(array), 16)
+        found = np.stack([high.view(np.uint64), low], axis=1).astype(">u8").view(np.uint8)
+        width = 16
     else:
         width = _WIDTH_BYTES.get(data_type.root, 8)
-        found = _int_values(array).astype(f">i{width}").view(np.uint8).reshape(len(array), width)
+        found = _int_values(array).astype(f">i{width}").view(np.uint8)
+    found = found.reshape(len(array), width)
     found[:, 0] ^= 0x80
-    return found
-
-
-def _bytes_of(array: pa.Array) -> _Spans:
-    found = byte_column(array)
-    end = int(found.lengths.sum())
-    return _Spans(found.data[:end], np.append(found.starts, end))
-
-
-def _terminated(spans: _Spans) -> _Spans:
-    """Each string with 00 written as 00 ff, and 00 00 at its end: a prefix sorts before what continues it."""
-    zeros = spans.data == 0
-    zeros_before = np.concatenate([[0], np.cumsum(zeros, dtype=np.int64)])
-    row_of_end = np.arange(len(spans.offsets), dtype=np.int64)
-    offsets = spans.offsets + zeros_before[spans.offsets] + _TERMINATOR_BYTES * row_of_end
-    rows_before = np.repeat(row_of_end[:-1], np.diff(spans.offsets))
-    places = np.arange(len(spans.data), dtype=np.int64) + zeros_before[:-1] + _TERMINATOR_BYTES * rows_before
-    data = np.zeros(int(offsets[-1]), dtype=np.uint8)
-    data[places] = spans.data
-    data[places[zeros] + 1] = _ESCAPE
-    return _Spans(data, offsets)
-
-
-def _joined(parts: Sequence[npt.NDArray[np.uint8] | _Spans], rows: int) -> pa.Array:
-    lengths = np.zeros(rows, dtype=np.int64)
-    for part in parts:
-        lengths += np.diff(part.offsets) if isinstance(part, _Spans) else part.shape[1]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    data = np.empty(int(offsets[-1]), dtype=np.uint8)
-    cursor = offsets[:-1].copy()
-    for part in parts:
-        if isinstance(part, _Spans):
-            sizes = np.diff(part.offsets)
-            data[np.repeat(cursor - part.offsets[:-1], sizes) + np.arange(len(part.data))] = part.data
-            cursor += sizes
-        else:
-            data[cursor[:, None] + np.arange(part.shape[1])] = part
-            cursor += part.shape[1]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    offsets = np.arange(len(array) + 1, dtype=np.int64) * width
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(found)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(array), buffers)
 
 
 def _comparable_of(data_type: DataType) -> Callable[[Any], Any]:
