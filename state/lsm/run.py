@@ -1,0 +1,58 @@
+"""Sorted runs: files whose key ranges do not overlap, in key order.
+
+Source: Paimon 2.0 SortedRun, LevelSortedRun.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.data_file import DataFileMeta
+
+KeyOrder = Callable[[bytes], Any]
+"""From a serialized trimmed primary key to a value that Python compares in Paimon's key order."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortedRun:
+    """Files in key order; each one's largest key is below the next one's smallest."""
+
+    files: tuple[DataFileMeta, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(f.file_size for f in self.files)
+
+    @property
+    def row_count(self) -> int:
+        return sum(f.row_count for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSortedRun:
+    """A run and the level it lies on: one file of level 0, or a whole level above."""
+
+    level: int
+    run: SortedRun
+
+    @property
+    def size_bytes(self) -> int:
+        return self.run.size_bytes
+
+
+def sorted_run(files: Iterable[DataFileMeta], key_order: KeyOrder) -> SortedRun:
+    """The run that the files of one level form, given in any order.
+
+    Raises CorruptFileError naming both files when two of them overlap: no reader could tell which one is newer.
+    """
+    ordered = sorted(files, key=lambda f: key_order(f.min_key))
+    for left, right in pairwise(ordered):
+        if key_order(left.max_key) >= key_order(right.min_key):
+            raise CorruptFileError(
+                f"files {left.file_name} and {right.file_name} of level {right.level} overlap in their keys",
+                level=right.level,
+                files=(left.file_name, right.file_name),
+            )
+    return SortedRun(tuple(ordered))

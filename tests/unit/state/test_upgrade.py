@@ -1,0 +1,93 @@
+"""What becomes of each file of a compaction."""
+
+import pytest
+
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.compact_options import CompactOptions
+from bucketline.state.lsm.pick import CompactUnit
+from bucketline.state.lsm.upgrade import Rewrite, Upgrade, plan_rewrite
+from tests.support.commits import number_of
+from tests.support.levels import sized_file
+
+OPTIONS = CompactOptions(target_file_bytes=100, small_file_ratio=0.7)
+
+
+def _file(name: str, low: int, high: int, *, size: int = 100, level: int = 0, deletes: int | None = 0) -> DataFileMeta:
+    return sized_file(name, level, size, keys=(low, high), delete_rows=deletes)
+
+
+def _plan(*files: DataFileMeta, output: int = 5, options: CompactOptions = OPTIONS) -> list[str]:
+    """Steps as text: `a^` an upgrade, `(ab|c)` a rewrite, sections divided by bars."""
+    steps = plan_rewrite(CompactUnit(files, output), options, 5, number_of)
+    return [
+        f"{s.file.file_name}^"
+        if isinstance(s, Upgrade)
+        else "(" + "|".join("".join(f.file_name for r in section for f in r.files) for section in s.sections) + ")"
+        for s in steps
+    ]
+
+
+def test_a_large_file_alone_moves_up() -> None:
+    assert _plan(_file("a", 0, 9), _file("b", 20, 29)) == ["a^", "b^"]
+
+
+def test_a_lonely_small_file_moves_up_too() -> None:
+    assert _plan(_file("a", 0, 9, size=1)) == ["a^"]
+    assert _plan(_file("a", 0, 9, size=1), _file("b", 20, 29)) == ["a^", "b^"]
+
+
+def test_small_neighbours_are_written_into_one() -> None:
+    names = [_file(n, i * 10, i * 10 + 5, size=1) for i, n in enumerate("abcde")]
+    assert _plan(*names) == ["(a|b|c|d|e)"]
+
+
+def test_a_size_below_the_ratio_is_small_and_at_the_ratio_is_not() -> None:
+    assert _plan(_file("a", 0, 9, size=69), _file("b", 20, 29, size=69)) == ["(a|b)"]
+    assert _plan(_file("a", 0, 9, size=70), _file("b", 20, 29, size=69)) == ["a^", "b^"]
+
+
+def test_overlapping_files_are_merged_with_small_neighbours() -> None:
+    found = _plan(
+        _file("a", 0, 9), _file("b", 5, 12), _file("c", 20, 29, size=1), _file("d", 40, 49), _file("e", 60, 69, size=1)
+    )
+    assert found == ["(ab|c)", "d^", "e^"]
+
+
+def test_a_file_that_may_hold_deletes_is_rewritten_on_its_way_to_the_last_level() -> None:
+    for deletes in (1, None):
+        assert _plan(_file("a", 0, 9, deletes=deletes)) == ["(a)"]
+        assert _plan(_file("a", 0, 9, deletes=deletes), output=4) == ["a^"]
+        assert _plan(_file("a", 0, 9, deletes=deletes, level=5)) == ["(a)"]
+
+
+def test_a_file_on_the_output_level_stays_untouched() -> None:
+    assert _plan(_file("a", 0, 9, level=5), _file("b", 20, 29)) == ["b^"]
+
+
+def test_all_files_are_rewritten_on_demand() -> None:
+    options = CompactOptions(target_file_bytes=100, small_file_ratio=0.7, force_rewrite_all_files=True)
+    assert _plan(_file("a", 0, 9), _file("b", 20, 29, level=5), options=options) == ["(a)", "(b)"]
+
+
+def test_file_rewrites_keep_files_apart() -> None:
+    files = (_file("a", 0, 9, size=1, level=5), _file("b", 20, 29, size=1, level=5))
+    steps = plan_rewrite(CompactUnit(files, 5, file_rewrite=True, drop_deletes=True), OPTIONS, 5, number_of)
+    assert [s.files for s in steps if isinstance(s, Rewrite)] == [(files[0],), (files[1],)]
+
+
+def test_an_upgrade_changes_the_level_only() -> None:
+    file = _file("a", 0, 9)
+    assert Upgrade(file, 4).after == file.upgraded(4)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (CompactOptions(lookup_cause="deletion-vectors.enabled"), "deletion-vectors.enabled"),
+        (CompactOptions(changelog_producer="full-compaction"), "changelog-producer"),
+    ],
+)
+def test_tables_that_need_older_values_are_refused(options: CompactOptions, named: str) -> None:
+    with pytest.raises(UnsupportedTableError, match=named):
+        _plan(_file("a", 0, 9), options=options)
