@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "BucketlineError": "bucketline.conf.errors",
+    "create_table": "bucketline.state.store.table",
+    "open_table": "bucketline.state.store.table",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

@@ -1,0 +1,127 @@
+"""What a filter can say without reading rows: which columns it needs, which candidates it rules out.
+
+A filter is an opaque `pyarrow.compute.Expression`. Candidates (partitions, files) are described by guarantees: what is
+known to hold for every row in them. Arrow's own dataset planning decides whether a guarantee contradicts the filter, so
+no second reading of expressions exists here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+
+from bucketline.state.errors import CorruptFileError, SchemaMismatchError
+from bucketline.state.types.logical import DataField, TypeRoot
+from bucketline.state.types.values import to_scalar
+
+ALWAYS = pc.scalar(True)
+
+# Arrow folds -0.0 and 0.0 together and cannot say "or NaN", so ranges of floats prove nothing.
+_UNPROVABLE = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of one column in a candidate of `row_count` rows: internal values, None when unknown."""
+
+    low: object
+    high: object
+    null_count: int | None
+    row_count: int
+
+
+def filter_columns(schema: pa.Schema, expression: pc.Expression) -> tuple[str, ...]:
+    """The columns the filter reads, in schema order.
+
+    Raises SchemaMismatchError when it names a column that does not exist, compares what cannot be compared, or is no
+    condition.
+    """
+    empty = schema.empty_table()
+    try:
+        empty.filter(expression)
+    except (pa.ArrowException, TypeError) as e:
+        raise SchemaMismatchError(f"filter {expression} does not fit the table: {e}", filter=str(expression)) from e
+    return tuple(name for name in schema.names if not _binds(empty.drop_columns([name]), expression))
+
+
+def _binds(table: pa.Table, expression: pc.Expression) -> bool:
+    try:
+        table.filter(expression)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def possible(
+    schema: pa.Schema, expression: pc.Expression, guarantees: Sequence[pc.Expression]
+) -> npt.NDArray[np.bool_]:
+    """False where the guarantee proves that no row passes the filter. Shapes: n guarantees in, n bool out."""
+    found = np.zeros(len(guarantees), dtype=np.bool_)
+    form, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
+    # The candidates' number stands in for a path; nothing is ever opened.
+    candidates = [
+        form.make_fragment(str(i), filesystem=nowhere, partition_expression=g) for i, g in enumerate(guarantees)
+    ]
+    for kept in ds.FileSystemDataset(candidates, schema, form, nowhere).get_fragments(filter=expression):
+        found[int(kept.path)] = True
+    return found
+
+
+def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.Scalar]:
+    """Columns that every row passing the filter has one known value in, as scalars of the column's type.
+
+    A column whose value cannot be brought to its type exactly, or that is a float, is left out.
+    """
+    found = {}
+    for name, value in ds.get_partition_keys(expression).items():
+        position = schema.get_field_index(name)
+        if position < 0 or value is None or pa.types.is_floating(schema.field(position).type):
+            continue
+        try:
+            found[name] = pa.scalar(value).cast(schema.field(position).type)
+        except (pa.ArrowException, OverflowError):
+            continue
+    return found
+
+
+def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
+    """What the bounds say of the column in every row, or None when they say nothing that helps."""
+    column = pc.field(field.name)
+    if bounds.null_count is not None and bounds.null_count == bounds.row_count:
+        return column.is_null()
+    if field.type.root in _UNPROVABLE or bounds.low is None or bounds.high is None or not field.type.is_atomic:
+        return None
+    try:
+        low, high = to_scalar(bounds.low, field.type), to_scalar(bounds.high, field.type)
+    except CorruptFileError:
+        return None
+    if bounds.null_count == 0:
+        return (column >= low) & (column <= high)
+    # Each bound on its own may be null: Arrow does not see through a conjunction inside a disjunction.
+    return ((column >= low) | column.is_null()) & ((column <= high) | column.is_null())
+
+
+def constant_guarantee(field: DataField, value: object) -> pc.Expression:
+    """That the column has the value in every row, as partition columns do."""
+    column = pc.field(field.name)
+    if value is None:
+        return column.is_null()
+    if field.type.root in _UNPROVABLE:
+        return ALWAYS
+    return column == to_scalar(value, field.type)
+
+
+def conjunction(parts: Sequence[pc.Expression | None]) -> pc.Expression:
+    """All of the parts that are there at once; of no part, what always holds."""
+    found = [p for p in parts if p is not None]
+    if not found:
+        return ALWAYS
+    whole = found[0]
+    for part in found[1:]:
+        whole = whole & part
+    return whole

@@ -1,0 +1,187 @@
+"""Rows of a table as record batches: merge reads of overlapping files, plain reads of all others.
+
+Source: Paimon 2.0 MergeFileSplitRead, RawFileSplitRead, KeyValueTableRead.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.paths import bucket_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.fold import Fold, drop_deletes, fold_for
+from bucketline.state.lsm.interval import sections
+from bucketline.state.lsm.merge import merge_runs
+from bucketline.state.lsm.run import SortedRun
+from bucketline.state.store.data_files import BATCH_ROWS, read_data_file
+from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.predicate import filter_columns
+from bucketline.state.store.scan import BucketFiles, SchemaOf
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema
+from bucketline.state.types.order import key_order
+
+# Options under which rows are not what their files alone say; "false" is what an absent option means.
+_REFUSED = (
+    "deletion-vectors.enabled",
+    "sequence.snapshot-ordering",
+    "pk-clustering-override",
+    "data-evolution.enabled",
+    "query-auth.enabled",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileAccess:
+    """Where data files are and how they are understood; what every reader of a table's files needs."""
+
+    io: FileIO
+    table_path: str
+    schema: TableSchema
+    schema_of: SchemaOf
+
+    def path(self, bucket: BucketFiles, file: DataFileMeta) -> str:
+        """The full path of a data file."""
+        if file.external_path is not None:
+            return file.external_path
+        return f"{self.table_path}/{bucket_path(self.schema, bucket.partition, bucket.bucket)}/{file.file_name}"
+
+    def rows(
+        self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one file, retracts included. Errors are those of `read_data_file`."""
+        return read_data_file(
+            self.io,
+            self.path(bucket, file),
+            file,
+            self.schema,
+            columns,
+            stored=self.schema_of(file.schema_id),
+            partition=bucket.partition,
+            batch_rows=batch_rows,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What is wanted of the rows: columns in the order asked for, and a filter on the finished rows."""
+
+    columns: tuple[str, ...]
+    expression: pc.Expression | None
+    needed: tuple[str, ...]
+
+
+def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expression: pc.Expression | None) -> Projection:
+    """The projection of a read; `needed` adds the columns that only the filter looks at.
+
+    Raises SchemaMismatchError naming a column that the table does not have, or one asked for twice.
+    """
+    known = [f.name for f in schema.fields]
+    wanted = known if columns is None else list(columns)
+    for position, name in enumerate(wanted):
+        if name not in known:
+            raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
+        if name in wanted[:position]:
+            raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
+    looked_at = () if expression is None else filter_columns(arrow_schema(schema.fields), expression)
+    return Projection(tuple(wanted), expression, tuple(dict.fromkeys((*wanted, *looked_at))))
+
+
+def refuse_unreadable(schema: TableSchema) -> None:
+    """Returns if rows of such a table can be read rightly. Raises UnsupportedTableError naming the option."""
+    for key in _REFUSED:
+        value = schema.options.get(key, "false")
+        if value.strip().lower() != "false":
+            raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read", option=key, value=value)
+    if schema.primary_keys:
+        fold_for(schema)
+
+
+def read_buckets(
+    access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The current rows of the buckets, bucket after bucket; rows of a primary-key bucket ascend by key.
+
+    Memory: one batch of each run of the section being merged. Batches are never empty.
+    """
+    out = pa.schema([arrow_schema(access.schema.fields).field(name) for name in projection.columns])
+    read_bucket = _merged_rows if access.schema.primary_keys else _raw_rows
+    for bucket in buckets:
+        for batch in read_bucket(access, bucket, projection.needed, batch_rows):
+            found = _filtered(batch, projection.expression)
+            if found.num_rows:
+                yield from found.select(list(projection.columns)).cast(out).to_batches()
+
+
+def merge_section(
+    access: FileAccess,
+    bucket: BucketFiles,
+    runs: Sequence[SortedRun],
+    columns: Sequence[str],
+    *,
+    fold: Fold,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a section, one for each key, retracts included, in key order.
+
+    `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
+    (`merge_columns`).
+    """
+    read = _reader(access, bucket, columns, batch_rows)
+    options = access.schema.options
+    return merge_runs(
+        [chain.from_iterable(map(read, run.files)) for run in runs],
+        access.schema.trimmed_primary_key,
+        SEQUENCE_FIELD.get(options),
+        SEQUENCE_SORT_ORDER.get(options) == "descending",
+        fold,
+        batch_rows,
+    )
+
+
+def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
+    """The needed columns and those that merging itself looks at, each once."""
+    own = (*schema.trimmed_primary_key, *SEQUENCE_FIELD.get(schema.options), SEQUENCE, VALUE_KIND)
+    return tuple(dict.fromkeys((*needed, *own)))
+
+
+def _raw_rows(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    files = sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name))
+    return chain.from_iterable(map(_reader(access, bucket, columns, batch_rows), files))
+
+
+def _merged_rows(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    schema = access.schema
+    fold = fold_for(schema)
+    order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
+    for runs in sections(bucket.files, order):
+        if len(runs) > 1:
+            with_system = merge_columns(schema, columns)
+            yield from drop_deletes(merge_section(access, bucket, runs, with_system, fold=fold, batch_rows=batch_rows))
+            continue
+        # The files of one run share no key, so each row is the only one of its key.
+        for file in runs[0].files:
+            if file.may_hold_deletes:
+                yield from drop_deletes(_reader(access, bucket, (*columns, VALUE_KIND), batch_rows)(file))
+            else:
+                yield from _reader(access, bucket, columns, batch_rows)(file)
+
+
+def _reader(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
+    return lambda file: access.rows(bucket, file, columns, batch_rows=batch_rows)
+
+
+def _filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> pa.Table:
+    table = pa.Table.from_batches([batch])
+    return table if expression is None else table.filter(expression)

@@ -1,0 +1,242 @@
+"""The one handle on a table that others are given: where it is, its newest schema, and what can be read of it.
+
+Source: Paimon 2.0 FileStoreTable, SchemaManager.createTable.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.new_table import check_new_table, lift_keys
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.file_io import FileIO, file_io_for
+from bucketline.state.store.manifests import Manifests
+from bucketline.state.store.read import FileAccess, Projection, plan_projection, read_buckets, refuse_unreadable
+from bucketline.state.store.scan import BucketFiles, group_by_bucket, prune, visible_files
+from bucketline.state.store.schemas import Schemas
+from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.store.views import files_table, snapshots_table
+from bucketline.state.types.arrow import arrow_schema, logical_fields
+from bucketline.state.types.logical import DataField, DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table at a path, with the schema that was its newest when the handle was made (see `refreshed`)."""
+
+    io: FileIO
+    path: str
+    table_schema: TableSchema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in order, as Arrow fields."""
+        return arrow_schema(self.table_schema.fields)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return dict(self.table_schema.options)
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        return self.table_schema.primary_keys
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self.table_schema.partition_keys
+
+    @property
+    def comment(self) -> str | None:
+        return self.table_schema.comment
+
+    @property
+    def schema_store(self) -> Schemas:
+        return Schemas(self.io, self.path)
+
+    @property
+    def snapshot_store(self) -> Snapshots:
+        return Snapshots(self.io, self.path)
+
+    @property
+    def manifests(self) -> Manifests:
+        keys = self.table_schema.select(self.table_schema.partition_keys)
+        return Manifests(self.io, self.path, [f.type for f in keys])
+
+    def refreshed(self) -> "Table":
+        """The same table with the schema that is its newest now."""
+        return Table(self.io, self.path, _newest_schema(self.io, self.path))
+
+    def to_arrow(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: pc.Expression | None = None,
+        snapshot: int | None = None,
+        read_optimized: bool = False,
+    ) -> pa.Table:
+        """The rows as one table; arguments and errors are those of `to_batches`."""
+        schema, rows = self._read(columns, filter, snapshot, read_optimized=read_optimized)
+        return pa.Table.from_batches(rows, schema=schema)
+
+    def to_batches(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: pc.Expression | None = None,
+        snapshot: int | None = None,
+        read_optimized: bool = False,
+    ) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches, in bounded memory; buckets in order, keys ascending inside a bucket.
+
+        `columns` are names in the order wanted (None: all); `filter` is a condition on any columns of the table;
+        `snapshot` is the id of the snapshot to read, with the schema of its time (None: the newest, with this handle's
+        schema); `read_optimized` sees only what full compactions have written, without merging.
+        Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that is not
+        there, UnsupportedTableError for a table whose rows cannot be read rightly, CorruptFileError and StorageError.
+        """
+        schema, rows = self._read(columns, filter, snapshot, read_optimized=read_optimized)
+        return pa.RecordBatchReader.from_batches(schema, rows)
+
+    def snapshots(self) -> pa.Table:
+        """The snapshots there are, oldest first: the columns of Paimon's $snapshots."""
+        return snapshots_table(self.snapshot_store)
+
+    def files(self) -> pa.Table:
+        """The live data files of the newest snapshot: the columns of Paimon's $files."""
+        newest = self.snapshot_store.latest()
+        buckets = [] if newest is None else group_by_bucket(self.manifests.live_entries(newest))
+        return files_table(self.path, self.table_schema, buckets, self.schema_store.get)
+
+    def _read(
+        self,
+        columns: Iterable[str] | None,
+        expression: pc.Expression | None,
+        snapshot: int | None,
+        *,
+        read_optimized: bool,
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        schemas = self.schema_store
+        found = self._snapshot(snapshot)
+        schema = self.table_schema if snapshot is None or found is None else schemas.get(found.schema_id)
+        refuse_unreadable(schema)
+        projection = plan_projection(schema, columns, expression)
+        access = FileAccess(self.io, self.path, schema, schemas.get)
+        buckets = self._plan(found, access, projection, read_optimized=read_optimized)
+        whole = arrow_schema(schema.fields)
+        return pa.schema([whole.field(c) for c in projection.columns]), read_buckets(access, buckets, projection)
+
+    def _plan(
+        self, snapshot: Snapshot | None, access: FileAccess, projection: Projection, *, read_optimized: bool
+    ) -> list[BucketFiles]:
+        if snapshot is None:
+            return []
+        buckets = group_by_bucket(self.manifests.live_entries(snapshot))
+        buckets = visible_files(access.schema, buckets, read_optimized=read_optimized)
+        if projection.expression is None:
+            return buckets
+        return prune(access.schema, buckets, projection.expression, access.schema_of)
+
+    def _snapshot(self, snapshot_id: int | None) -> Snapshot | None:
+        store = self.snapshot_store
+        if snapshot_id is None:
+            return store.latest()
+        found = store.get(snapshot_id)
+        if found is None:
+            there = store.ids()
+            range_text = f"{there[0]} to {there[-1]}" if there else "none"
+            raise OptionError(
+                f"{self.path} has no snapshot {snapshot_id}; there are {range_text}", key="snapshot", value=snapshot_id
+            )
+        return found
+
+
+def open_table(path: str, *, options: Mapping[str, str] | None = None) -> Table:
+    """The table at a path or URI, with its newest schema. `options` reach the storage (`s3.endpoint`, ...).
+
+    Raises UnsupportedTableError when there is no table, or one of a newer format; CorruptFileError, StorageError.
+    """
+    io, root = file_io_for(path, options)
+    return Table(io, root, _newest_schema(io, root))
+
+
+def create_table(
+    path: str,
+    schema: pa.Schema,
+    primary_key: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    comment: str | None = None,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Table:
+    """Makes the table at a path or URI, `<warehouse>/<db>.db/<table>`, and opens it; key columns become NOT NULL.
+
+    Raises OptionError for options and keys that do not fit or a table that exists, SchemaMismatchError for columns that
+    Paimon has no type for, UnsupportedTableError on storage that cannot publish. Nothing has been written then.
+    """
+    rest, keys, partition_keys = lift_keys(dict(options or {}), primary_key, partition_by)
+    fields = _key_columns_not_null(logical_fields(schema), keys)
+    check_new_table(
+        rest,
+        columns=[f.name for f in fields],
+        nested=[f.name for f in fields if not f.type.is_atomic],
+        primary_key=keys,
+        partition_keys=partition_keys,
+    )
+    io, root = file_io_for(path, rest)
+    io.require_publish()
+    new = TableSchema(
+        id=0,
+        fields=fields,
+        highest_field_id=max(_ids(fields), default=-1),
+        partition_keys=partition_keys,
+        primary_keys=keys,
+        options=rest,
+        comment=comment,
+        time_ms=clock.now_ms(),
+    )
+    schemas = Schemas(io, root)
+    if schemas.latest_id() is not None or not schemas.create(new):
+        raise OptionError(f"there is a table at {root} already", key="path", path=root)
+    return Table(io, root, new)
+
+
+def _newest_schema(io: FileIO, root: str) -> TableSchema:
+    try:
+        found = Schemas(io, root).latest()
+    except CorruptFileError as e:
+        if "version" not in e.fields:
+            raise
+        raise UnsupportedTableError(f"{root}: {e.message}", path=root, **e.fields) from e
+    if found is None:
+        raise UnsupportedTableError(
+            f"{root} is no Paimon table: there is no schema/schema-<n>; a path names the table's own directory, "
+            "<warehouse>/<db>.db/<table>",
+            path=root,
+        )
+    return found
+
+
+def _key_columns_not_null(fields: Sequence[DataField], keys: Sequence[str]) -> tuple[DataField, ...]:
+    names = [f.name for f in fields]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise SchemaMismatchError(f"column {twice!r} is declared twice", column=twice)
+    return tuple(DataField(f.id, f.name, f.type.not_null()) if f.name in keys else f for f in fields)
+
+
+def _ids(fields: Iterable[DataField]) -> Iterator[int]:
+    for f in fields:
+        yield f.id
+        yield from _ids_in(f.type)
+
+
+def _ids_in(data_type: DataType) -> Iterator[int]:
+    yield from _ids(data_type.fields)
+    for child in (data_type.element, data_type.key, data_type.value):
+        if child is not None:
+            yield from _ids_in(child)

@@ -1,0 +1,111 @@
+"""Columns of an old file in the types of the current schema.
+
+Two steps for every leaf: what the file physically holds becomes the type its own schema version declares; that becomes
+the current type. Nested rows are matched by field id, so renamed and added sub-fields keep their meaning.
+
+Source: Paimon 2.0 ParquetSchemaConverter (what readers accept), CastExecutors, SchemaEvolutionUtil.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.logical import MAX_LENGTH, DataType, TypeRoot
+
+_TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
+_TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+_COLLECTIONS = (TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET)
+_ORDERED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp)
+
+
+def read_column(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
+    """A file's column in the Arrow type of `wanted`.
+
+    Shapes: n values in, n out; nulls stay nulls.
+    `stored` is the type in the file's own schema version. Raises UnsupportedTableError for a change of type that
+    cannot be read, or a value that the current type cannot hold.
+    """
+    try:
+        return _convert(column, stored, wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as e:
+        raise UnsupportedTableError(
+            f"cannot read a column of {column.type}, declared {stored}, as {wanted}: {e}",
+            stored=str(stored),
+            wanted=str(wanted),
+        ) from e
+
+
+def _convert(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if stored == wanted and column.type.equals(arrow_type(wanted)):
+        return column
+    if stored.root is TypeRoot.ROW and wanted.root is TypeRoot.ROW:
+        return _convert_row(column, stored, wanted)
+    if stored.root is wanted.root and stored.root in _COLLECTIONS:
+        return _convert_collection(column, stored, wanted)
+    return _evolve(_declare(column, stored), stored, wanted)
+
+
+def _declare(column: pa.Array, stored: DataType) -> pa.Array:
+    """The physical leaf column in the Arrow type of its declared type."""
+    target = arrow_type(stored)
+    if column.type.equals(target):
+        return column
+    if stored.root in _TIMESTAMPS and pa.types.is_integer(column.type):
+        # Unannotated integers mean micros for precisions 4 to 6, and millis below and above.
+        unit = "us" if 3 < (stored.precision or 0) <= 6 else "ms"
+        return column.cast(pa.timestamp(unit)).cast(target)
+    return column.cast(target)
+
+
+def _evolve(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
+    target = arrow_type(wanted)
+    if wanted.root in _TEXTS:
+        text = column if pa.types.is_string(column.type) else column.cast(target)
+        shortened = wanted.length is not None and wanted.length < MAX_LENGTH and wanted.length != stored.length
+        return pc.utf8_slice_codeunits(text, 0, wanted.length) if shortened else text
+    if column.type.equals(target):
+        return column
+    if any(test(column.type) for test in _ORDERED) and any(test(target) for test in _ORDERED):
+        # A narrowing that was allowed when the schema changed cuts the value, as Java's casts do.
+        return column.cast(target, safe=False)
+    return column.cast(target)
+
+
+def _convert_row(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
+    of_id = {f.id: f for f in stored.fields}
+    children = []
+    for field in wanted.fields:
+        old = of_id.get(field.id)
+        if old is None:
+            children.append(pa.nulls(len(column), arrow_type(field.type)))
+            continue
+        position = column.type.get_field_index(old.name)
+        if position < 0:
+            raise pa.ArrowInvalid(f"sub-field {old.name!r} is missing in {column.type}")
+        children.append(_convert(pc.struct_field(column, position), old.type, field.type))
+    nulls = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(wanted)), mask=nulls)
+
+
+def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
+    # Offsets of a slice would not start at the children's first value.
+    compact = column.take(pa.array(np.arange(len(column))))
+    target, nulls = arrow_type(wanted), compact.is_null() if compact.null_count else None
+    old, new = _children(stored), _children(wanted)
+    if stored.root is TypeRoot.ARRAY:
+        values = _convert(compact.values, old[0], new[0])
+        return pa.ListArray.from_arrays(compact.offsets, values, type=target, mask=nulls)
+    keys, items = _convert(compact.keys, old[0], new[0]), _convert(compact.items, old[1], new[1])
+    return pa.MapArray.from_arrays(compact.offsets, keys, items, type=target, mask=nulls)
+
+
+def _children(data_type: DataType) -> tuple[DataType, ...]:
+    if data_type.root is TypeRoot.MAP:
+        assert data_type.key is not None and data_type.value is not None
+        return data_type.key, data_type.value
+    assert data_type.element is not None
+    return (data_type.element, DataType(TypeRoot.INT, nullable=False))

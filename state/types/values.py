@@ -1,0 +1,28 @@
+"""Single internal values (see `binary_row.decode_row`) as Arrow scalars.
+
+For metadata only: partition values, keys, bounds. Rows never come through here.
+"""
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.binary_row import Timestamp
+from bucketline.state.types.logical import DataType
+
+_PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+
+
+def to_scalar(value: object, data_type: DataType) -> pa.Scalar:
+    """The value as a scalar of the type's Arrow type; None becomes a null.
+
+    Raises CorruptFileError when the Arrow type cannot hold it, as a year beyond 2262 in nanoseconds.
+    """
+    target = arrow_type(data_type)
+    try:
+        if isinstance(value, Timestamp):
+            per_milli = _PER_MILLI[target.unit]
+            return pa.scalar(value.millis * per_milli + value.nanos_of_milli * per_milli // 1_000_000, target)
+        return pa.scalar(value, target)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:
+        raise CorruptFileError(f"{value!r} is no value of {data_type}: {e}", type=str(data_type)) from e
