@@ -23,6 +23,7 @@ from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.store.views import files_table, snapshots_table
 from bucketline.state.types.arrow import arrow_schema, logical_fields
+from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import DataField, DataType
 
 
@@ -165,7 +166,7 @@ def open_table(path: str, *, options: Mapping[str, str] | None = None) -> Table:
 
 def create_table(
     path: str,
-    schema: pa.Schema,
+    schema: pa.Schema | str,
     primary_key: Sequence[str] = (),
     partition_by: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
@@ -175,11 +176,13 @@ def create_table(
 ) -> Table:
     """Makes the table at a path or URI, `<warehouse>/<db>.db/<table>`, and opens it; key columns become NOT NULL.
 
+    `schema` is Arrow's or SQL column text (`columns_text`), which can also say what Arrow cannot, as VARCHAR(20).
     Raises OptionError for options and keys that do not fit or a table that exists, SchemaMismatchError for columns that
     Paimon has no type for, UnsupportedTableError on storage that cannot publish. Nothing has been written then.
     """
     rest, keys, partition_keys = lift_keys(dict(options or {}), primary_key, partition_by)
-    fields = _key_columns_not_null(logical_fields(schema), keys)
+    columns = parse_columns(schema) if isinstance(schema, str) else logical_fields(schema)
+    fields = _key_columns_not_null(columns, keys)
     check_new_table(
         rest,
         columns=[f.name for f in fields],

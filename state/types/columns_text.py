@@ -1,0 +1,255 @@
+"""Columns as people write them: SQL column text to fields.
+
+    id BIGINT NOT NULL, name VARCHAR(20) COMMENT 'as typed', tags ARRAY<STRING>, place ROW<lat DOUBLE, lon DOUBLE>
+
+Types mean what they mean in Paimon: TIMESTAMP has no time zone, TIMESTAMP_LTZ is an instant. Spark's spellings (LONG,
+STRUCT<a: INT>) are understood. What would be surprising is refused: VARCHAR without a length is one character in SQL.
+Source: Paimon 2.0 DataTypes; Flink SQL's and Spark SQL's CREATE TABLE.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.types.logical import MAX_LENGTH, DataField, DataType, TypeRoot, parse_type_text
+
+MAX_DEPTH = 64
+"""Types inside types that are still read."""
+
+_TOKEN = re.compile(
+    r"\s+|--[^\n]*"
+    r"|(?P<quoted>`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\")"
+    r"|(?P<text>'(?:[^']|'')*')"
+    r"|(?P<word>\w+)"
+    r"|(?P<sign>[<>(),:])"
+)
+_SPARK_NAMES = {
+    "LONG": "BIGINT",
+    "SHORT": "SMALLINT",
+    "BYTE": "TINYINT",
+    "REAL": "FLOAT",
+    "TIMESTAMP_NTZ": "TIMESTAMP",
+    "STRUCT": "ROW",
+}
+_ALIASES = ("STRING", "BYTES", "INTEGER", "NUMERIC", "DEC", "BOOL")
+_NAMES = (*(root.value for root in TypeRoot), *_ALIASES, *_SPARK_NAMES)
+_NEEDS_LENGTH = {"VARCHAR": "STRING", "VARBINARY": "BYTES", "BINARY": "BYTES"}
+
+
+def parse_columns(text: str) -> tuple[DataField, ...]:
+    """The columns that the text lists, with ids from 0 in Paimon's order: a ROW before its sub-fields.
+
+    Raises OptionError, naming the place, for text that is no list of columns and for types that Paimon does not have.
+    """
+    return _Parser(list(_tokens(text)), count()).columns()
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """`kind` is quoted, text, word, sign or end; `text` has its quotes taken off."""
+
+    kind: str
+    text: str
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise _refused(f"cannot read {text[at : at + 20]!r}; names with other signs need `backticks`")
+        at = match.end()
+        kind = match.lastgroup
+        if kind in ("quoted", "text"):
+            quote = match[kind][0]
+            yield _Token(kind, match[kind][1:-1].replace(quote * 2, quote))
+        elif kind is not None:
+            yield _Token(kind, match[kind])
+    yield _Token("end", "the end")
+
+
+@dataclass(slots=True)
+class _Parser:
+    tokens: list[_Token]
+    ids: Iterator[int]
+    at: int = 0
+    depth: int = 0
+
+    def columns(self) -> tuple[DataField, ...]:
+        if self._next.kind == "end":
+            raise _refused("no columns are given")
+        found = self._fields()
+        if self._next.kind != "end":
+            raise _refused(f"expected ',' after column '{found[-1].name}', not {self._next.text!r}")
+        return found
+
+    def _fields(self) -> tuple[DataField, ...]:
+        found = [self._field()]
+        while self._take_sign(","):
+            found.append(self._field())
+        return tuple(found)
+
+    def _field(self) -> DataField:
+        token = self._next
+        if token.kind not in ("word", "quoted"):
+            raise _refused(f"expected the name of a column, not {token.text!r}")
+        if token.kind == "word" and self._is_constraint():
+            raise _refused(f"{token.text.upper()} ... does not go among the columns; give keys as primary-key")
+        self.at += 1
+        field_id = next(self.ids)
+        self._take_sign(":")
+        data_type = self._type(f"column '{token.text}'")
+        description = None
+        while self._next.kind == "word":
+            clause = self._next.text.upper()
+            if clause != "COMMENT" or description is not None:
+                raise _refused(f"column '{token.text}': {clause} is not supported here")
+            self.at += 1
+            if self._next.kind != "text":
+                raise _refused(f"column '{token.text}': COMMENT needs 'a text'")
+            description = self._pass().text
+        return DataField(field_id, token.text, data_type, description)
+
+    def _is_constraint(self) -> bool:
+        following = self.tokens[self.at + 1]
+        found = (self._next.text.upper(), following.text.upper())
+        return following.kind == "word" and found in (("PRIMARY", "KEY"), ("FOREIGN", "KEY"), ("PARTITIONED", "BY"))
+
+    def _type(self, place: str) -> DataType:
+        if self._next.kind != "word":
+            raise _refused(f"{place}: expected a type, not {self._next.text!r}")
+        if self.depth >= MAX_DEPTH:
+            raise _refused(f"{place}: more than {MAX_DEPTH} types inside each other")
+        self.depth += 1
+        written = self._pass().text.upper()
+        name = _SPARK_NAMES.get(written, written)
+        found = self._constructed(name, place) if name in _CONSTRUCTED else self._atomic(name, place)
+        self.depth -= 1
+        if self._take_words("NOT", "NULL"):
+            return found.not_null()
+        self._take_words("NULL")
+        return found
+
+    def _constructed(self, name: str, place: str) -> DataType:
+        opened = self._pass().text
+        if opened != "<" and (name, opened) != ("ROW", "("):
+            raise _refused(f"{place}: {name} needs its parts in angle brackets, as in {_CONSTRUCTED[name]}")
+        if name == "ROW":
+            found = DataType(TypeRoot.ROW, fields=self._fields())
+        elif name == "MAP":
+            key = self._type(place)
+            self._expect(",", place)
+            found = DataType(TypeRoot.MAP, key=key, value=self._type(place))
+        elif name == "VECTOR":
+            element = self._type(place)
+            self._expect(",", place)
+            found = DataType(TypeRoot.VECTOR, element=element, length=self._number(place))
+        else:
+            found = DataType(TypeRoot[name], element=self._type(place))
+        self._expect(">" if opened == "<" else ")", place)
+        return found
+
+    def _atomic(self, name: str, place: str) -> DataType:
+        if name not in _NAMES:
+            raise _refused(f"{place}: no type {name}{did_you_mean(name, _NAMES)}")
+        text = name
+        numbers = []
+        if self._take_sign("("):
+            numbers.append(self._number(place))
+            while self._take_sign(","):
+                numbers.append(self._number(place))
+            self._expect(")", place)
+            text += f"({', '.join(map(str, numbers))})"
+        elif name in _NEEDS_LENGTH:
+            raise _refused(f"{place}: {name} needs a length, as in {name}(20); {_NEEDS_LENGTH[name]} has none")
+        if self._take_words("WITH", "LOCAL", "TIME", "ZONE") and name == "TIMESTAMP":
+            text += " WITH LOCAL TIME ZONE"
+        elif self._take_words("WITH", "TIME", "ZONE"):
+            raise _refused(f"{place}: Paimon has TIMESTAMP and TIMESTAMP WITH LOCAL TIME ZONE only")
+        else:
+            self._take_words("WITHOUT", "TIME", "ZONE")
+        try:
+            found = parse_type_text(text)
+        except CorruptFileError as e:
+            raise _refused(f"{place}: {e.message}") from e
+        _check(found, numbers, text, place)
+        return found
+
+    @property
+    def _next(self) -> _Token:
+        return self.tokens[self.at]
+
+    def _pass(self) -> _Token:
+        """The next token, which is passed; the end stays where it is."""
+        found = self._next
+        if found.kind != "end":
+            self.at += 1
+        return found
+
+    def _take_sign(self, sign: str) -> bool:
+        found = self._next == _Token("sign", sign)
+        self.at += found
+        return found
+
+    def _take_words(self, *words: str) -> bool:
+        following = self.tokens[self.at : self.at + len(words)]
+        if [t.text.upper() for t in following if t.kind == "word"] != list(words):
+            return False
+        self.at += len(words)
+        return True
+
+    def _expect(self, sign: str, place: str) -> None:
+        if not self._take_sign(sign):
+            raise _refused(f"{place}: expected {sign!r}, not {self._next.text!r}")
+
+    def _number(self, place: str) -> int:
+        text = self._pass().text
+        if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_LENGTH))):
+            raise _refused(f"{place}: expected a number up to {MAX_LENGTH}, not {text!r}")
+        return int(text)
+
+
+_CONSTRUCTED = {
+    "ARRAY": "ARRAY<STRING>",
+    "MULTISET": "MULTISET<STRING>",
+    "MAP": "MAP<STRING, INT>",
+    "ROW": "ROW<a INT, b STRING>",
+    "VECTOR": "VECTOR<FLOAT, 3>",
+}
+_MOST_NUMBERS = {
+    TypeRoot.DECIMAL: 2,
+    TypeRoot.CHAR: 1,
+    TypeRoot.VARCHAR: 1,
+    TypeRoot.BINARY: 1,
+    TypeRoot.VARBINARY: 1,
+    TypeRoot.TIME: 1,
+    TypeRoot.TIMESTAMP: 1,
+    TypeRoot.TIMESTAMP_LTZ: 1,
+}
+
+
+def _check(found: DataType, numbers: list[int], text: str, place: str) -> None:
+    """Returns if the numbers are in range. Source: Paimon 2.0 DecimalType, CharType, TimestampType, TimeType."""
+    problem = None
+    if found.root in (TypeRoot.VARIANT, TypeRoot.BLOB):
+        problem = "is not supported by this release"
+    elif len(numbers) > _MOST_NUMBERS.get(found.root, 0) or (numbers and text.startswith(("STRING", "BYTES"))):
+        problem = "takes no such numbers"
+    elif found.length is not None and not 1 <= found.length <= MAX_LENGTH:
+        problem = f"needs a length from 1 to {MAX_LENGTH}"
+    elif found.root is TypeRoot.DECIMAL and not (1 <= (found.precision or 0) <= 38):
+        problem = "needs a precision from 1 to 38"
+    elif found.root is TypeRoot.DECIMAL and (found.scale or 0) > (found.precision or 0):
+        problem = "needs a scale from 0 to its precision"
+    elif found.root is not TypeRoot.DECIMAL and (found.precision or 0) > 9:
+        problem = "needs a precision from 0 to 9"
+    if problem is not None:
+        raise _refused(f"{place}: {text} {problem}")
+
+
+def _refused(why: str) -> OptionError:
+    return OptionError(f"schema text: {why}", key="schema")
