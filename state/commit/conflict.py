@@ -187,6 +187,30 @@ def check_index_deletes(
     return None
 
 
+def check_index_unchanged(
+    planned_index: Iterable[IndexManifestEntry],
+    base_index: Iterable[IndexManifestEntry],
+    delta_index: Iterable[IndexManifestEntry],
+) -> Conflict | None:
+    """Rule `index-changed`: the index files of a changed bucket are those that the change was planned on.
+
+    A new HASH or deletion-vector file holds all of its bucket, so it may only replace what its writer has read.
+    """
+    places = {(e.partition, e.bucket, e.index_type) for e in delta_index}
+    planned, now = (
+        {(e.partition, e.bucket, e.index_type, e.file_name) for e in index} for index in (planned_index, base_index)
+    )
+    for partition, bucket, index_type, name in sorted(planned ^ now):
+        if (partition, bucket, index_type) in places:
+            return Conflict(
+                "index-changed",
+                f"another writer changed the {index_type} index of bucket {bucket} meanwhile ({name}); "
+                "plan again from the newest snapshot",
+                {"partition": partition.hex(), "bucket": bucket, "file": name},
+            )
+    return None
+
+
 def check_deletion_vectors(
     after: Iterable[ManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:

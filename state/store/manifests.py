@@ -144,27 +144,30 @@ class Manifests:
 
         Manifests whose bounds rule out everything wanted are not read.
         """
-        metas = self.prune(self.base_and_delta(snapshot), wanted)
-        return live_entries([e for meta in metas for e in self._some(meta, wanted)])
+        return self.live_in(self.base_and_delta(snapshot), wanted)
 
-    def total_buckets(self, snapshot: Snapshot, partitions: Collection[bytes]) -> dict[bytes, int]:
+    def live_in(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
+        """As `live_entries`, of manifests whose lists were read already: all of one snapshot, oldest first."""
+        return live_entries([e for meta in self.prune(metas, wanted) for e in self._some(meta, wanted)])
+
+    def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
         """The bucket count of each partition that has live files with a positive one; the others are left out.
 
         Reads from the newest manifest back, and stops when every partition is known: a DELETE never stands before the
         ADD it undoes.
         """
-        open_partitions, found = set(partitions), dict[bytes, int]()
+        missing, found = set(partitions), dict[bytes, int]()
         deleted: set[EntryIdentity] = set()
-        for meta in reversed(self.base_and_delta(snapshot) if open_partitions else []):
-            wanted = EntryFilter(partitions=frozenset(open_partitions))
+        for meta in reversed(metas):
+            if not missing:
+                break
+            wanted = EntryFilter(partitions=frozenset(missing))
             for entry in reversed([e for m in self.prune([meta], wanted) for e in self._some(m, wanted)]):
                 if entry.kind is FileKind.DELETE:
                     deleted.add(entry.identity)
                 elif entry.identity not in deleted and entry.total_buckets > 0:
                     found.setdefault(entry.partition, entry.total_buckets)
-            open_partitions -= found.keys()
-            if not open_partitions:
-                break
+            missing -= found.keys()
         return found
 
     def prune(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter) -> Iterator[ManifestFileMeta]:

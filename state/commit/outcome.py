@@ -1,0 +1,64 @@
+"""What came of a commit, as values: the caller looks at them and decides; none is an error by itself.
+
+Source: Paimon 2.0 FileStoreCommitImpl raises in their place; the cases are the same.
+"""
+
+from dataclasses import dataclass
+
+from bucketline.state.commit.conflict import Conflict
+from bucketline.state.errors import CommitOutcomeUnknownError, StorageError
+from bucketline.state.format.entries import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """It could not be learned whether a snapshot was published; all files of the commit are left as they are."""
+
+    snapshot_id: int
+    uuid: str
+    user: str
+    identifier: int
+    message: str
+
+    def error(self) -> CommitOutcomeUnknownError:
+        """The exception for callers that cannot find out either."""
+        return CommitOutcomeUnknownError(
+            self.message,
+            snapshot_id=self.snapshot_id,
+            uuid=self.uuid,
+            user=self.user,
+            identifier=self.identifier,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The snapshots made, oldest first; none when there was nothing to do.
+
+    `dropped` says why the compact half is not among them, though the append half is: the compaction is picked again
+    from the then-current levels. `replayed`: another run under the same name had committed this identifier before us;
+    its snapshot is given, and the files of our messages are not part of it.
+    """
+
+    snapshots: tuple[Snapshot, ...] = ()
+    dropped: Conflict | Unknown | StorageError | None = None
+    replayed: bool = False
+
+    @property
+    def snapshot_ids(self) -> tuple[int, ...]:
+        return tuple(s.id for s in self.snapshots)
+
+
+CommitResult = Committed | Conflict | Unknown
+
+
+def outcome_unknown(snapshot: Snapshot, reason: str) -> Unknown:
+    """The Unknown of a snapshot whose publication got no clear answer."""
+    return Unknown(
+        snapshot_id=snapshot.id,
+        uuid=snapshot.uuid or "",
+        user=snapshot.commit_user,
+        identifier=snapshot.commit_identifier,
+        message=f"it is not known whether snapshot {snapshot.id} was published ({reason}); nothing was deleted, and "
+        f"the next start finds out by user {snapshot.commit_user} and identifier {snapshot.commit_identifier}",
+    )

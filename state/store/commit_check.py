@@ -1,0 +1,211 @@
+"""May one half of a commit follow the newest snapshot? Reads what the rules need, and asks them.
+
+Source: Paimon 2.0 ConflictDetection, StrictModeChecker, OverwriteChangesProvider, FileStoreCommitImpl.tryCommitOnce.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.commit.changes import Changes, changed_buckets
+from bucketline.state.commit.conflict import (
+    Conflict,
+    check_bucket_counts,
+    check_conflicts,
+    check_index_deletes,
+    check_index_unchanged,
+)
+from bucketline.state.commit.plan import CommitIdentity, overwrite_entries
+from bucketline.state.commit.replay import find_twin
+from bucketline.state.format.entries import (
+    BATCH_COMMIT_IDENTIFIER,
+    CommitKind,
+    FileKind,
+    IndexManifestEntry,
+    ManifestEntry,
+    Snapshot,
+)
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.commit_base import CommitBase, PartitionTest, changes_since
+from bucketline.state.store.manifests import Manifests
+from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.types.order import key_order
+
+
+class AppendCheck(Enum):
+    """How much of the table new files are held against before they are appended."""
+
+    BUCKET_COUNT = "the bucket count of their partitions: enough for files that were just written"
+    ALL_RULES = "every rule: for files that an earlier run may have committed already"
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """One snapshot's worth of changes. `overwrite` selects the partitions whose live files they replace."""
+
+    kind: CommitKind
+    entries: tuple[ManifestEntry, ...]
+    changelog: tuple[ManifestEntry, ...]
+    index: tuple[IndexManifestEntry, ...]
+    check: AppendCheck
+    overwrite: PartitionTest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a half comes to on one base: its delta, its index delta, and the base's complete index list.
+
+    `base_index` is read only where the half changes indexes.
+    """
+
+    entries: tuple[ManifestEntry, ...]
+    index: tuple[IndexManifestEntry, ...]
+    base_index: tuple[IndexManifestEntry, ...]
+
+
+def append_half(changes: Changes, overwrite: PartitionTest | None, check: AppendCheck) -> Half:
+    """The first snapshot of a commit. One that replaces files or masks rows obeys every rule."""
+    if overwrite is not None:
+        # Source: Paimon 2.0 overwritePartition drops the changelog: readers of one cannot follow an overwrite.
+        return Half(
+            CommitKind.OVERWRITE, changes.append_entries, (), changes.append_index, AppendCheck.ALL_RULES, overwrite
+        )
+    kind = changes.append_kind
+    return Half(
+        kind,
+        changes.append_entries,
+        changes.append_changelog,
+        changes.append_index,
+        check if kind is CommitKind.APPEND else AppendCheck.ALL_RULES,
+    )
+
+
+def compact_half(changes: Changes) -> Half:
+    """The second snapshot of a commit."""
+    return Half(
+        CommitKind.COMPACT,
+        changes.compact_entries,
+        changes.compact_changelog,
+        changes.compact_index,
+        AppendCheck.ALL_RULES,
+    )
+
+
+class CommitChecks:
+    """The rules of one table, asked anew at each try."""
+
+    def __init__(self, schema: TableSchema, snapshots: Snapshots, manifests: Manifests) -> None:
+        self._snapshots, self._manifests = snapshots, manifests
+        self._mode = bucket_mode(schema)
+        key_types = [f.type for f in schema.select(schema.trimmed_primary_key)]
+        self._key_order = key_order(key_types) if schema.primary_keys else None
+
+    def find_twin(
+        self, half: Half, identity: CommitIdentity, latest: Snapshot | None, seen: int | None
+    ) -> Snapshot | Conflict | None:
+        """The snapshot by which another run under our name did the same since `seen`, the newest one looked at before.
+
+        None: there is none, or nothing to compare with. A Conflict when it cannot be told any more.
+        """
+        if half.kind is CommitKind.COMPACT or identity.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
+            return None
+        latest_id = 0 if latest is None else latest.id
+        newer = list(self._snapshots.newest_first(latest_id, seen))
+        twin = find_twin(newer, identity.user, identity.identifier)
+        if twin is None and len(newer) != latest_id - seen:
+            return _history_gone(seen, latest_id)
+        return twin
+
+    def fit(self, half: Half, base: CommitBase, based_on: int | None) -> Fit | Conflict:
+        """The half as it follows the base, or the rule it breaks. `based_on`: the snapshot its work was planned on."""
+        if half.overwrite is not None:
+            return self._fit_overwrite(half, half.overwrite, base, based_on)
+        base_index = base.index() if half.index else []
+        conflict = None
+        if based_on is not None and half.index:
+            conflict = self._check_planned_index(base, based_on, base_index, half.index)
+        if half.check is AppendCheck.BUCKET_COUNT:
+            conflict = (
+                conflict
+                or check_bucket_counts(self._totals(base, half.entries, ()), half.entries, half.kind)
+                or check_index_deletes(base_index, half.index)
+            )
+        elif conflict is None:
+            live = base.entries(changed_buckets(half.entries, half.index))
+            conflict = check_conflicts(
+                live,
+                half.entries,
+                # Only an overwrite of whole partitions may change their bucket count.
+                CommitKind.APPEND if half.kind is CommitKind.OVERWRITE else half.kind,
+                self._key_order,
+                partition_totals=self._totals(base, half.entries, live),
+                base_index=base_index,
+                delta_index=half.index,
+            )
+        return conflict or Fit(half.entries, half.index, tuple(base_index))
+
+    def _fit_overwrite(
+        self, half: Half, target: PartitionTest, base: CommitBase, based_on: int | None
+    ) -> Fit | Conflict:
+        conflict = None if based_on is None else self._check_target(target, base.latest, based_on)
+        if conflict is not None:
+            return conflict
+        live = [e for e in base.entries_in(target) if e.bucket >= 0 or self._mode is BucketMode.POSTPONE]
+        entries = overwrite_entries(live, half.entries)
+        base_index = base.index()
+        gone = [replace(e, kind=FileKind.DELETE) for e in base_index if target(e.partition)]
+        index = (*gone, *(e for e in half.index if e.kind is FileKind.ADD))
+        return check_conflicts(
+            live, entries, half.kind, self._key_order, base_index=base_index, delta_index=index
+        ) or Fit(entries, index, tuple(base_index))
+
+    def _totals(
+        self, base: CommitBase, entries: tuple[ManifestEntry, ...], live: list[ManifestEntry] | tuple[()]
+    ) -> dict[bytes, int]:
+        """Bucket counts of the partitions that entries with fixed buckets go to, where `live` does not tell them."""
+        known = {e.partition for e in live}
+        return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
+
+    def _check_planned_index(
+        self,
+        base: CommitBase,
+        based_on: int,
+        base_index: list[IndexManifestEntry],
+        delta_index: tuple[IndexManifestEntry, ...],
+    ) -> Conflict | None:
+        latest = base.latest
+        if latest is not None and latest.id == based_on:
+            return None
+        planned = self._snapshots.get(based_on) if based_on > 0 else None
+        if planned is None and based_on > 0:
+            return _history_gone(based_on, 0 if latest is None else latest.id)
+        if planned is not None and latest is not None and planned.index_manifest == latest.index_manifest:
+            return None
+        planned_index = self._manifests.read_index(None if planned is None else planned.index_manifest)
+        return check_index_unchanged(planned_index, base_index, delta_index)
+
+    def _check_target(self, target: PartitionTest, latest: Snapshot | None, based_on: int) -> Conflict | None:
+        """Rule `target-changed`: since the overwrite was planned, nobody changed what it replaces."""
+        latest_id = 0 if latest is None else latest.id
+        changes = changes_since(self._snapshots, self._manifests, based_on, latest_id)
+        if changes is None:
+            return _history_gone(based_on, latest_id)
+        for snapshot, delta in changes:
+            for entry in delta:
+                if target(entry.partition) and (entry.bucket >= 0 or self._mode is BucketMode.POSTPONE):
+                    return Conflict(
+                        "target-changed",
+                        f"snapshot {snapshot.id} ({snapshot.commit_kind.value} by {snapshot.commit_user}) changed a "
+                        "partition that is being overwritten; plan again from the newest snapshot",
+                        {"partition": entry.partition.hex(), "bucket": entry.bucket, "snapshot": snapshot.id},
+                    )
+        return None
+
+
+def _history_gone(since: int, latest: int) -> Conflict:
+    return Conflict(
+        "history-gone",
+        f"the work was planned on snapshot {since}, and not all snapshots from there to {latest} can be read: they "
+        "have expired meanwhile, or the table was rolled back; plan again from the newest snapshot",
+        {"found": latest, "expected": since},
+    )

@@ -1,0 +1,149 @@
+"""A table for tests about commits: real metadata, data files of made-up bytes, and what must hold after any commit."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
+from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.paths import INDEX_DIR, bucket_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.committer import Committer
+from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.local_io import LocalIO
+from bucketline.state.store.manifests import Manifests
+from bucketline.state.store.schemas import Schemas
+from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+
+@dataclass
+class StillClock:
+    """Time that moves only by waiting."""
+
+    now: int = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def local_ms(self) -> int:
+        return self.now
+
+
+@dataclass
+class CountedPause:
+    """Waits at once, and remembers for how long it would have."""
+
+    clock: StillClock = field(default_factory=StillClock)
+    waits: list[int] = field(default_factory=list)
+
+    def wait_ms(self, duration_ms: int) -> None:
+        self.waits.append(duration_ms)
+        self.clock.now += duration_ms
+
+
+@dataclass
+class CommitTable:
+    """A primary-key table (k INT) with two fixed buckets at `path`; `io` is what committers use."""
+
+    path: str
+    io: FileIO = field(default_factory=LocalIO)
+    options: dict[str, str] = field(default_factory=dict)
+    pause: CountedPause = field(default_factory=CountedPause)
+
+    @property
+    def schema(self) -> TableSchema:
+        key = DataField(0, "k", DataType(TypeRoot.INT, nullable=False))
+        return TableSchema(0, (key,), 0, primary_keys=("k",), options={"bucket": "2", **self.options})
+
+    def create(self) -> "CommitTable":
+        Schemas(LocalIO(), self.path).create(self.schema)
+        return self
+
+    def committer(self, io: FileIO | None = None) -> Committer:
+        return Committer(io or self.io, self.path, self.schema, clock=self.pause.clock, pause=self.pause)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        return Snapshots(LocalIO(), self.path)
+
+    @property
+    def manifests(self) -> Manifests:
+        return Manifests(LocalIO(), self.path)
+
+    def latest(self) -> Snapshot:
+        newest = max(self.snapshots.ids())
+        found = self.snapshots.get(newest)
+        assert found is not None
+        return found
+
+    def live(self) -> list[ManifestEntry]:
+        return self.manifests.live_entries(self.latest()) if self.snapshots.ids() else []
+
+    def live_names(self) -> list[str]:
+        return sorted(e.file.file_name for e in self.live())
+
+    def data_path(self, name: str, bucket: int = 0) -> str:
+        return f"{self.path}/{bucket_path(self.schema, EMPTY_ROW, bucket)}/{name}"
+
+    def put_files(self, messages: Iterable[CommitMessage]) -> Sequence[CommitMessage]:
+        """Makes the files that messages promise, with some bytes in them."""
+        found = list(messages)
+        io = LocalIO()
+        for m in found:
+            for f in (*m.new_files, *m.changelog_files, *m.compact_after, *m.compact_changelog):
+                if not io.exists(self.data_path(f.file_name, m.bucket)):
+                    io.write_new(self.data_path(f.file_name, m.bucket), b"rows")
+            for index in (*m.new_index_files, *m.compact_index_files):
+                io.write_new(f"{self.path}/{INDEX_DIR}/{index.file_name}", b"index")
+        return found
+
+    def manifest_files(self) -> set[str]:
+        return set(LocalIO().list_names(f"{self.path}/manifest"))
+
+    def named_manifest_files(self) -> set[str]:
+        """Everything in the manifest folder that some snapshot names."""
+        names: set[str] = set()
+        for snapshot in self.all_snapshots():
+            lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list]
+            for name in [n for n in lists if n is not None]:
+                names.add(name)
+                names |= {m.file_name for m in self.manifests.read_list(name)}
+            if snapshot.index_manifest is not None:
+                names.add(snapshot.index_manifest)
+        return names
+
+    def all_snapshots(self) -> list[Snapshot]:
+        found = [self.snapshots.get(i) for i in self.snapshots.ids()]
+        return [s for s in found if s is not None]
+
+    def check(self) -> None:
+        """Every snapshot is whole: its files are there, none is live twice, and the counts add up."""
+        io = LocalIO()
+        snapshots = self.all_snapshots()
+        assert [s.id for s in snapshots] == list(range(1, len(snapshots) + 1))
+        total = 0
+        for s in snapshots:
+            total += s.delta_record_count
+            live = self.manifests.live_entries(s)
+            assert s.total_record_count == total == sum(e.file.row_count for e in live)
+            twice = [name for name, n in Counter(e.file.file_name for e in live).items() if n > 1]
+            assert twice == []
+            for e in (*live, *self.manifests.changelog_entries(s)):
+                assert e.kind is FileKind.ADD
+                assert io.exists(self.data_path(e.file.file_name, e.bucket)), e.file.file_name
+            for index in self.manifests.read_index(s.index_manifest):
+                assert io.exists(f"{self.path}/{INDEX_DIR}/{index.file_name}")
+
+
+def message(
+    *new: DataFileMeta,
+    bucket: int = 0,
+    before: Sequence[DataFileMeta] = (),
+    after: Sequence[DataFileMeta] = (),
+    total: int = 2,
+) -> CommitMessage:
+    return CommitMessage(
+        EMPTY_ROW, bucket, total, new_files=new, compact_before=tuple(before), compact_after=tuple(after)
+    )
