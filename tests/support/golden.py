@@ -9,6 +9,7 @@ from collections import Counter
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,7 +29,7 @@ def golden_tables() -> list[str]:
     return sorted(p.name for p in (GOLDEN / "shared.db").glob("*"))
 
 
-def expected_rows(name: str, kind: str = "") -> list[dict[str, object]]:
+def expected_rows(name: str, kind: str = "") -> list[dict[str, Any]]:
     """What Paimon showed; `kind` is empty for the rows, or `files`, `snapshots`, `buckets`."""
     suffix = f".{kind}" if kind else ""
     lines = (GOLDEN / "expected" / f"shared.{name}{suffix}.jsonl").read_text().splitlines()

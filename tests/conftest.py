@@ -1,0 +1,64 @@
+"""Fixtures for what is slow to start: one of each for a whole test session, and only if a test asks for it."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.broker import KafkaBroker
+from tests.support.jars import jars
+from tests.support.peer import PaimonJava, PyPaimon
+
+
+@pytest.fixture(scope="session")
+def paimon_java() -> Iterator[PaimonJava]:
+    """Paimon Java; needs `java`, and `mvn` the first time."""
+    with PaimonJava() as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def pypaimon() -> Iterator[PyPaimon]:
+    """pypaimon in its own virtual environment (`$BUCKETLINE_PYPAIMON_VENV`)."""
+    with PyPaimon() as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[KafkaBroker]:
+    """A Kafka broker of this session; tests use topics of their own."""
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session of two local threads in UTC; it can read Kafka if a test of this run is marked `kafka`."""
+    scratch = tmp_path_factory.mktemp("spark")
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("bucketline-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC -XX:+UseSerialGC")
+        .config("spark.local.dir", str(scratch / "local"))
+        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.default.parallelism", "2")
+    )
+    if any(item.get_closest_marker("kafka") for item in request.session.items):
+        builder = builder.config("spark.jars", ",".join(map(str, jars("spark-kafka"))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "PYSPARK_PYTHON", sys.executable)
+        patch.setitem(os.environ, "PYSPARK_DRIVER_PYTHON", sys.executable)
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()

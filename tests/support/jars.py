@@ -1,0 +1,149 @@
+"""Jars that tests run against, resolved by Maven coordinates into a cache folder.
+
+The cache is `$BUCKETLINE_TEST_CACHE` (default `.venv/.cache` of this checkout). A set is downloaded once, into a folder
+named after what was asked for, so that a changed version never meets an old jar. Run as a program it fills the cache:
+`python -m tests.support.jars [SET...]`.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
+RESOLVE_TIMEOUT_S = 900
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """One artifact. `without` lists `group:artifact` patterns left out of what it drags in (`*` matches all)."""
+
+    group: str
+    artifact: str
+    version: str
+    without: tuple[str, ...] = ()
+
+
+# What a Spark installation carries itself: a second copy on its class path is the classic cause of LinkageError.
+_IN_SPARK = (
+    "org.scala-lang:*",
+    "org.scala-lang.modules:*",
+    "org.apache.hadoop:*",
+    "org.apache.spark:spark-core_2.13",
+    "org.apache.spark:spark-sql_2.13",
+    "org.apache.spark:spark-tags_2.13",
+    "org.slf4j:*",
+    "com.github.luben:*",
+    "org.lz4:*",
+    "at.yawk.lz4:*",
+    "org.xerial.snappy:*",
+    "com.google.code.findbugs:*",
+)
+
+JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
+    "paimon": (Coordinate("org.apache.paimon", "paimon-bundle", "1.4.2", without=("*:*",)),),
+    "kafka": (
+        Coordinate("org.apache.kafka", "kafka_2.13", "4.1.1"),
+        # Without a logging back end a broker that fails says nothing.
+        Coordinate("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+    ),
+    "spark-kafka": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0", without=_IN_SPARK),),
+    "delta": (
+        Coordinate("io.delta", "delta-spark_2.13", "4.0.0", without=("*:*",)),
+        Coordinate("io.delta", "delta-storage", "4.0.0", without=("*:*",)),
+    ),
+}
+
+
+class JarsUnavailableError(RuntimeError):
+    """Maven is missing, or could not resolve a set; the message ends with what it printed."""
+
+
+def cache_dir() -> Path:
+    """The folder for everything tests download or build once; created when missing."""
+    root = Path(os.environ.get("BUCKETLINE_TEST_CACHE") or CHECKOUT / ".venv" / ".cache")
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+@contextmanager
+def exclusive(name: str) -> Iterator[None]:
+    """Holds the cache's lock `name`, against threads and processes of this machine (pytest-xdist workers)."""
+    path = cache_dir() / f"{name}.lock"
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def jars(set_name: str) -> tuple[Path, ...]:
+    """The jars of a set of `JAR_SETS`, ordered by name; downloads them the first time.
+
+    Errors: KeyError for an unknown set; JarsUnavailableError when Maven cannot resolve it.
+    """
+    pom = _pom(JAR_SETS[set_name])
+    target = cache_dir() / "jars" / f"{set_name}-{hashlib.sha256(pom.encode()).hexdigest()[:12]}"
+    if not target.is_dir():
+        with exclusive(f"jars-{set_name}"):
+            if not target.is_dir():
+                _resolve(set_name, pom, target)
+    return tuple(sorted(target.glob("*.jar")))
+
+
+def class_path(*set_names: str) -> str:
+    """The jars of several sets as one Java class path, sets in the order given."""
+    return os.pathsep.join(str(jar) for name in set_names for jar in jars(name))
+
+
+def _resolve(set_name: str, pom: str, target: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarsUnavailableError(f"mvn is not on PATH; it is needed to download the jar set {set_name!r}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{set_name}-") as scratch:
+        project = Path(scratch) / "pom.xml"
+        project.write_text(pom)
+        found = Path(scratch) / "jars"
+        done = subprocess.run(
+            [maven, "-q", "-B", "-f", str(project), COPY_GOAL, f"-DoutputDirectory={found}", "-DincludeScope=runtime"],
+            capture_output=True,
+            text=True,
+            timeout=RESOLVE_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0 or not any(found.glob("*.jar")):
+            raise JarsUnavailableError(f"mvn could not resolve {set_name!r}:\n{(done.stdout + done.stderr)[-4000:]}")
+        # Only a whole set gets the final name, so whoever sees the folder may use it without the lock.
+        found.rename(target)
+
+
+def _pom(coordinates: tuple[Coordinate, ...]) -> str:
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>bucketline</groupId><artifactId>test-jars</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{''.join(map(_dependency, coordinates))}</dependencies></project>\n"
+    )
+
+
+def _dependency(coordinate: Coordinate) -> str:
+    left_out = "".join(
+        f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>"
+        for group, _, artifact in (pattern.partition(":") for pattern in coordinate.without)
+    )
+    return (
+        f"<dependency><groupId>{coordinate.group}</groupId><artifactId>{coordinate.artifact}</artifactId>"
+        f"<version>{coordinate.version}</version><exclusions>{left_out}</exclusions></dependency>"
+    )
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or sorted(JAR_SETS):
+        for jar in jars(name):
+            print(jar)

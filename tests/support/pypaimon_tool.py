@@ -1,0 +1,278 @@
+"""pypaimon as a program that tests talk to: tables of a local file system in, lines of JSON out.
+
+Runs in pypaimon's own virtual environment, so it imports nothing of ours. The protocol, the commands and the text form
+of values are those of `java/PaimonTool.java`; pypaimon has no compaction and no row kinds of its own, and says so.
+`python pypaimon_tool.py COMMAND '{"table": "/path", ...}'` runs one command, `... serve` one a line of stdin.
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TextIO
+
+import pyarrow as pa
+from pypaimon.common.file_io import FileIO
+from pypaimon.common.options import Options
+from pypaimon.schema.data_types import AtomicInteger, DataField, DataTypeParser, PyarrowFieldParser
+from pypaimon.schema.schema import Schema
+from pypaimon.schema.schema_manager import SchemaManager
+from pypaimon.table.file_store_table import FileStoreTable
+from pypaimon.table.system import system_table_loader
+
+Emit = Callable[[dict[str, Any]], None]
+
+EPOCH = datetime(1970, 1, 1)
+UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def main(arguments: list[str], out: TextIO) -> int:
+    if arguments == ["serve"]:
+        for line in sys.stdin:
+            request = json.loads(line)
+            answer(request["command"], request, out)
+        return 0
+    if len(arguments) == 2:
+        return 0 if answer(arguments[0], json.loads(arguments[1]), out) else 1
+    print("usage: pypaimon_tool.py serve | pypaimon_tool.py COMMAND JSON", file=sys.stderr)
+    return 2
+
+
+def answer(command: str, request: dict[str, Any], out: TextIO) -> bool:
+    fine = True
+    try:
+        if command not in COMMANDS:
+            raise ValueError(f"unknown command: {command}")
+        last: dict[str, Any] = {"done": COMMANDS[command](request, lambda row: say({"row": row}, out))}
+    except Exception as problem:  # noqa: BLE001 - whatever fails is the answer, and the next command is served
+        name = f"{type(problem).__module__}.{type(problem).__qualname__}"
+        last = {"error": name, "message": str(problem), "trace": traceback.format_exc()}
+        fine = False
+    say(last, out)
+    out.flush()
+    return fine
+
+
+def say(line: dict[str, Any], out: TextIO) -> None:
+    out.write(json.dumps(line) + "\n")
+
+
+# ---- commands ----
+
+
+def open_table(request: dict[str, Any]) -> Any:
+    table = FileStoreTable.from_path(request["table"])
+    return table.copy(request["options"]) if request.get("options") else table
+
+
+def ping(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    return {"pid": os.getpid()}
+
+
+def create(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    ids = AtomicInteger(-1)
+    fields = [
+        DataField(ids.increment_and_get(), field["name"], DataTypeParser.parse_data_type(field["type"], ids))
+        for field in request["fields"]
+    ]
+    schema = Schema(
+        fields=fields,
+        partition_keys=request.get("partition_keys") or [],
+        primary_keys=request.get("primary_keys") or [],
+        options=request.get("options") or {},
+    )
+    path = request["table"]
+    SchemaManager(FileIO.get(path, Options({})), path).create_table(schema)
+    return {}
+
+
+def read(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    table = open_table(request)
+    if request.get("row_kinds"):
+        raise NotImplementedError("pypaimon's batch read has no row kinds")
+    if request.get("system"):
+        data, table = table, system_table_loader.load(request["system"], table)
+        if table is None:
+            raise ValueError(f"no system table called {request['system']}")
+        del data
+    builder = table.new_read_builder()
+    if request.get("equals"):
+        builder.with_filter(equal_to(table, builder.new_predicate_builder(), request["equals"]))
+    reader = builder.new_read()
+    count = 0
+    for split in builder.new_scan().plan().splits():
+        rows = reader.to_arrow([split])
+        if rows is None:
+            continue
+        columns = [[text(value, field.type) for value in internal(rows[field.name])] for field in rows.schema]
+        for values in zip(*columns, strict=True):
+            row = dict(zip(rows.column_names, values, strict=True))
+            if request.get("buckets"):
+                row["__paimon_bucket"] = split.bucket
+            emit(row)
+            count += 1
+    return {"rows": count}
+
+
+def filter_read(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    if not request.get("equals"):
+        raise ValueError("filter-read needs 'equals'")
+    return read(request, emit)
+
+
+def equal_to(table: Any, predicates: Any, wanted: dict[str, Any]) -> Any:
+    schema = PyarrowFieldParser.from_paimon_schema(table.fields)
+    parts = []
+    for name, value in wanted.items():
+        kind = schema.field(name).type
+        if value is None:
+            parts.append(predicates.is_null(name))
+        else:
+            parts.append(predicates.equal(name, pa.array([parse(value, kind)], kind)[0].as_py()))
+    return predicates.and_predicates(parts)
+
+
+def files(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    return read({**request, "system": "files"}, emit)
+
+
+def write(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    table = open_table(request)
+    schema = PyarrowFieldParser.from_paimon_schema(table.fields)
+    with open(request["rows"], encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    for row in rows:
+        if row.pop("_row_kind", "+I") != "+I":
+            raise NotImplementedError("pypaimon takes row kinds from rowkind.field only")
+        unknown = set(row) - set(schema.names)
+        if unknown:
+            raise ValueError(f"no column called {min(unknown)}")
+    data = pa.table(
+        [pa.array([parse(row.get(field.name), field.type) for row in rows], field.type) for field in schema],
+        schema=schema,
+    )
+    mode = request.get("mode") or "batch"
+    if mode not in ("batch", "stream"):
+        raise ValueError(f"mode must be batch or stream, not {mode}")
+    stream = mode == "stream"
+    builder = table.new_stream_write_builder() if stream else table.new_batch_write_builder()
+    if request.get("commit_user"):
+        builder._with_commit_user(request["commit_user"])
+    if request.get("overwrite") is not None:
+        builder.overwrite(request["overwrite"])
+    writer, commit = builder.new_write(), builder.new_commit()
+    try:
+        writer.write_arrow(data)
+        if stream:
+            identifier = request["commit_identifier"]
+            commit.commit(writer.prepare_commit(identifier), identifier)
+        else:
+            commit.commit(writer.prepare_commit())
+    finally:
+        writer.close()
+        commit.close()
+    latest = table.snapshot_manager().get_latest_snapshot()
+    return {"snapshot_id": None if latest is None else latest.id, "rows": len(rows)}
+
+
+def compact(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    raise NotImplementedError("pypaimon has no compaction")
+
+
+COMMANDS = {
+    "ping": ping,
+    "create": create,
+    "read": read,
+    "filter-read": filter_read,
+    "files": files,
+    "write": write,
+    "compact": compact,
+}
+
+
+# ---- values as text, text as values ----
+
+
+def internal(column: Any) -> Any:
+    """Python values of a column; timestamps as whole units since the epoch, which keeps nanoseconds."""
+    return column.cast(whole_units(column.type)).to_pylist()
+
+
+def whole_units(kind: Any) -> Any:
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    return kind
+
+
+def text(value: Any, kind: Any) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_floating(kind):
+        return "NaN" if value != value else value
+    if pa.types.is_decimal(kind):
+        return str(value)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return value.hex()
+    if pa.types.is_timestamp(kind):
+        return timestamp_text(value, kind)
+    if pa.types.is_date(kind) or pa.types.is_time(kind):
+        return value.isoformat()
+    if pa.types.is_list(kind):
+        return [text(element, kind.value_type) for element in value]
+    if pa.types.is_map(kind):
+        return [[text(key, kind.key_type), text(item, kind.item_type)] for key, item in value]
+    if pa.types.is_struct(kind):
+        return {field.name: text(value[field.name], field.type) for field in kind}
+    return value
+
+
+def timestamp_text(value: Any, kind: Any) -> str:
+    if isinstance(value, datetime):  # inside a nested value
+        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return moment.isoformat()
+    per_second = UNITS_PER_SECOND[kind.unit]
+    seconds, units = divmod(value, per_second)
+    nanos = units * (1_000_000_000 // per_second)
+    clock = (EPOCH + timedelta(seconds=seconds)).isoformat()
+    if nanos == 0:
+        return clock
+    return f"{clock}.{nanos // 1000:06d}" if nanos % 1000 == 0 else f"{clock}.{nanos:09d}"
+
+
+def parse(value: Any, kind: Any) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_floating(kind):
+        return float(value)
+    if pa.types.is_decimal(kind):
+        return Decimal(value)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return bytes.fromhex(value)
+    if pa.types.is_timestamp(kind):
+        whole, _, fraction = value.partition(".")
+        since = datetime.fromisoformat(whole) - EPOCH
+        per_second = UNITS_PER_SECOND[kind.unit]
+        nanos = int(fraction.ljust(9, "0")) if fraction else 0
+        return (since.days * 86_400 + since.seconds) * per_second + nanos * per_second // 1_000_000_000
+    if pa.types.is_date(kind):
+        return date.fromisoformat(value)
+    if pa.types.is_time(kind):
+        return datetime.fromisoformat(f"1970-01-01T{value}").time()
+    if pa.types.is_list(kind):
+        return [parse(element, kind.value_type) for element in value]
+    if pa.types.is_map(kind):
+        return [(parse(key, kind.key_type), parse(item, kind.item_type)) for key, item in value]
+    if pa.types.is_struct(kind):
+        return {field.name: parse(value.get(field.name), field.type) for field in kind}
+    return value
+
+
+if __name__ == "__main__":
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # a library that prints must not break the protocol
+    status = main(sys.argv[1:], answers)
+    answers.flush()
+    sys.exit(status)
