@@ -11,11 +11,11 @@ from bucketline.state.format.paths import INDEX_DIR, bucket_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.committer import Committer
 from bucketline.state.store.file_io import FileIO
-from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from tests.support.memory_io import MemoryIO
 
 
 @dataclass
@@ -45,10 +45,14 @@ class CountedPause:
 
 @dataclass
 class CommitTable:
-    """A primary-key table (k INT) with two fixed buckets at `path`; `io` is what committers use."""
+    """A primary-key table (k INT) with two fixed buckets at `path`.
 
-    path: str
-    io: FileIO = field(default_factory=LocalIO)
+    `storage` never fails and is what tests look through; `io` is what committers use, if that is another.
+    """
+
+    path: str = "/table"
+    storage: FileIO = field(default_factory=MemoryIO)
+    io: FileIO | None = None
     options: dict[str, str] = field(default_factory=dict)
     pause: CountedPause = field(default_factory=CountedPause)
 
@@ -58,19 +62,21 @@ class CommitTable:
         return TableSchema(0, (key,), 0, primary_keys=("k",), options={"bucket": "2", **self.options})
 
     def create(self) -> "CommitTable":
-        Schemas(LocalIO(), self.path).create(self.schema)
+        Schemas(self.storage, self.path).create(self.schema)
         return self
 
     def committer(self, io: FileIO | None = None) -> Committer:
-        return Committer(io or self.io, self.path, self.schema, clock=self.pause.clock, pause=self.pause)
+        return Committer(
+            io or self.io or self.storage, self.path, self.schema, clock=self.pause.clock, pause=self.pause
+        )
 
     @property
     def snapshots(self) -> Snapshots:
-        return Snapshots(LocalIO(), self.path)
+        return Snapshots(self.storage, self.path)
 
     @property
     def manifests(self) -> Manifests:
-        return Manifests(LocalIO(), self.path)
+        return Manifests(self.storage, self.path)
 
     def latest(self) -> Snapshot:
         newest = max(self.snapshots.ids())
@@ -90,7 +96,7 @@ class CommitTable:
     def put_files(self, messages: Iterable[CommitMessage]) -> Sequence[CommitMessage]:
         """Makes the files that messages promise, with some bytes in them."""
         found = list(messages)
-        io = LocalIO()
+        io = self.storage
         for m in found:
             for f in (*m.new_files, *m.changelog_files, *m.compact_after, *m.compact_changelog):
                 if not io.exists(self.data_path(f.file_name, m.bucket)):
@@ -100,7 +106,7 @@ class CommitTable:
         return found
 
     def manifest_files(self) -> set[str]:
-        return set(LocalIO().list_names(f"{self.path}/manifest"))
+        return set(self.storage.list_names(f"{self.path}/manifest"))
 
     def named_manifest_files(self) -> set[str]:
         """Everything in the manifest folder that some snapshot names."""
@@ -120,7 +126,7 @@ class CommitTable:
 
     def check(self) -> None:
         """Every snapshot is whole: its files are there, none is live twice, and the counts add up."""
-        io = LocalIO()
+        io = self.storage
         snapshots = self.all_snapshots()
         assert [s.id for s in snapshots] == list(range(1, len(snapshots) + 1))
         total = 0

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import CommitKind, DeletionVectorRange, FileKind, IndexManifestEntry
 from bucketline.state.store.commit_retry import Retries, RetrySettings
 from bucketline.state.store.committer import AppendCheck, Committed, Conflict
-from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.table_view import TableView
 from tests.support.commit_table import CommitTable, CountedPause, StillClock, message
 from tests.support.commits import data_file
@@ -22,13 +20,13 @@ ME = "me"
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> CommitTable:
-    return CommitTable(str(tmp_path)).create()
+def table() -> CommitTable:
+    return CommitTable().create()
 
 
 def append(table: CommitTable, *names: str, identifier: int = 1, user: str = ME) -> Committed:
     messages = table.put_files([message(data_file(n)) for n in names])
-    outcome = table.committer(LocalIO()).commit(messages, user=user, identifier=identifier)
+    outcome = table.committer().commit(messages, user=user, identifier=identifier)
     assert isinstance(outcome, Committed)
     return outcome
 
@@ -51,7 +49,7 @@ class Interference:
 
 
 def interrupted(table: CommitTable, *acts: Callable[[], object]) -> CommitTable:
-    return replace(table, io=FaultyIO(LocalIO(), before_call=Interference(list(acts))))
+    return replace(table, io=FaultyIO(table.storage, before_call=Interference(list(acts))))
 
 
 def test_a_commit_is_an_append_snapshot_and_a_compact_snapshot(table: CommitTable) -> None:
@@ -74,8 +72,8 @@ def test_a_commit_is_an_append_snapshot_and_a_compact_snapshot(table: CommitTabl
 def test_hints_are_written(table: CommitTable) -> None:
     append(table, "a")
     append(table, "b", identifier=2)
-    assert LocalIO().read(f"{table.path}/snapshot/LATEST") == b"2"
-    assert LocalIO().read(f"{table.path}/snapshot/EARLIEST") == b"1"
+    assert table.storage.read(f"{table.path}/snapshot/LATEST") == b"2"
+    assert table.storage.read(f"{table.path}/snapshot/EARLIEST") == b"1"
 
 
 def test_a_watermark_never_goes_back_and_properties_are_the_commits_own(table: CommitTable) -> None:
@@ -164,7 +162,7 @@ def test_the_same_commit_since_the_work_was_planned_is_recognised_at_once(table:
 def test_it_is_refused_where_expired_snapshots_may_have_held_the_same_commit(table: CommitTable) -> None:
     for n in range(4):
         append(table, f"f{n}", user="other", identifier=n)
-    LocalIO().delete(table.snapshots.path(2))
+    table.storage.delete(table.snapshots.path(2))
     outcome = table.committer().commit([message(data_file("ours"))], user=ME, identifier=7, based_on=1)
     assert isinstance(outcome, Conflict)
     assert outcome.rule == "history-gone"
@@ -183,7 +181,8 @@ def test_a_compaction_that_loses_its_race_is_dropped_with_its_outputs_and_the_ap
     other = table.put_files([compacted("theirs", "a")])
 
     def race() -> None:
-        assert isinstance(table.committer(LocalIO()).commit(other, user="other", kind=CommitKind.COMPACT), Committed)
+        outcome = table.committer().commit(other, user="other", kind=CommitKind.COMPACT)
+        assert isinstance(outcome, Committed)
 
     [ours] = table.put_files([replace(compacted("ours", "a", "b"), new_files=(data_file("b"),))])
     racing = interrupted(table, lambda: None, race)
@@ -192,7 +191,7 @@ def test_a_compaction_that_loses_its_race_is_dropped_with_its_outputs_and_the_ap
     assert [s.commit_kind for s in outcome.snapshots] == [CommitKind.APPEND]
     assert isinstance(outcome.dropped, Conflict) and outcome.dropped.rule == "file-deleted"
     assert table.live_names() == ["b", "theirs"]
-    assert not LocalIO().exists(table.data_path("ours"))
+    assert not table.storage.exists(table.data_path("ours"))
     assert table.manifest_files() == table.named_manifest_files()
     table.check()
 
@@ -205,8 +204,8 @@ def test_a_dropped_upgrade_keeps_the_file(table: CommitTable) -> None:
     ours = message(before=[a, b], after=[a.upgraded(4), b.upgraded(4)])
     outcome = table.committer().commit([ours], user=ME, identifier=2, kind=CommitKind.COMPACT, based_on=1)
     assert isinstance(outcome, Conflict)
-    assert LocalIO().exists(table.data_path("a"))
-    assert LocalIO().exists(table.data_path("b"))
+    assert table.storage.exists(table.data_path("a"))
+    assert table.storage.exists(table.data_path("b"))
     table.check()
 
 
@@ -308,7 +307,7 @@ def test_an_index_that_another_writer_changed_since_is_not_replaced(table: Commi
     ]
     assert isinstance(commits[0], Committed)
     assert isinstance(commits[1], Conflict) and commits[1].rule == "index-changed"
-    assert LocalIO().list_names(f"{table.path}/index") == ["theirs"]
+    assert table.storage.list_names(f"{table.path}/index") == ["theirs"]
     table.check()
 
 

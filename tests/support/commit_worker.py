@@ -1,0 +1,22 @@
+"""A writer in a process of its own, for tests in which writers race; importable, so that `spawn` can start it."""
+
+from bucketline.state.commit.outcome import Committed
+from bucketline.state.store.committer import Committer
+from bucketline.state.store.local_io import LocalIO
+from bucketline.state.store.table_view import TableView
+from tests.support.commit_table import CommitTable, message
+from tests.support.commits import data_file
+
+
+def write_batches(path: str, user: str, count: int, start: object) -> None:
+    """Commits `count` batches of one file each as `user`, each exactly once; `start` is a barrier for all writers."""
+    io = LocalIO()
+    table = CommitTable(path, storage=io, options={"commit.max-retries": "200", "manifest.merge-min-count": "5"})
+    start.wait()  # type: ignore[attr-defined]  # multiprocessing's barriers have no public type
+    view = TableView(table.snapshots, table.manifests) if user.endswith("-view") else None
+    committer = Committer(io, path, table.schema)
+    for batch in range(count):
+        messages = table.put_files([message(data_file(f"{user}-{batch}"))])
+        based_on = table.snapshots.latest_id() or 0
+        outcome = committer.commit(messages, user=user, identifier=batch, based_on=based_on, view=view)
+        assert isinstance(outcome, Committed) and not outcome.replayed, outcome

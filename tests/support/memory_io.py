@@ -1,0 +1,71 @@
+"""A FileIO that keeps its files in memory: for tests that need thousands of commits, or storage nobody else sees."""
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from bucketline.state.errors import StorageError
+from bucketline.state.store.file_info import FileInfo
+
+
+@dataclass
+class MemoryIO:
+    """Files by path; folders exist while something is in them. Not made for several threads."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def require_publish(self) -> None:
+        return
+
+    def read(self, path: str) -> bytes:
+        found = self.files.get(path)
+        if found is None:
+            raise StorageError(f"{path}: no such file", path=path, retryable=False, missing=True)
+        return found
+
+    def read_optional(self, path: str) -> bytes | None:
+        return self.files.get(path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        if not self.publish(path, data):
+            raise StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
+
+    def publish(self, path: str, data: bytes) -> bool:
+        if path in self.files:
+            return False
+        self.files[path] = data
+        return True
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self.files[path] = data
+
+    def list_names(self, directory: str) -> list[str]:
+        start = f"{directory}/"
+        return sorted({p.removeprefix(start).split("/")[0] for p in self.files if p.startswith(start)})
+
+    def list_files(self, directory: str) -> list[FileInfo]:
+        found = sorted(p for p in self.files if p.startswith(f"{directory}/"))
+        return [FileInfo(p, len(self.files[p]), 0) for p in found]
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def size(self, path: str) -> int:
+        return len(self.read(path))
+
+    def modified_ms(self, path: str) -> int:
+        self.read(path)
+        return 0
+
+    def delete(self, path: str) -> None:
+        self.files.pop(path, None)
+
+    def delete_folder(self, directory: str) -> None:
+        for found in self.list_files(directory):
+            del self.files[found.path]
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self.read(path))
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        raise NotImplementedError("no test writes streams into memory yet")

@@ -1,0 +1,117 @@
+"""Each call to storage goes wrong once, in every way it can: no row is lost, doubled, or left without its file."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+
+from bucketline.state.commit.outcome import CommitResult, Committed, Unknown
+from bucketline.state.commit.replay import find_commit
+from bucketline.state.errors import StorageError
+from bucketline.state.format.entries import CommitKind
+from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.manifests import Manifests
+from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.store.table_view import TableView
+from tests.support.commit_table import CommitTable, message
+from tests.support.commits import data_file
+from tests.support.faulty_io import Fault, FaultyIO
+
+ME, BATCH = "me", 2
+A = data_file("a")
+
+
+@dataclass
+class Rival:
+    """Another writer that acts before the publications with these numbers, once each."""
+
+    table: CommitTable
+    acts: dict[int, Callable[[CommitTable], None]]
+    seen: int = field(default=0)
+
+    def __call__(self, name: str, path: str) -> None:
+        if name == "publish":
+            self.seen += 1
+            act = self.acts.pop(self.seen, None)
+            if act is not None:
+                act(self.table)
+
+
+def rival_appends(table: CommitTable) -> None:
+    outcome = table.committer().commit(table.put_files([message(data_file("rival"))]), user="rival")
+    assert isinstance(outcome, Committed)
+
+
+def rival_compacts(table: CommitTable) -> None:
+    messages = table.put_files([message(before=[A], after=[data_file("rival-top", level=5)])])
+    assert isinstance(table.committer().commit(messages, user="rival", kind=CommitKind.COMPACT), Committed)
+
+
+SCENES: dict[str, dict[int, Callable[[CommitTable], None]]] = {
+    "alone": {},
+    "another writer appends twice": {1: rival_appends, 3: rival_compacts},
+    "another writer compacts the bucket": {2: rival_compacts},
+}
+
+
+def write_batch(table: CommitTable, new: str, io: FileIO, *, with_view: bool) -> CommitResult:
+    """Commits one new file and its compaction with what was there, as a batch of a stream does."""
+    b = data_file(new)
+    messages = table.put_files([message(b, before=[A, b], after=[data_file(f"top-{new}", level=5, rows=20)])])
+    based_on = table.latest().id
+    view = TableView(Snapshots(io, table.path), Manifests(io, table.path)) if with_view else None
+    return table.committer(io).commit(messages, user=ME, identifier=BATCH, based_on=based_on, view=view)
+
+
+def rows_of_batch(table: CommitTable) -> int:
+    others = {"a": 10, "rival": 10, "rival-top": 10}
+    return sum(e.file.row_count - others.get(e.file.file_name, 0) for e in table.live())
+
+
+def run_with_fault(scene: str, *, strike: int, fault: Fault, with_view: bool) -> bool:
+    """One table, one struck call, the next start, and what must hold; False when the batch made fewer calls."""
+    table = CommitTable().create()
+    table.committer().commit(table.put_files([message(A)]), user=ME, identifier=1)
+    rival = Rival(table, dict(SCENES[scene]))
+    io = FaultyIO(table.storage, {strike: fault}, before_call=rival)
+    outcome: CommitResult | StorageError
+    try:
+        outcome = write_batch(table, "b", io, with_view=with_view)
+    except StorageError as e:
+        outcome = e
+    calls = len(io.calls)
+    io.reconnect()
+    table.check()
+    found = find_commit(reversed(table.all_snapshots()), ME, BATCH)
+    if isinstance(outcome, Committed):
+        assert found is not None and not outcome.replayed
+        ours = [s for s in table.all_snapshots() if (s.commit_user, s.commit_identifier) == (ME, BATCH)]
+        # What was told is there, and what is there was told, if only as a compaction that may have arrived.
+        assert ours[: len(outcome.snapshots)] == list(outcome.snapshots)
+        unclear = outcome.dropped.uuid if isinstance(outcome.dropped, Unknown) else None
+        assert all(s.uuid == unclear for s in ours[len(outcome.snapshots) :])
+    elif not isinstance(outcome, Unknown):
+        assert found is None, outcome
+    if found is None:
+        again = write_batch(table, "b-again", table.storage, with_view=with_view)
+        assert isinstance(again, Committed)
+    table.check()
+    names = set(table.live_names())
+    compacted_by_us = names & {"top-b", "top-b-again"}
+    rows = sum(e.file.row_count for e in table.live())
+    assert rows == 20 + (10 if "rival" in names else 0)
+    assert len(compacted_by_us | (names & {"b", "b-again"})) == 1
+    return calls >= strike
+
+
+@pytest.mark.parametrize("with_view", [False, True])
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("fault", Fault)
+def test_no_fault_loses_or_doubles_a_row(fault: Fault, scene: str, with_view: bool) -> None:
+    struck = 0
+    for strike in count(1):
+        if not run_with_fault(scene, strike=strike, fault=fault, with_view=with_view):
+            break
+        struck = strike
+    assert struck > 15
