@@ -1,0 +1,1 @@
+"""The command line: `program` starts it, one module for each group of commands."""

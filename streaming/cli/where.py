@@ -1,0 +1,364 @@
+"""A condition in SQL as an Arrow expression over a table's columns.
+
+Understood: AND, OR, NOT, comparisons of a column with a literal, IN, BETWEEN, IS [NOT] NULL, LIKE, a BOOLEAN column
+alone. Literals are read as the column's type, exactly: a number is never rounded to fit. Text is quoted with ', odd
+names with ` or ". Everything else is refused by name, never ignored.
+
+Unknown is SQL's: the expression is true exactly where the condition is. NOT is carried inwards to get there, for
+Arrow's own functions answer false where SQL says unknown. NaN equals nothing and is greater than every number, as in Spark.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal, InvalidOperation
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.logical import DataField, TypeRoot
+
+# The dialect whose tokens are the standard's: '' inside text, no backslashes; names in double quotes or backticks.
+_DIALECT = "sqlite"
+
+_INTEGERS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.BIGINT: 64}
+_EXACT = (*_INTEGERS, TypeRoot.DECIMAL)
+_FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+_TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
+_BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
+_STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+_LARGEST_EXPONENT = 400
+
+_NOTHING = pc.scalar(False)
+_OPERATORS: dict[str, Callable[[Any, Any], pc.Expression]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_MEMBERS: dict[type, frozenset[str]] = {
+    exp.In: frozenset({"this", "expressions"}),
+    exp.Between: frozenset({"this", "low", "high"}),
+    exp.Like: frozenset({"this", "expression", "negate"}),
+    exp.Column: frozenset({"this"}),
+    exp.Cast: frozenset({"this", "to"}),
+}
+"""What a node may say; of every other kind `this` and `expression`."""
+
+
+def parse_where(text: str, fields: Sequence[DataField]) -> pc.Expression:
+    """The condition as an expression on the named columns.
+
+    Raises OptionError naming the column that is unknown, the literal that does not fit, or the SQL that is not
+    understood.
+    """
+    try:
+        found = [s for s in sqlglot.parse(text, read=_DIALECT) if s is not None]
+        if len(found) != 1:
+            raise _refused("give one condition, as in: id > 5 AND name LIKE 'a%'")
+        return _Translator({f.name: f for f in fields}).translate(found[0], wanted=True)
+    except SqlglotError as e:
+        raise _refused(_first_line(e)) from e
+    except RecursionError as e:
+        raise _refused("the condition is nested too deeply") from e
+
+
+class _Translator:
+    def __init__(self, fields: Mapping[str, DataField]) -> None:
+        self._fields = fields
+
+    def translate(self, node: exp.Expression, *, wanted: bool) -> pc.Expression:
+        """True exactly where the node is true (`wanted`), or else exactly where it is false."""
+        _check_members(node)
+        if isinstance(node, exp.Paren):
+            return self.translate(node.this, wanted=wanted)
+        if isinstance(node, exp.Not):
+            return self.translate(node.this, wanted=not wanted)
+        if isinstance(node, exp.And | exp.Or):
+            parts = [self.translate(part, wanted=wanted) for part in _parts(node, type(node))]
+            return _joined(operator.and_ if isinstance(node, exp.And) is wanted else operator.or_, parts)
+        if type(node) in _COMPARISONS:
+            return self._comparison(node, wanted=wanted)
+        if isinstance(node, exp.In):
+            return self._membership(node, wanted=wanted)
+        if isinstance(node, exp.Between):
+            return self._range(node, wanted=wanted)
+        if isinstance(node, exp.Is):
+            return self._is(node, wanted=wanted)
+        if isinstance(node, exp.Like | exp.Escape):
+            return self._like(node, wanted=wanted)
+        if isinstance(node, exp.Boolean):
+            return pc.scalar(node.this is wanted)
+        if isinstance(node, exp.Column):
+            field = self._column(node)
+            if field.type.root is TypeRoot.BOOLEAN:
+                return pc.field(field.name) == wanted
+            raise _refused(f"column '{field.name}' is {field.type}, not a condition")
+        raise _unsupported(node)
+
+    def _comparison(self, node: exp.Expression, *, wanted: bool) -> pc.Expression:
+        sign = _COMPARISONS[type(node)]
+        left, right = node.this, node.expression
+        if not isinstance(left, exp.Column) and isinstance(right, exp.Column):
+            left, right, sign = right, left, _MIRRORED[sign]
+        if isinstance(right, exp.Column):
+            raise _refused(f"{node.sql(_DIALECT)!r} compares two columns, which is not supported; quote text with '")
+        return _compare(self._column(left), sign if wanted else _OPPOSITE[sign], right)
+
+    def _membership(self, node: exp.In, *, wanted: bool) -> pc.Expression:
+        field = self._column(node.this)
+        literals = [e for e in node.expressions if not isinstance(e, exp.Null)]
+        if not node.expressions:
+            raise _refused(f"{node.sql(_DIALECT)!r}: IN needs a list of literals")
+        if not wanted and len(literals) < len(node.expressions):
+            return _NOTHING  # "not in" a list with a null is unknown at best
+        values = [v for v in (_exact_value(field, e) for e in literals) if v is not None]
+        found = pc.field(field.name).isin(pa.array(values, arrow_type(field.type)))
+        return found if wanted else pc.field(field.name).is_valid() & ~found
+
+    def _range(self, node: exp.Between, *, wanted: bool) -> pc.Expression:
+        field, low, high = self._column(node.this), node.args["low"], node.args["high"]
+        if wanted:
+            return _compare(field, ">=", low) & _compare(field, "<=", high)
+        return _compare(field, "<", low) | _compare(field, ">", high)
+
+    def _is(self, node: exp.Is, *, wanted: bool) -> pc.Expression:
+        column = pc.field(self._column(node.this).name)
+        if isinstance(node.expression, exp.Null):
+            return column.is_null() if wanted else column.is_valid()
+        if isinstance(node.expression, exp.Boolean) and self._column(node.this).type.root is TypeRoot.BOOLEAN:
+            value = bool(node.expression.this)
+            return column == value if wanted else (column != value) | column.is_null()
+        raise _unsupported(node)
+
+    def _like(self, node: exp.Expression, *, wanted: bool) -> pc.Expression:
+        escape = "\\"
+        if isinstance(node, exp.Escape):
+            escape, node = _text(node.expression), node.this
+            if len(escape) != 1 or type(node) is not exp.Like:
+                raise _refused("ESCAPE takes one character, after LIKE 'pattern'")
+            _check_members(node)
+        if type(node) is not exp.Like:
+            raise _unsupported(node)
+        field = self._column(node.this)
+        if field.type.root not in _TEXTS:
+            raise _refused(f"LIKE needs a text column, and '{field.name}' is {field.type}")
+        found = pc.match_like(pc.field(field.name), _like_pattern(_text(node.expression), escape))
+        return found if wanted is not bool(node.args.get("negate")) else ~found
+
+    def _column(self, node: exp.Expression) -> DataField:
+        if not isinstance(node, exp.Column):
+            raise _refused(f"{node.sql(_DIALECT)!r}: one side must be a column and the other a literal")
+        _check_members(node)
+        field = self._fields.get(node.name)
+        if field is None:
+            near = did_you_mean(node.name, self._fields)
+            raise _refused(f"unknown column '{node.name}'{near or '; the table has ' + ', '.join(self._fields)}")
+        return field
+
+
+def _compare(field: DataField, sign: str, node: exp.Expression) -> pc.Expression:
+    """`column sign literal`, null where the column is null."""
+    root, column = field.type.root, pc.field(field.name)
+    if isinstance(node, exp.Null):
+        raise _refused(f"nothing equals NULL; use '{field.name}' IS NULL or IS NOT NULL")
+    if root in _EXACT:
+        return _compare_exact(field, sign, _number(field, node))
+    found = _OPERATORS[sign](column, _value(field, node))
+    return found | pc.is_nan(column) if root in _FLOATS and sign in (">", ">=") else found
+
+
+def _compare_exact(field: DataField, sign: str, number: Decimal) -> pc.Expression:
+    """As `_compare`, with any number: also one between two values of the type, or beyond all of them."""
+    column = pc.field(field.name)
+    digits, low, high = _bounds(field)
+    floor = number.scaleb(digits).to_integral_value("ROUND_FLOOR")
+    if low <= floor <= high:
+        if floor != number.scaleb(digits):
+            if sign in ("=", "<>"):
+                return _NOTHING if sign == "=" else column.is_valid()
+            sign = ">" if sign in (">", ">=") else "<="
+        return _OPERATORS[sign](column, _scaled(field, int(floor)))
+    holds = sign == "<>" or (sign in ("<", "<=")) == (floor > high)
+    return column.is_valid() if holds and sign != "=" else _NOTHING
+
+
+def _exact_value(field: DataField, node: exp.Expression) -> pa.Scalar | None:
+    """The literal as a value of the column's type; None when the type has no such number."""
+    if field.type.root not in _EXACT:
+        return _value(field, node)
+    digits, low, high = _bounds(field)
+    number = _number(field, node).scaleb(digits)
+    if number != number.to_integral_value() or not low <= number <= high:
+        return None
+    return _scaled(field, int(number))
+
+
+def _bounds(field: DataField) -> tuple[int, int, int]:
+    """Digits after the point, and the least and greatest value in units of the last digit."""
+    if field.type.root is TypeRoot.DECIMAL:
+        assert field.type.precision is not None and field.type.scale is not None
+        greatest = 10**field.type.precision - 1
+        return field.type.scale, -greatest, greatest
+    half = 1 << (_INTEGERS[field.type.root] - 1)
+    return 0, -half, half - 1
+
+
+def _scaled(field: DataField, units: int) -> pa.Scalar:
+    """The value of so many units of the last digit."""
+    if field.type.root is TypeRoot.DECIMAL:
+        sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
+        return pa.scalar(Decimal((sign, digits, -(field.type.scale or 0))), arrow_type(field.type))
+    return pa.scalar(units, arrow_type(field.type))
+
+
+def _number(field: DataField, node: exp.Expression) -> Decimal:
+    sign = 1
+    while isinstance(node, exp.Neg | exp.Paren):
+        sign = -sign if isinstance(node, exp.Neg) else sign
+        node = node.this
+    if not isinstance(node, exp.Literal) or node.is_string:
+        raise _no_value(field, node, "a number")
+    try:
+        found = Decimal(node.this)
+    except InvalidOperation as e:
+        raise _no_value(field, node, "a number") from e
+    if not found.is_finite() or abs(found.adjusted()) > _LARGEST_EXPONENT:
+        raise _no_value(field, node, "a number")
+    return found.copy_negate() if sign < 0 else found
+
+
+def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
+    """The literal as a value of the column's type. Raises OptionError when it is none."""
+    root, target = field.type.root, arrow_type(field.type)
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if root is TypeRoot.BOOLEAN:
+        if not isinstance(node, exp.Boolean):
+            raise _no_value(field, node, "true or false")
+        return pa.scalar(bool(node.this), target)
+    if root in _FLOATS:
+        number = float(_number(field, node))
+        return pa.scalar(float(np.float32(number)) if root is TypeRoot.FLOAT else number, target)
+    if root in _TEXTS:
+        return pa.scalar(_plain_text(field, node, "a text, as 'x'"), target)
+    if root in _BYTES:
+        if not isinstance(node, exp.HexString):
+            raise _no_value(field, node, "bytes in hex, as X'0aff'")
+        return pa.scalar(bytes.fromhex(node.this), target)
+    if root is TypeRoot.DATE:
+        return _dated(field, node, "a date, as '2024-12-31'", date.fromisoformat)
+    if root is TypeRoot.TIME:
+        return _dated(field, node, "a time, as '12:30:00'", time.fromisoformat)
+    if root in _STAMPS:
+        zone = root is TypeRoot.TIMESTAMP_LTZ
+        example = "a time in a zone, as '2024-12-31 12:30:00Z'" if zone else "a time, as '2024-12-31 12:30:00'"
+        text = _plain_text(field, node, example)
+        try:
+            return pa.scalar(text).cast(target)
+        except pa.ArrowInvalid as e:
+            raise _no_value(field, node, f"{example}, no finer than {target.unit}") from e
+    raise _refused(f"column '{field.name}' is {field.type}: only IS NULL and IS NOT NULL are supported on it")
+
+
+def _dated(field: DataField, node: exp.Expression, example: str, read: Callable[[str], object]) -> pa.Scalar:
+    text = _plain_text(field, node, example)
+    try:
+        return pa.scalar(read(text), arrow_type(field.type))
+    except (ValueError, pa.ArrowException) as e:
+        raise _no_value(field, node, example) from e
+
+
+def _plain_text(field: DataField, node: exp.Expression, expected: str) -> str:
+    """The text of 'x', or of DATE 'x' and its like."""
+    if isinstance(node, exp.Cast) and field.type.root not in _TEXTS and isinstance(node.this, exp.Literal):
+        _check_members(node)
+        if node.to.is_type("date", "time", "timestamp", "timestamptz", "timestampltz", "timestampntz"):
+            node = node.this
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise _no_value(field, node, expected)
+    return str(node.this)
+
+
+def _text(node: exp.Expression) -> str:
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise _refused(f"{node.sql(_DIALECT)!r}: expected a text, as 'a%'")
+    return str(node.this)
+
+
+def _like_pattern(pattern: str, escape: str) -> str:
+    """The pattern with backslashes as its escapes, as Arrow reads it. Raises OptionError for an escape of nothing."""
+    found, at = [], 0
+    while at < len(pattern):
+        sign = pattern[at]
+        if sign == escape:
+            at += 1
+            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
+                raise _refused(f"LIKE {pattern!r}: {escape!r} escapes only %, _ and itself")
+            found.append("\\" + pattern[at])
+        else:
+            found.append("\\\\" if sign == "\\" else sign)
+        at += 1
+    return "".join(found)
+
+
+def _parts(node: exp.Expression, kind: type) -> Iterator[exp.Expression]:
+    """The operands of a chain of ANDs or ORs, left to right, however long it is."""
+    waiting: list[Any] = [node]
+    while waiting:
+        found = waiting.pop()
+        if type(found) is kind:
+            waiting += [found.expression, found.this]
+        else:
+            yield found
+
+
+def _joined(join: Callable[[Any, Any], pc.Expression], parts: Sequence[pc.Expression]) -> pc.Expression:
+    """All parts under a tree of joins that is as flat as can be: Arrow walks expressions by recursion."""
+    while len(parts) > 2:
+        parts = [reduce(join, parts[i : i + 2]) for i in range(0, len(parts), 2)]
+    return reduce(join, parts)
+
+
+def _check_members(node: exp.Expression) -> None:
+    """Returns if the node says nothing that would be passed over."""
+    allowed = _MEMBERS.get(type(node), frozenset({"this", "expression"}))
+    if any(value for key, value in node.args.items() if key not in allowed):
+        if isinstance(node, exp.Column):
+            raise _refused(f"{node.sql(_DIALECT)!r}: fields inside columns are not supported; quote odd names with `")
+        raise _unsupported(node)
+
+
+def _unsupported(node: exp.Expression) -> OptionError:
+    return _refused(f"{type(node).__name__.upper()} in {node.sql(_DIALECT)!r} is not supported")
+
+
+def _no_value(field: DataField, node: exp.Expression, expected: str) -> OptionError:
+    return _refused(f"{node.sql(_DIALECT)} is no value of column '{field.name}' {field.type}: it takes {expected}")
+
+
+def _refused(why: str) -> OptionError:
+    return OptionError(why, key="where")
+
+
+def _first_line(error: SqlglotError) -> str:
+    details = getattr(error, "errors", None)
+    if not details:
+        return f"no SQL condition: {str(error).splitlines()[0]}"
+    found = details[0]
+    place = f", at {found['highlight']!r}" if found.get("highlight") else ""
+    return f"no SQL condition: {found.get('description') or 'it cannot be read'}{place}"
