@@ -53,6 +53,13 @@ class CommitMessage:
     deleted_files: tuple[DataFileMeta, ...] = ()
 
     @property
+    def made_files(self) -> tuple[DataFileMeta, ...]:
+        """The files that exist because of this message: nobody else names them before it is committed."""
+        old = {f.file_name for f in self.compact_before}
+        later = (f for f in (*self.compact_after, *self.compact_changelog) if f.file_name not in old)
+        return (*self.new_files, *self.changelog_files, *later)
+
+    @property
     def is_empty(self) -> bool:
         return not any(getattr(self, name) for name in (*_FILE_LISTS, *_INDEX_LISTS))
 

@@ -45,6 +45,11 @@ def unescape(text: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
+def default_partition_name(schema: TableSchema) -> str:
+    """The text that stands for null, empty and blank values."""
+    return schema.options.get("partition.default-name", DEFAULT_PARTITION_NAME)
+
+
 def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, str], ...]:
     """(key, value) texts of a serialized partition, not escaped, in the order of the partition keys.
 
@@ -53,7 +58,7 @@ def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, 
     """
     types = [f.type for f in schema.select(schema.partition_keys)]
     values = decode_row(partition, types)
-    default = schema.options.get("partition.default-name", DEFAULT_PARTITION_NAME)
+    default = default_partition_name(schema)
     is_legacy = schema.options.get("partition.legacy-name", "true").strip().lower() == "true"
     text_of = legacy_text if is_legacy else cast_text
     found = []

@@ -87,6 +87,12 @@ class CompactOptions:
         )
 
     @property
+    def waits_for_runs(self) -> bool:
+        """True when nothing is picked before the number of runs reaches the trigger."""
+        others = (self.optimization_interval_ms, self.total_size_threshold_bytes, self.incremental_size_threshold_bytes)
+        return self.lookup_cause is None and not self.force_up_level0 and all(o is None for o in others)
+
+    @property
     def small_file_bytes(self) -> int:
         """Files below this are merged with their neighbours rather than moved up as they are."""
         return int(self.target_file_bytes * self.small_file_ratio)

@@ -12,15 +12,16 @@ import pyarrow.compute as pc
 from bucketline.conf.errors import OptionError
 from bucketline.conf.new_table import check_new_table, lift_keys
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
-from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.file_io import FileIO, file_io_for
-from bucketline.state.store.manifests import Manifests
+from bucketline.state.store.file_io import file_io_for
+from bucketline.state.store.local_compact import compact_table
+from bucketline.state.store.local_write import Data, write_table
 from bucketline.state.store.read import FileAccess, Projection, plan_projection, read_buckets, refuse_unreadable
 from bucketline.state.store.scan import BucketFiles, group_by_bucket, prune, visible_files
 from bucketline.state.store.schemas import Schemas
-from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.store.table_handle import TableHandle, newest_schema
 from bucketline.state.store.views import files_table, snapshots_table
 from bucketline.state.types.arrow import arrow_schema, logical_fields
 from bucketline.state.types.columns_text import parse_columns
@@ -28,50 +29,8 @@ from bucketline.state.types.logical import DataField, DataType
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Table(TableHandle):
     """A table at a path, with the schema that was its newest when the handle was made (see `refreshed`)."""
-
-    io: FileIO
-    path: str
-    table_schema: TableSchema
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns, in order, as Arrow fields."""
-        return arrow_schema(self.table_schema.fields)
-
-    @property
-    def options(self) -> dict[str, str]:
-        return dict(self.table_schema.options)
-
-    @property
-    def primary_key(self) -> tuple[str, ...]:
-        return self.table_schema.primary_keys
-
-    @property
-    def partition_by(self) -> tuple[str, ...]:
-        return self.table_schema.partition_keys
-
-    @property
-    def comment(self) -> str | None:
-        return self.table_schema.comment
-
-    @property
-    def schema_store(self) -> Schemas:
-        return Schemas(self.io, self.path)
-
-    @property
-    def snapshot_store(self) -> Snapshots:
-        return Snapshots(self.io, self.path)
-
-    @property
-    def manifests(self) -> Manifests:
-        keys = self.table_schema.select(self.table_schema.partition_keys)
-        return Manifests(self.io, self.path, [f.type for f in keys])
-
-    def refreshed(self) -> "Table":
-        """The same table with the schema that is its newest now."""
-        return Table(self.io, self.path, _newest_schema(self.io, self.path))
 
     def to_arrow(
         self,
@@ -101,6 +60,25 @@ class Table:
         """
         schema, rows = self._read(columns, filter, snapshot, read_optimized=read_optimized)
         return pa.RecordBatchReader.from_batches(schema, rows)
+
+    def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> int:
+        """Commits the rows of `data` as one batch, with inline compaction as the options say; the newest snapshot's id.
+
+        `data` is a Table, RecordBatch or RecordBatchReader, matched by column name. `row_kinds` is an int8 array with one
+        kind a row (+I 0, -U 1, +U 2, -D 3) or the name of the column that holds them; a column `_row_kind` is found by
+        itself. Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed,
+        CommitConflictError and CommitOutcomeUnknownError from the commit.
+        """
+        return write_table(self, data, row_kinds)
+
+    def compact(self, strategy: str = "full", partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
+        """Compacts in this process; the new snapshot's id, None when there was nothing to do.
+
+        `strategy` is "full" (everything to the last level) or "minor" (what the picker says); `partitions` restricts it
+        to those that match one of the mappings from partition column to value. Raises OptionError for arguments that do
+        not fit, CommitConflictError when another compaction was faster: nothing is lost then.
+        """
+        return compact_table(self, strategy, partitions)
 
     def snapshots(self) -> pa.Table:
         """The snapshots there are, oldest first: the columns of Paimon's $snapshots."""
@@ -161,7 +139,7 @@ def open_table(path: str, *, options: Mapping[str, str] | None = None) -> Table:
     Raises UnsupportedTableError when there is no table, or one of a newer format; CorruptFileError, StorageError.
     """
     io, root = file_io_for(path, options)
-    return Table(io, root, _newest_schema(io, root))
+    return Table(io, root, newest_schema(io, root))
 
 
 def create_table(
@@ -206,22 +184,6 @@ def create_table(
     if schemas.latest_id() is not None or not schemas.create(new):
         raise OptionError(f"there is a table at {root} already", key="path", path=root)
     return Table(io, root, new)
-
-
-def _newest_schema(io: FileIO, root: str) -> TableSchema:
-    try:
-        found = Schemas(io, root).latest()
-    except CorruptFileError as e:
-        if "version" not in e.fields:
-            raise
-        raise UnsupportedTableError(f"{root}: {e.message}", path=root, **e.fields) from e
-    if found is None:
-        raise UnsupportedTableError(
-            f"{root} is no Paimon table: there is no schema/schema-<n>; a path names the table's own directory, "
-            "<warehouse>/<db>.db/<table>",
-            path=root,
-        )
-    return found
 
 
 def _key_columns_not_null(fields: Sequence[DataField], keys: Sequence[str]) -> tuple[DataField, ...]:

@@ -1,0 +1,103 @@
+"""Incoming columns → the rows a bucket writer accepts: conformed to the table, with a row kind each.
+
+Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter: kinds are read first, filtered rows leave no trace.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.table_options import IGNORE_DELETE, IGNORE_UPDATE_BEFORE, ROWKIND_FIELD
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.arrow import conform
+from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
+
+ROW_KIND_COLUMN = "_row_kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """Accepted rows: the table's columns in order, and an int8 kind a row."""
+
+    rows: pa.Table
+    kinds: pa.Array
+
+
+def accept_rows(data: pa.Table, schema: TableSchema) -> Intake:
+    """The rows of `data` that the table takes, in arrival order.
+
+    Shapes: columns by name, any order; `_row_kind` (int8) may ride along. Out: the table's columns, n' <= n rows.
+    Raises SchemaMismatchError for columns, kinds or values that do not fit; nothing is guessed.
+    """
+    explicit = ROW_KIND_COLUMN in data.column_names
+    if explicit and any(f.name == ROW_KIND_COLUMN for f in schema.fields):
+        explicit = False
+    kinds = _explicit_kinds(data) if explicit else None
+    rows = conform(data.drop_columns([ROW_KIND_COLUMN]) if explicit else data, schema)
+    kind_field = ROWKIND_FIELD.find(schema.options)
+    if kind_field is not None:
+        if explicit:
+            raise SchemaMismatchError(
+                f"the input has a {ROW_KIND_COLUMN} column, but the table takes kinds from its rowkind.field "
+                f"{kind_field!r}; drop one of the two",
+                column=ROW_KIND_COLUMN,
+            )
+        kinds = _kinds_of_names(rows[kind_field], kind_field)
+    if kinds is None:
+        kinds = pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), rows.num_rows)
+    if not schema.primary_keys:
+        _refuse_retracts(kinds)
+    return _filter_kinds(rows, kinds, schema)
+
+
+def _explicit_kinds(data: pa.Table) -> pa.Array:
+    column = data[ROW_KIND_COLUMN]
+    if not pa.types.is_integer(column.type):
+        raise SchemaMismatchError(
+            f"column {ROW_KIND_COLUMN} must be int8 (+I 0, -U 1, +U 2, -D 3), found {column.type}",
+            column=ROW_KIND_COLUMN,
+        )
+    known = pc.and_(pc.greater_equal(column, 0), pc.less_equal(column, 3))
+    if pc.any(pc.fill_null(pc.invert(known), True)).as_py():
+        raise SchemaMismatchError(
+            f"column {ROW_KIND_COLUMN} holds values outside 0..3 (+I 0, -U 1, +U 2, -D 3)", column=ROW_KIND_COLUMN
+        )
+    return _flat(column.cast(pa.int8()))
+
+
+def _kinds_of_names(column: pa.ChunkedArray, name: str) -> pa.Array:
+    codes = pc.index_in(column.cast(pa.string()), value_set=pa.array(list(SHORT_NAMES)))
+    if codes.null_count:
+        bad = pc.filter(column, pc.is_null(codes))[0].as_py()
+        raise SchemaMismatchError(
+            f"rowkind.field {name!r} holds {bad!r}; a row kind is one of {', '.join(SHORT_NAMES)}", column=name
+        )
+    table = pa.array([int(k) for k in SHORT_NAMES.values()], pa.int8())
+    return _flat(pc.take(table, codes))
+
+
+def _refuse_retracts(kinds: pa.Array) -> None:
+    if len(kinds) and pc.any(pc.not_equal(kinds, int(RowKind.INSERT))).as_py():
+        raise SchemaMismatchError(
+            "an append table takes inserts only, but the input holds updates or deletes; "
+            "give the table a primary key, or filter the input",
+            column=ROW_KIND_COLUMN,
+        )
+
+
+def _filter_kinds(rows: pa.Table, kinds: pa.Array, schema: TableSchema) -> Intake:
+    dropped = set()
+    if IGNORE_DELETE.get(schema.options):
+        dropped |= {int(RowKind.UPDATE_BEFORE), int(RowKind.DELETE)}
+    if IGNORE_UPDATE_BEFORE.get(schema.options):
+        dropped.add(int(RowKind.UPDATE_BEFORE))
+    if not dropped:
+        return Intake(rows, kinds)
+    keep = pc.invert(pc.is_in(kinds, value_set=pa.array(sorted(dropped), pa.int8())))
+    return Intake(rows.filter(keep), kinds.filter(keep))
+
+
+def _flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,163 @@
+"""One bucket, one batch: sealed runs → level-0 files → a compaction if one is due → the commit message.
+
+Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the compaction it triggers), AppendOnlyWriter.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.lsm.compact_options import CompactOptions
+from bucketline.state.lsm.fold import fold_for
+from bucketline.state.lsm.levels import Levels
+from bucketline.state.lsm.merge import merge_runs
+from bucketline.state.lsm.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full
+from bucketline.state.store.bucket_access import BucketAccess
+from bucketline.state.store.compactor import CompactResult, compact_unit
+from bucketline.state.store.sealed_runs import SealedRun, sequence_offsets, unseal
+from bucketline.state.store.table_view import BucketId
+from bucketline.state.types.arrow import SEQUENCE
+
+FLUSH_BATCH_ROWS = 65536
+
+
+class CompactTrigger(Enum):
+    """What a writer does after its flush."""
+
+    NONE = "none"
+    MINOR = "minor"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """What the table holds of a bucket before this batch. An unknown bucket is an empty one.
+
+    `files` are all live files where `complete`; else they were left out because the bucket is not to be compacted.
+    """
+
+    next_sequence_number: int = 0
+    files: tuple[DataFileMeta, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWrite:
+    """How buckets are written in this batch; plain values, so that it travels. Memory is in bytes of Arrow data."""
+
+    access: BucketAccess
+    total_buckets: int
+    trigger: CompactTrigger
+    merge_memory_bytes: int
+    compact_memory_bytes: int
+
+    @property
+    def compact_options(self) -> CompactOptions:
+        return CompactOptions.from_options(self.access.schema.options)
+
+
+def write_bucket(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
+) -> CommitMessage:
+    """What the batch does to one bucket. `runs` are in arrival order; without any, only a due compaction happens.
+
+    An error leaves none of the new files behind.
+    """
+    if not write.access.schema.primary_keys:
+        new_files = _append(write, bucket_id, state, runs)
+        return _message(write, bucket_id, new_files, CompactResult())
+    new_files = _flush(write, bucket_id, state, runs)
+    try:
+        compacted = compact_bucket(write, bucket_id, (*state.files, *new_files)) if state.complete else CompactResult()
+    except BaseException:
+        write.access.delete_own(new_files, bucket_id)
+        raise
+    return _message(write, bucket_id, new_files, compacted)
+
+
+def compact_bucket(write: BucketWrite, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> CompactResult:
+    """Picks and runs the compaction that the trigger asks for; an empty result when nothing is due."""
+    unit = pick_unit(write, files)
+    if unit is None:
+        return CompactResult()
+    options = write.compact_options
+    levels = Levels.from_files(files, options.num_levels, write.access.key_order)
+    return compact_unit(write.access, bucket_id, levels, unit, options, memory_bytes=write.compact_memory_bytes)
+
+
+def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta]) -> CompactUnit | None:
+    """What the trigger compacts in a bucket with these live files; None when nothing is due."""
+    if write.trigger is CompactTrigger.NONE or not files:
+        return None
+    options = write.compact_options
+    levels = Levels.from_files(files, options.num_levels, write.access.key_order)
+    if write.trigger is CompactTrigger.FULL:
+        return pick_full(levels, options)
+    # Creation times are local wall-clock time, so they are compared with the same.
+    now_ms = write.access.clock.local_ms()
+    hour = now_ms // 3_600_000 % 24
+    return pick_compaction(levels, options, now_ms=now_ms, last_full_ms=last_full_seed_ms(levels), hour=hour).unit
+
+
+def _flush(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
+) -> list[DataFileMeta]:
+    """Merges the runs of a primary-key bucket into level-0 files."""
+    if not runs:
+        return []
+    access = write.access
+    schema = access.schema
+    offsets = sequence_offsets([run for run, _ in runs])
+    inputs = [_sequenced(blob, state.next_sequence_number + offsets[run.origin]) for run, blob in runs]
+    merged = merge_runs(
+        inputs,
+        schema.trimmed_primary_key,
+        SEQUENCE_FIELD.get(schema.options),
+        SEQUENCE_SORT_ORDER.get(schema.options) == "descending",
+        fold_for(schema),
+        FLUSH_BATCH_ROWS,
+    )
+    with access.writer(bucket_id, level=0, source=FileSource.APPEND) as writer:
+        for batch in merged:
+            writer.write(batch)
+        return writer.close()
+
+
+def _append(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
+) -> list[DataFileMeta]:
+    """Writes the rows of an append bucket in arrival order."""
+    with write.access.writer(
+        bucket_id, level=0, source=FileSource.APPEND, first_sequence_number=state.next_sequence_number
+    ) as writer:
+        for _, blob in runs:
+            for batch in unseal(blob):
+                writer.write(batch)
+        return writer.close()
+
+
+def _sequenced(blob: pa.Buffer, start: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a run, their arrival ranks turned into sequence numbers."""
+    for batch in unseal(blob):
+        position = batch.schema.get_field_index(SEQUENCE)
+        yield batch.set_column(position, SEQUENCE, pc.add(batch.column(position), pa.scalar(start, pa.int64())))
+
+
+def _message(
+    write: BucketWrite, bucket_id: BucketId, new_files: Sequence[DataFileMeta], compacted: CompactResult
+) -> CommitMessage:
+    partition, bucket = bucket_id
+    return CommitMessage(
+        partition=partition,
+        bucket=bucket,
+        total_buckets=write.total_buckets,
+        new_files=tuple(new_files),
+        compact_before=compacted.before,
+        compact_after=compacted.after,
+    )

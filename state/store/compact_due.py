@@ -1,0 +1,29 @@
+"""Which buckets a trigger would compact: asked on the driver, from file metadata alone."""
+
+from collections.abc import Iterable, Sequence
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.compact_options import CompactOptions
+from bucketline.state.store.bucket_writer import CompactTrigger, pick_unit
+from bucketline.state.store.table_view import BucketId, TableView
+from bucketline.state.store.write_plan import WritePlan
+
+
+def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: CompactOptions) -> bool:
+    """Whether a bucket could be compacted once this batch has added a run; False only where it surely is not."""
+    if trigger is CompactTrigger.FULL or not options.waits_for_runs:
+        return True
+    runs = sum(f.level == 0 for f in files) + len({f.level for f in files if f.level})
+    return runs + 1 >= options.compaction_trigger
+
+
+def due_buckets(view: TableView, plan: WritePlan, trigger: CompactTrigger) -> list[BucketId]:
+    """The buckets, in order, in which the trigger finds something to compact as the files are now."""
+    if trigger is CompactTrigger.NONE or not plan.schema.primary_keys:
+        return []
+    write = plan.bucket_write(trigger)
+    return [b for b in _existing(view) if pick_unit(write, view.files(b)) is not None]
+
+
+def _existing(view: TableView) -> Iterable[BucketId]:
+    return (b for b in view.buckets() if b[1] >= 0)

@@ -1,0 +1,75 @@
+"""Compaction asked for by hand, in this process: plan on the driver's view, compact bucket by bucket, commit once."""
+
+from collections.abc import Mapping, Sequence
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.errors import CommitConflictError, UnsupportedTableError
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind
+from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
+from bucketline.state.store.partition_choice import choose_partitions
+from bucketline.state.store.table_handle import TableHandle
+from bucketline.state.store.table_view import BucketId
+from bucketline.state.store.write_session import WriteSession
+
+STRATEGIES = {"full": CompactTrigger.FULL, "minor": CompactTrigger.MINOR}
+
+
+def compact_table(
+    table: TableHandle,
+    strategy: str = "full",
+    partitions: Sequence[Mapping[str, object]] | None = None,
+    *,
+    options: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    ids: IdSource = SYSTEM_IDS,
+) -> int | None:
+    """Compacts and commits; the snapshot's id, None when nothing was due. See `Table.compact`."""
+    session, write, work = plan_compaction(table, strategy, partitions, options=options, clock=clock, ids=ids)
+    messages: list[CommitMessage] = []
+    try:
+        for bucket_id, state in work:
+            messages.append(write_bucket(write, bucket_id, state, []))
+    except BaseException:
+        for message in messages:
+            write.access.delete_own(message.made_files, (message.partition, message.bucket))
+        raise
+    return commit_compaction(session, messages, user=ids.new_uuid())
+
+
+def plan_compaction(
+    table: TableHandle,
+    strategy: str,
+    partitions: Sequence[Mapping[str, object]] | None,
+    *,
+    options: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    ids: IdSource = SYSTEM_IDS,
+) -> tuple[WriteSession, BucketWrite, list[tuple[BucketId, BucketState]]]:
+    """What is due: the session, how buckets are compacted, and the buckets with their live files.
+
+    `write-only` is not asked: it keeps writers from compacting, and this is the compaction it leaves to others.
+    Raises OptionError for an unknown strategy or partition column.
+    """
+    if strategy not in STRATEGIES:
+        raise OptionError(f"compaction strategy {strategy!r} is neither 'full' nor 'minor'", key="strategy")
+    trigger = STRATEGIES[strategy]
+    session = WriteSession(table.path, options or {}, table=table, clock=clock, ids=ids)
+    if not session.plan.schema.primary_keys:
+        raise UnsupportedTableError("only primary-key tables are compacted by this release", path=table.path)
+    chosen = choose_partitions(session.plan.schema, partitions)
+    session.refresh()
+    write = session.plan.bucket_write(trigger, clock=clock, ids=ids)
+    states = session.bucket_states(trigger)
+    return session, write, [(b, states[b]) for b in session.due(trigger) if chosen(b[0])]
+
+
+def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], *, user: str) -> int | None:
+    """Commits compactions on their own. Raises CommitConflictError when another one was faster."""
+    if all(m.is_empty for m in messages):
+        return None
+    done = session.commit(messages, user=user, identifier=BATCH_COMMIT_IDENTIFIER, kind=CommitKind.COMPACT)
+    if not done.snapshots:
+        raise CommitConflictError(f"the compaction was dropped: {done.dropped}; nothing is lost, run it again")
+    return done.snapshots[-1].id

@@ -1,0 +1,56 @@
+"""Choosing partitions by the values that people type: `dt=2024-01-01`, or a mapping in Python."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.partition_text import cast_text, legacy_text
+from bucketline.state.format.paths import default_partition_name, partition_values
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.binary_row import decode_row
+
+PartitionTest = Callable[[bytes], bool]
+
+
+def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object]] | None) -> PartitionTest:
+    """A test of serialized partitions: whether one of `choices` matches; every partition when there are none.
+
+    A choice names some of the partition columns; a value is given as it is printed or as it is named in the folder, None
+    stands for the default partition. Raises OptionError for a column that is no partition column.
+    """
+    if choices is None:
+        return lambda partition: True
+    for choice in choices:
+        for name in choice:
+            if name not in schema.partition_keys:
+                have = ", ".join(schema.partition_keys) or "the table has none"
+                raise OptionError(f"{name!r} is no partition column ({have})", key=name)
+    default = default_partition_name(schema)
+    wanted = [{name: _text(value, default) for name, value in choice.items()} for choice in choices]
+
+    def test(partition: bytes) -> bool:
+        forms = _forms(schema, partition)
+        return any(all(text in forms[name] for name, text in choice.items()) for choice in wanted)
+
+    return test
+
+
+def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
+    """Every text that means the value of each partition column."""
+    fields = schema.select(schema.partition_keys)
+    forms = {name: {text} for name, text in partition_values(schema, partition)}
+    for f, value in zip(fields, decode_row(partition, [f.type for f in fields]), strict=True):
+        if value is None:
+            continue
+        for text_of in (cast_text, legacy_text):
+            try:
+                forms[f.name].add(text_of(value, f.type))
+            except UnsupportedTableError:
+                continue
+    return forms
+
+
+def _text(value: object, default: str) -> str:
+    if value is None:
+        return default
+    return str(value).lower() if isinstance(value, bool) else str(value)

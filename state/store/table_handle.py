@@ -1,0 +1,92 @@
+"""A table at a path: where it is, its newest schema, and the stores of what lies in it.
+
+What can be done with a table stands on top of this handle (`table`, `local_write`, `write_session`, ...).
+Source: Paimon 2.0 FileStoreTable.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.file_io import FileIO, file_io_for
+from bucketline.state.store.manifests import Manifests
+from bucketline.state.store.schemas import Schemas
+from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.types.arrow import arrow_schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableHandle:
+    """A table at a path, with the schema that was its newest when the handle was made (see `refreshed`)."""
+
+    io: FileIO
+    path: str
+    table_schema: TableSchema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in order, as Arrow fields."""
+        return arrow_schema(self.table_schema.fields)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return dict(self.table_schema.options)
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        return self.table_schema.primary_keys
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self.table_schema.partition_keys
+
+    @property
+    def comment(self) -> str | None:
+        return self.table_schema.comment
+
+    @property
+    def schema_store(self) -> Schemas:
+        return Schemas(self.io, self.path)
+
+    @property
+    def snapshot_store(self) -> Snapshots:
+        return Snapshots(self.io, self.path)
+
+    @property
+    def manifests(self) -> Manifests:
+        keys = self.table_schema.select(self.table_schema.partition_keys)
+        return Manifests(self.io, self.path, [f.type for f in keys])
+
+    def refreshed(self) -> Self:
+        """The same table with the schema that is its newest now."""
+        return replace(self, table_schema=newest_schema(self.io, self.path))
+
+
+def open_handle(path: str, options: Mapping[str, str] | None = None) -> TableHandle:
+    """The table at a path or URI. Errors are those of `newest_schema`."""
+    io, root = file_io_for(path, options)
+    return TableHandle(io, root, newest_schema(io, root))
+
+
+def newest_schema(io: FileIO, root: str) -> TableSchema:
+    """The schema in force at a table's path.
+
+    Raises UnsupportedTableError when there is no table, or one of a newer format; CorruptFileError, StorageError.
+    """
+    try:
+        found = Schemas(io, root).latest()
+    except CorruptFileError as e:
+        if "version" not in e.fields:
+            raise
+        raise UnsupportedTableError(f"{root}: {e.message}", path=root, **e.fields) from e
+    if found is None:
+        raise UnsupportedTableError(
+            f"{root} is no Paimon table: there is no schema/schema-<n>; a path names the table's own directory, "
+            "<warehouse>/<db>.db/<table>",
+            path=root,
+        )
+    return found

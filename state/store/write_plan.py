@@ -1,0 +1,116 @@
+"""From a table and a job's options to what tasks need for writing it: one frozen value, made on the driver.
+
+Everything that cannot be honoured is refused here, before a row is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bucketline.conf.sink_options import Compaction, SinkOptions, sink_options, split_options
+from bucketline.conf.table_options import (
+    FULL_COMPACTION_DELTA_COMMITS,
+    SEQUENCE_FIELD,
+    SEQUENCE_SORT_ORDER,
+    WRITE_ONLY,
+    check_write_options,
+)
+from bucketline.state.bucket.fixed import bucket_function
+from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.compact_options import CompactOptions
+from bucketline.state.lsm.fold import fold_for
+from bucketline.state.store.bucket_access import BucketAccess
+from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
+from bucketline.state.store.sealed_runs import SealPlan
+from bucketline.state.store.table_view import TableView
+
+_WRITTEN_MODES = (BucketMode.FIXED, BucketMode.UNAWARE)
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """How one job writes one table. `schema` carries the options in force: the table's, then the job's."""
+
+    uri: str
+    schema: TableSchema
+    sink: SinkOptions
+    mode: BucketMode
+    total_buckets: int
+
+    @property
+    def compacts(self) -> bool:
+        """Whether this job compacts primary-key buckets at all."""
+        return (
+            bool(self.schema.primary_keys)
+            and self.sink.compaction is Compaction.INLINE
+            and not WRITE_ONLY.get(self.schema.options)
+        )
+
+    @property
+    def compact_options(self) -> CompactOptions:
+        return CompactOptions.from_options(self.schema.options)
+
+    def trigger(self, commit_number: int) -> CompactTrigger:
+        """What is compacted with commit number n, counted from 0 and kept by the source: restarts do not shift it.
+
+        Source: Paimon 2.0 DataWrite: full compaction when (n + 1) is a multiple of `full-compaction.delta-commits`.
+        """
+        if not self.compacts:
+            return CompactTrigger.NONE
+        every = FULL_COMPACTION_DELTA_COMMITS.find(self.schema.options)
+        return CompactTrigger.FULL if every and (commit_number + 1) % every == 0 else CompactTrigger.MINOR
+
+    def bucket_write(
+        self, trigger: CompactTrigger, *, clock: Clock = SYSTEM_CLOCK, ids: IdSource = SYSTEM_IDS
+    ) -> BucketWrite:
+        """How buckets are written when `trigger` decides about compaction."""
+        return BucketWrite(
+            access=BucketAccess(self.uri, self.schema, clock, ids),
+            total_buckets=self.total_buckets,
+            trigger=trigger,
+            merge_memory_bytes=self.sink.merge_memory_bytes,
+            compact_memory_bytes=self.sink.compact_memory_bytes,
+        )
+
+    def seal_plan(self, view: TableView) -> SealPlan:
+        """How map tasks group and order rows; `view` tells which partitions have another bucket count."""
+        options = self.schema.options
+        return SealPlan(
+            schema=self.schema,
+            bucket_count=self.total_buckets,
+            bucket_function=bucket_function(self.schema),
+            fold=fold_for(self.schema) if self.schema.primary_keys else None,
+            sequence_fields=SEQUENCE_FIELD.get(options),
+            sequence_descending=SEQUENCE_SORT_ORDER.get(options) == "descending",
+            budget_bytes=self.sink.route_memory_bytes,
+            run_bytes=self.sink.run_bytes,
+            other_totals=view.other_totals(self.total_buckets) if self.mode is BucketMode.FIXED else {},
+        )
+
+
+def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) -> WritePlan:
+    """The plan for a table and a job's options.
+
+    Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
+    that this release cannot write. Nothing has been written then.
+    """
+    ours, paimons = split_options(job_options)
+    effective = replace(schema, options={**schema.options, **paimons})
+    check_write_options(effective.options, effective.primary_keys, effective.partition_keys)
+    mode = bucket_mode(effective)
+    if mode not in _WRITTEN_MODES:
+        raise UnsupportedTableError(
+            f"tables in bucket mode {mode.value} are not written by this release; create the table with a positive "
+            "'bucket'",
+            mode=mode.value,
+        )
+    defaults = [f.name for f in schema.fields if f.default_value is not None]
+    if defaults:
+        raise UnsupportedTableError(
+            f"column {defaults[0]!r} has a default value, which this release does not fill in; "
+            "remove the default, or fill the column in the source",
+            column=defaults[0],
+        )
+    return WritePlan(uri, effective, sink_options(ours), mode, total_buckets(effective))

@@ -1,0 +1,88 @@
+"""One writer's hold on a table between its commits: newest schema, write plan, view of the live files, committer.
+
+A stream keeps one open for as long as it runs, so that a batch reads what has changed and nothing else; a single write
+opens one and drops it. Not shared between threads.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.errors import CommitConflictError
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketline.state.store.bucket_writer import BucketState, CompactTrigger
+from bucketline.state.store.committer import Committed, Committer, Conflict
+from bucketline.state.store.compact_due import due_buckets, may_compact
+from bucketline.state.store.table_handle import TableHandle, open_handle
+from bucketline.state.store.table_view import BucketId, TableView
+from bucketline.state.store.write_plan import WritePlan, plan_write
+
+
+class WriteSession:
+    """Opens the table at `uri` for writing with a job's options; nothing is written before `commit`."""
+
+    def __init__(
+        self,
+        uri: str,
+        job_options: Mapping[str, str],
+        *,
+        table: TableHandle | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: IdSource = SYSTEM_IDS,
+    ) -> None:
+        self._uri, self._job_options = uri, dict(job_options)
+        self._clock, self._ids = clock, ids
+        self.table = table if table is not None else open_handle(uri)
+        self.plan: WritePlan = plan_write(uri, self.table.table_schema, job_options)
+        self.view = TableView(self.table.snapshot_store, self.table.manifests)
+        self._committer = self._new_committer()
+
+    def refresh(self) -> Snapshot | None:
+        """Follows the table to its newest schema and snapshot; returns the snapshot. Errors as for a new session."""
+        newest = self.table.refreshed()
+        if newest.table_schema != self.table.table_schema:
+            self.table = newest
+            self.plan = plan_write(self._uri, newest.table_schema, self._job_options)
+            self._committer = self._new_committer()
+        return self.view.refresh()
+
+    def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
+        """What write tasks must know of each bucket; live files only where a compaction may happen."""
+        compacting = trigger is not CompactTrigger.NONE
+        states = {}
+        for bucket_id in self.view.buckets():
+            files = self.view.files(bucket_id)
+            needed = compacting and may_compact(files, trigger, self.plan.compact_options)
+            next_number = self.view.next_sequence_number(bucket_id)
+            states[bucket_id] = BucketState(next_number, files if needed else (), complete=needed or not files)
+        return states
+
+    def due(self, trigger: CompactTrigger) -> list[BucketId]:
+        """The buckets in which the trigger would compact something now."""
+        return due_buckets(self.view, self.plan, trigger)
+
+    def commit(
+        self,
+        messages: Iterable[CommitMessage],
+        *,
+        user: str,
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+        properties: Mapping[str, str] | None = None,
+        kind: CommitKind = CommitKind.APPEND,
+    ) -> Committed:
+        """Commits, and says what came of it.
+
+        Raises CommitConflictError when the messages' rows are not in the table and will not be,
+        CommitOutcomeUnknownError when nobody knows; a compaction that lost is in `Committed.dropped`.
+        """
+        outcome = self._committer.commit(
+            messages, user=user, identifier=identifier, properties=properties, kind=kind, view=self.view
+        )
+        if isinstance(outcome, Committed):
+            return outcome
+        if isinstance(outcome, Conflict):
+            raise CommitConflictError(outcome.message, rule=outcome.rule, **outcome.fields)
+        raise outcome.error()
+
+    def _new_committer(self) -> Committer:
+        return Committer(self.table.io, self.table.path, self.plan.schema, clock=self._clock, ids=self._ids)
