@@ -5,7 +5,8 @@ alone. Literals are read as the column's type, exactly: a number is never rounde
 names with ` or ". Everything else is refused by name, never ignored.
 
 Unknown is SQL's: the expression is true exactly where the condition is. NOT is carried inwards to get there, for
-Arrow's own functions answer false where SQL says unknown. NaN equals nothing and is greater than every number, as in Spark.
+Arrow's own functions answer false where SQL says unknown. NaN equals nothing and is greater than every number, as
+Spark orders it.
 """
 
 import operator
@@ -316,12 +317,12 @@ def _like_pattern(pattern: str, escape: str) -> str:
     return "".join(found)
 
 
-def _parts(node: exp.Expression, kind: type) -> Iterator[exp.Expression]:
+def _parts(node: exp.Expression, kind: type[Any]) -> Iterator[exp.Expression]:
     """The operands of a chain of ANDs or ORs, left to right, however long it is."""
     waiting: list[Any] = [node]
     while waiting:
         found = waiting.pop()
-        if type(found) is kind:
+        if isinstance(found, kind):
             waiting += [found.expression, found.this]
         else:
             yield found
