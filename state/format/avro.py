@@ -24,8 +24,84 @@ Record = dict[str, object]
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 BLOCK_RECORDS = 2048
+_HEADER_BYTES = 1 << 16
+_MAX_VARINT_BYTES = 10
 MAX_BLOCK_BYTES = 1 << 30
 """No block may unpack to more than this; a manifest is some megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of a container, unpacked; `offset` is where it begins in the file."""
+
+    offset: int
+    count: int
+    body: bytes
+
+
+class BlockReader:
+    """The blocks of a container that is read from front to back, one in memory at a time.
+
+    `read(n)` gives the next n bytes, fewer only at the end; `size` is the length of the file. Errors are those of
+    `open_container`.
+    """
+
+    def __init__(self, read: Callable[[int], bytes], size: int) -> None:
+        self._read, self._size = read, size
+        self._at, self._data = 0, b""
+        head = _HEADER_BYTES
+        while True:
+            self._fill(head)
+            try:
+                entries, after = _container_header(self._data)
+                break
+            except CorruptFileError:
+                if head >= size or self._data[: len(MAGIC)] != MAGIC:
+                    raise
+                head *= 2
+        self.schema_text, self._codec = _schema_and_codec(entries)
+        self._sync = self._data[after - SYNC_BYTES : after]
+        self._drop(after)
+        self._block_at = self._at
+
+    @property
+    def offset(self) -> int:
+        """Where the block begins that was handed out last, or the first one, in bytes."""
+        return self._block_at
+
+    def __iter__(self) -> Iterator[Block]:
+        while self._at < self._size:
+            start = self._at
+            self._fill(2 * _MAX_VARINT_BYTES)
+            count, at = self._shifted(_read_varint, 0)
+            length, at = self._shifted(_read_varint, at)
+            if count < 0 or not 0 <= length <= self._size - start - at - SYNC_BYTES:
+                raise CorruptFileError(
+                    f"the block at offset {start} announces {count} records in {length} bytes", offset=start
+                )
+            self._fill(at + length + SYNC_BYTES)
+            body, end = self._data[at : at + length], at + length + SYNC_BYTES
+            if self._data[at + length : end] != self._sync:
+                raise CorruptFileError(f"no sync marker at offset {start + at + length}", offset=start + at + length)
+            self._drop(end)
+            self._block_at = start
+            if count:
+                yield Block(start, count, _unpack(self._codec, body, start))
+
+    def _shifted(self, parse: Callable[[bytes, int], tuple[int, int]], at: int) -> tuple[int, int]:
+        try:
+            return parse(self._data, at)
+        except CorruptFileError as e:
+            raise CorruptFileError(f"no Avro long at offset {self._at + at}", offset=self._at + at) from e
+
+    def _fill(self, count: int) -> None:
+        """Makes `count` bytes from the current place on available, or all there are."""
+        if len(self._data) < count:
+            self._data += self._read(max(count - len(self._data), _HEADER_BYTES))
+
+    def _drop(self, count: int) -> None:
+        self._data = self._data[count:]
+        self._at += count
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +129,14 @@ def encode_records(records: Sequence[Record], form: RecordFormat) -> bytes:
         chunk = list(records[start : start + BLOCK_RECORDS])
         out = BytesIO()
         fastavro.schemaless_writer(out, form.items, chunk)
-        body = out.getvalue()[len(_varint(len(chunk))) : -1]
+        body = out.getvalue()[len(encode_varint(len(chunk))) : -1]
         blocks.append((len(chunk), packer.compress(body, asbytes=True)))
     header = b"".join(
         (
             MAGIC,
-            _varint(2),
+            encode_varint(2),
             *(_prefixed(b) for b in (b"avro.schema", form.text, b"avro.codec", b"zstandard")),
-            _varint(0),
+            encode_varint(0),
         )
     )
     digest = blake2b(header, digest_size=SYNC_BYTES)
@@ -69,7 +145,7 @@ def encode_records(records: Sequence[Record], form: RecordFormat) -> bytes:
     sync = digest.digest()
     parts = [header, sync]
     for count, body in blocks:
-        parts += (_varint(count), _prefixed(body), sync)
+        parts += (encode_varint(count), _prefixed(body), sync)
     return b"".join(parts)
 
 
@@ -83,7 +159,7 @@ def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
     items = reading_schema(container.schema_text, form)
     records: list[Record] = []
     for offset, count, body in container.blocks():
-        source = BytesIO(_varint(count) + body + b"\0")
+        source = BytesIO(encode_varint(count) + body + b"\0")
         try:
             found = fastavro.schemaless_reader(source, items)
         except MALFORMED as e:
@@ -102,17 +178,9 @@ def open_container(data: bytes) -> Container:
     Raises CorruptFileError for a bad magic, header, block size or sync marker, naming the offset, and for a codec other
     than null, deflate, snappy and zstandard.
     """
-    if data[: len(MAGIC)] != MAGIC:
-        raise CorruptFileError("no Avro container: the first four bytes are not Obj1", offset=0)
-    entries, at = _header(data, len(MAGIC))
-    sync, at = data[at : at + SYNC_BYTES], at + SYNC_BYTES
-    if len(sync) != SYNC_BYTES:
-        raise CorruptFileError("the Avro header ends before its sync marker", offset=at - SYNC_BYTES)
-    if "avro.schema" not in entries:
-        raise CorruptFileError("the Avro header has no avro.schema", offset=len(MAGIC))
-    codec = entries.get("avro.codec", b"null").decode("ascii", "replace")
-    if codec not in _UNPACKERS:
-        raise CorruptFileError(f"the Avro codec {codec!r} is not read", codec=codec)
+    entries, at = _container_header(data)
+    schema_text, codec = _schema_and_codec(entries)
+    sync = data[at - SYNC_BYTES : at]
     packed: list[tuple[int, int, bytes]] = []
     while at < len(data):
         start = at
@@ -125,7 +193,26 @@ def open_container(data: bytes) -> Container:
             raise CorruptFileError(f"the block at offset {start} has a negative count", offset=start)
         if count:
             packed.append((start, count, body))
-    return Container(entries["avro.schema"], codec, tuple(packed))
+    return Container(schema_text, codec, tuple(packed))
+
+
+def _container_header(data: bytes) -> tuple[dict[str, bytes], int]:
+    """The header's entries, and the offset behind its sync marker."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise CorruptFileError("no Avro container: the first four bytes are not Obj1", offset=0)
+    entries, at = _header(data, len(MAGIC))
+    if len(data) < at + SYNC_BYTES:
+        raise CorruptFileError("the Avro header ends before its sync marker", offset=at)
+    return entries, at + SYNC_BYTES
+
+
+def _schema_and_codec(entries: dict[str, bytes]) -> tuple[bytes, str]:
+    if "avro.schema" not in entries:
+        raise CorruptFileError("the Avro header has no avro.schema", offset=len(MAGIC))
+    codec = entries.get("avro.codec", b"null").decode("ascii", "replace")
+    if codec not in _UNPACKERS:
+        raise CorruptFileError(f"the Avro codec {codec!r} is not read", codec=codec, offset=len(MAGIC))
+    return entries["avro.schema"], codec
 
 
 def _header(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
@@ -143,7 +230,8 @@ def _header(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
             entries[key.decode("utf-8", "replace")] = value
 
 
-def _varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """A long as Avro writes it."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -154,7 +242,7 @@ def _varint(value: int) -> bytes:
 
 
 def _prefixed(data: bytes) -> bytes:
-    return _varint(len(data)) + data
+    return encode_varint(len(data)) + data
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:

@@ -72,15 +72,31 @@ def reading_schema(text: bytes, form: RecordFormat) -> object:
         raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
 
 
+ANNOTATION = "annotation"
+"""Where `inline_schema` puts a logical type: fastavro does not look there, and so returns what is stored."""
+
+
+def inline_schema(text: bytes) -> Json:
+    """The schema without references; logical types are under `ANNOTATION`, a map is an array of its entries.
+
+    An entry is a record of `key` and `value`, which has the same bytes. Raises CorruptFileError.
+    """
+    try:
+        return _Inliner(annotated=True).inline(json.loads(text), 0)
+    except MALFORMED as e:
+        raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
+
+
 class _Inliner:
     """Turns a schema into one without references, logical types, defaults or values that take no bytes.
 
     fastavro then returns plain longs, and neither recursion nor an announced count can make it run away.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, annotated: bool = False) -> None:
         self._names: dict[str, dict[str, Json]] = {}
         self._nodes = 0
+        self._annotated = annotated
 
     def inline(self, found: Json, depth: int) -> Json:
         self._nodes += 1
@@ -97,12 +113,26 @@ class _Inliner:
             raise CorruptFileError(f"{found!r} is no Avro type")
         kind = found.get("type")
         if isinstance(kind, (dict, list)) or kind in _PRIMITIVES:
-            return self.inline(kind, depth + 1)
+            plain = self.inline(kind, depth + 1)
+            return self._annotate({"type": plain}, found) if isinstance(plain, str) else plain
         if kind == "array":
-            return {"type": kind, "items": self.inline(found.get("items"), depth + 1)}
+            return self._annotate({"type": kind, "items": self.inline(found.get("items"), depth + 1)}, found)
         if kind == "map":
-            return {"type": kind, "values": self.inline(found.get("values"), depth + 1)}
+            return self._inline_map(self.inline(found.get("values"), depth + 1))
         return self._inline_named(found, depth)
+
+    def _annotate(self, plain: dict[str, Json], found: dict[str, Json]) -> Json:
+        if self._annotated:
+            return plain | {ANNOTATION: found.get("logicalType")}
+        return plain if "items" in plain else plain["type"]
+
+    def _inline_map(self, values: Json) -> Json:
+        if not self._annotated:
+            return {"type": "map", "values": values}
+        entry: list[Json] = [{"name": "key", "type": "string"}, {"name": "value", "type": values}]
+        self._nodes += 1
+        record: Json = {"type": "record", "name": f"r{self._nodes}", "fields": entry}
+        return {"type": "array", "items": record, ANNOTATION: "map"}
 
     def _inline_named(self, found: dict[str, Json], depth: int) -> Json:
         name, space = found.get("name"), found.get("namespace")

@@ -1,32 +1,36 @@
-"""Data files: Parquet in and out, with bounded memory, in the table's current columns.
+"""Data files of every format as rows in the table's current columns, with bounded memory.
 
 Files are read by the column names of the schema version they were written under and mapped to the current schema by
-field id. Written files carry what Paimon's readers rely on: exact first and last key, sequence range, retract count.
-Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping, KeyValueDataFileWriter, RollingFileWriter.
+field id. A file's format is what its name says, so formats may be mixed in one table.
+Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.paths import extension_of
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.avro_rows import AvroRows
 from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.orc_rows import OrcRows
+from bucketline.state.store.parquet_rows import ParquetRows
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_field, arrow_type, key_value_fields
 from bucketline.state.types.binary_row import decode_row
-from bucketline.state.types.cast import read_column
-from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.cast import Declare, read_column
+from bucketline.state.types.logical import DataField, DataType
 from bucketline.state.types.values import to_scalar
 
 BATCH_ROWS = 32768
 """Rows in a record batch that a reader hands out, unless told otherwise."""
 
-_BUFFER_BYTES = 1 << 20
-"""Bytes fetched at once for one column, so that a reader never holds a whole column of a row group."""
+LIBRARY_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, RecursionError, NotImplementedError)
+"""What format libraries raise beside their own errors for bytes that are not what they should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,48 +66,82 @@ def read_data_file(
     Raises CorruptFileError when the file is not what its metadata says, UnsupportedTableError for another format,
     StorageError when it cannot be fetched.
     """
-    if extension_of(meta.file_name) != "parquet":
-        raise UnsupportedTableError(f"{path}: only parquet data files can be read", path=path)
     sources = _sources(schema, stored, columns, partition)
     out = read_schema(schema, columns)
-    with io.open_input(path) as source:
-        try:
-            yield from _read_batches(source, path, meta, sources, out, batch_rows)
-        except (pa.ArrowException, OSError) as e:
-            if isinstance(e, OSError) and e.errno is not None:
-                raise StorageError(f"{path}: {e}", path=path, retryable=True) from e
-            raise CorruptFileError(f"{path}: {e}", path=path) from e
+    opened = _READERS.get(extension_of(meta.file_name))
+    if opened is None:
+        form = extension_of(meta.file_name)
+        raise UnsupportedTableError(f"{path}: data files of format {form!r} cannot be read", path=path, format=form)
+    with io.open_input(path) as source, _naming(path) as place:
+        if source.size() != meta.file_size:
+            raise CorruptFileError(
+                f"{source.size()} bytes, {meta.file_size} recorded", offset=min(source.size(), meta.file_size)
+            )
+        place.rows = opened(source)
+        for batch in _stored_batches(place.rows, meta, sources, batch_rows):
+            yield pa.RecordBatch.from_arrays([_read_one(batch, s, place.rows.declare) for s in sources], schema=out)
 
 
-def _read_batches(
-    source: pa.NativeFile, path: str, meta: DataFileMeta, sources: Sequence[_Column], out: pa.Schema, batch_rows: int
+class StoredRows(Protocol):
+    """An open data file of any format."""
+
+    @property
+    def row_count(self) -> int | None: ...
+
+    @property
+    def names(self) -> list[str]: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]: ...
+
+    def declare(self, column: pa.Array, stored: DataType) -> pa.Array: ...
+
+
+_READERS: dict[str, Callable[[pa.NativeFile], StoredRows]] = {"parquet": ParquetRows, "orc": OrcRows, "avro": AvroRows}
+
+
+@dataclass(slots=True)
+class _Place:
+    rows: StoredRows | None = None
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[_Place]:
+    """Errors about the file at `path` name it, and the offset that was read when they came up."""
+    place = _Place()
+    try:
+        yield place
+    except (CorruptFileError, UnsupportedTableError) as e:
+        raise type(e)(f"{path}: {e.message}", **{"path": path, **e.fields}) from e
+    except (*LIBRARY_ERRORS, pa.ArrowException, OSError) as e:
+        if isinstance(e, OSError) and e.errno is not None:
+            raise StorageError(f"{path}: {e}", path=path, retryable=True, missing=False) from e
+        offset = 0 if place.rows is None else place.rows.offset
+        raise CorruptFileError(f"{path}: at offset {offset}: {e}", path=path, offset=offset) from e
+
+
+def _stored_batches(
+    rows: StoredRows, meta: DataFileMeta, sources: Sequence[_Column], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    if source.size() != meta.file_size:
-        raise CorruptFileError(
-            f"{path}: {source.size()} bytes, {meta.file_size} recorded", path=path, expected=meta.file_size
-        )
-    file = pq.ParquetFile(
-        source,
-        buffer_size=_BUFFER_BYTES,
-        pre_buffer=False,
-        page_checksum_verification=True,
-        coerce_int96_timestamp_unit=_int96_unit(sources),
-    )
-    if file.metadata.num_rows != meta.row_count:
-        raise CorruptFileError(
-            f"{path}: {file.metadata.num_rows} rows, {meta.row_count} recorded", path=path, expected=meta.row_count
-        )
-    present = set(file.schema_arrow.names)
-    names = [s.stored.name for s in sources if s.stored is not None and s.stored.name in present]
-    missing = [
-        s.wanted.name for s in sources if s.wanted.name in (SEQUENCE, VALUE_KIND) and s.wanted.name not in present
-    ]
-    if missing:
-        raise CorruptFileError(f"{path}: no column {missing[0]}", path=path, column=missing[0])
-    for batch in (
-        file.iter_batches(batch_size=batch_rows, columns=names) if names else _blank(meta.row_count, batch_rows)
-    ):
-        yield pa.RecordBatch.from_arrays([_read_one(batch, s) for s in sources], schema=out)
+    """The wanted columns of an open file, as they are stored, held against what the manifest says of it."""
+    if rows.row_count is not None and rows.row_count != meta.row_count:
+        raise CorruptFileError(f"{rows.row_count} rows, {meta.row_count} recorded", offset=rows.offset)
+    present = set(rows.names)
+    wanted = [s.stored.name for s in sources if s.stored is not None and s.stored.name in present]
+    for s in sources:
+        if s.wanted.name in (SEQUENCE, VALUE_KIND) and s.wanted.name not in present:
+            raise CorruptFileError(f"no column {s.wanted.name}", column=s.wanted.name, offset=rows.offset)
+    if not wanted and rows.row_count is not None:
+        yield from _blank(meta.row_count, batch_rows)
+        return
+    seen = 0
+    for batch in rows.batches(wanted, batch_rows):
+        seen += batch.num_rows
+        yield batch
+    if seen != meta.row_count:
+        raise CorruptFileError(f"{seen} rows, {meta.row_count} recorded", offset=rows.offset)
 
 
 def _blank(row_count: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -113,13 +151,16 @@ def _blank(row_count: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.nulls(rows)], names=[""])
 
 
-def _read_one(batch: pa.RecordBatch, column: _Column) -> pa.Array:
+def _read_one(batch: pa.RecordBatch, column: _Column, declare: Declare) -> pa.Array:
     if column.constant is not None:
         return pa.repeat(column.constant, batch.num_rows)
     position = -1 if column.stored is None else batch.schema.get_field_index(column.stored.name)
     if position < 0 or column.stored is None:
         return pa.nulls(batch.num_rows, arrow_type(column.wanted.type))
-    return read_column(batch.column(position), column.stored.type, column.wanted.type)
+    try:
+        return read_column(batch.column(position), column.stored.type, column.wanted.type, declare=declare)
+    except UnsupportedTableError as e:
+        raise UnsupportedTableError(f"column {column.wanted.name}: {e.message}", column=column.wanted.name) from e
 
 
 def _sources(schema: TableSchema, stored: TableSchema, columns: Sequence[str], partition: bytes) -> tuple[_Column, ...]:
@@ -140,15 +181,3 @@ def _field(schema: TableSchema, name: str) -> DataField:
     if name in (SEQUENCE, VALUE_KIND):
         return next(f for f in key_value_fields(schema) if f.name == name)
     return schema.field(name)
-
-
-def _int96_unit(sources: Sequence[_Column]) -> str:
-    """Nanoseconds when a column has them: only those are stored as INT96, and others must not lose far-off years."""
-    return "ns" if any(s.stored is not None and _has_nanos(s.stored.type) for s in sources) else "us"
-
-
-def _has_nanos(data_type: DataType) -> bool:
-    children = (data_type.element, data_type.key, data_type.value, *(f.type for f in data_type.fields))
-    if data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
-        return (data_type.precision or 0) > 6
-    return any(_has_nanos(c) for c in children if c is not None)

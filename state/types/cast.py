@@ -6,13 +6,19 @@ the current type. Nested rows are matched by field id, so renamed and added sub-
 Source: Paimon 2.0 ParquetSchemaConverter (what readers accept), CastExecutors, SchemaEvolutionUtil.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.decimal_bytes import decimals
 from bucketline.state.types.logical import MAX_LENGTH, DataType, TypeRoot
+
+Declare = Callable[[pa.Array, DataType], pa.Array]
+"""From a physical leaf column and the type its file's schema declares to the Arrow type of that."""
 
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -20,15 +26,29 @@ _COLLECTIONS = (TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET)
 _ORDERED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp)
 
 
-def read_column(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
+def declared(column: pa.Array, stored: DataType) -> pa.Array:
+    """A physical leaf column in the Arrow type of its declared type, as most formats mean it."""
+    target = arrow_type(stored)
+    if column.type.equals(target):
+        return column
+    if stored.root is TypeRoot.DECIMAL and _is_bytes(column.type):
+        return decimals(column, target)
+    if stored.root in _TIMESTAMPS and pa.types.is_integer(column.type):
+        # Unannotated integers mean micros for precisions 4 to 6, and millis below and above.
+        unit = "us" if 3 < (stored.precision or 0) <= 6 else "ms"
+        return column.cast(pa.timestamp(unit)).cast(target)
+    return column.cast(target)
+
+
+def read_column(column: pa.Array, stored: DataType, wanted: DataType, *, declare: Declare = declared) -> pa.Array:
     """A file's column in the Arrow type of `wanted`.
 
     Shapes: n values in, n out; nulls stay nulls.
-    `stored` is the type in the file's own schema version. Raises UnsupportedTableError for a change of type that
-    cannot be read, or a value that the current type cannot hold.
+    `stored` is the type in the file's own schema version; `declare` is how its format means a leaf of that type.
+    Raises UnsupportedTableError for a change of type that cannot be read, or a value that the current type cannot hold.
     """
     try:
-        return _convert(column, stored, wanted)
+        return _convert(column, stored, wanted, declare)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as e:
         raise UnsupportedTableError(
             f"cannot read a column of {column.type}, declared {stored}, as {wanted}: {e}",
@@ -37,28 +57,16 @@ def read_column(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
         ) from e
 
 
-def _convert(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
+def _convert(column: pa.Array, stored: DataType, wanted: DataType, declare: Declare) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if stored == wanted and column.type.equals(arrow_type(wanted)):
+    if declare is declared and stored == wanted and column.type.equals(arrow_type(wanted)):
         return column
     if stored.root is TypeRoot.ROW and wanted.root is TypeRoot.ROW:
-        return _convert_row(column, stored, wanted)
+        return _convert_row(column, stored, wanted, declare)
     if stored.root is wanted.root and stored.root in _COLLECTIONS:
-        return _convert_collection(column, stored, wanted)
-    return _evolve(_declare(column, stored), stored, wanted)
-
-
-def _declare(column: pa.Array, stored: DataType) -> pa.Array:
-    """The physical leaf column in the Arrow type of its declared type."""
-    target = arrow_type(stored)
-    if column.type.equals(target):
-        return column
-    if stored.root in _TIMESTAMPS and pa.types.is_integer(column.type):
-        # Unannotated integers mean micros for precisions 4 to 6, and millis below and above.
-        unit = "us" if 3 < (stored.precision or 0) <= 6 else "ms"
-        return column.cast(pa.timestamp(unit)).cast(target)
-    return column.cast(target)
+        return _convert_collection(column, stored, wanted, declare)
+    return _evolve(declare(column, stored), stored, wanted)
 
 
 def _evolve(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
@@ -75,7 +83,7 @@ def _evolve(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
     return column.cast(target)
 
 
-def _convert_row(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
+def _convert_row(column: pa.Array, stored: DataType, wanted: DataType, declare: Declare) -> pa.Array:
     of_id = {f.id: f for f in stored.fields}
     children = []
     for field in wanted.fields:
@@ -86,21 +94,26 @@ def _convert_row(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arr
         position = column.type.get_field_index(old.name)
         if position < 0:
             raise pa.ArrowInvalid(f"sub-field {old.name!r} is missing in {column.type}")
-        children.append(_convert(pc.struct_field(column, position), old.type, field.type))
+        children.append(_convert(pc.struct_field(column, position), old.type, field.type, declare))
     nulls = column.is_null() if column.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(wanted)), mask=nulls)
 
 
-def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
+def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, declare: Declare) -> pa.Array:
     # Offsets of a slice would not start at the children's first value.
     compact = column.take(pa.array(np.arange(len(column))))
     target, nulls = arrow_type(wanted), compact.is_null() if compact.null_count else None
     old, new = _children(stored), _children(wanted)
     if stored.root is TypeRoot.ARRAY:
-        values = _convert(compact.values, old[0], new[0])
+        values = _convert(compact.values, old[0], new[0], declare)
         return pa.ListArray.from_arrays(compact.offsets, values, type=target, mask=nulls)
-    keys, items = _convert(compact.keys, old[0], new[0]), _convert(compact.items, old[1], new[1])
+    keys = _convert(compact.keys, old[0], new[0], declare)
+    items = _convert(compact.items, old[1], new[1], declare)
     return pa.MapArray.from_arrays(compact.offsets, keys, items, type=target, mask=nulls)
+
+
+def _is_bytes(found: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(found) or pa.types.is_fixed_size_binary(found) or pa.types.is_large_binary(found))
 
 
 def _children(data_type: DataType) -> tuple[DataType, ...]:

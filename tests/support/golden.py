@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "data"
 
 
 def golden_table(name: str) -> Path:

@@ -1,0 +1,50 @@
+"""Decimals stored as bytes, big-endian two's complement of any length, as whole columns.
+
+Source: Avro 1.11 specification, logical type decimal; Parquet format, DECIMAL on BINARY and FIXED_LEN_BYTE_ARRAY.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.types.buffers import byte_column, plain_array, validity
+
+_WIDTH = 16
+
+
+def decimals(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """The unscaled values in a binary column as decimals of type `target`, a decimal128.
+
+    Shapes: n values in, n out; nulls stay nulls. Raises ArrowInvalid for a value of no bytes, or of more
+    digits than the type has.
+    """
+    raw = plain_array(column)
+    found = byte_column(raw)
+    valid = validity(raw)
+    empty = (found.lengths == 0) if valid is None else (found.lengths == 0) & valid
+    if empty.any():
+        raise pa.ArrowInvalid("a decimal of no bytes")
+    ends = found.starts + found.lengths
+    # One byte more than 128 bits tells whether longer values are nothing but sign.
+    places = ends[:, None] - np.arange(_WIDTH + 1)[None, :] - 1
+    inside = places >= found.starts[:, None]
+    sign = np.where(found.data[found.starts] & 0x80, 0xFF, 0).astype(np.uint8)
+    little = np.where(inside, found.data[np.maximum(places, 0)], sign[:, None])
+    longer = found.lengths > _WIDTH
+    if longer.any() and not _is_sign_only(found.data, found.starts[longer], ends[longer], little[longer]):
+        raise pa.ArrowInvalid(f"a decimal of more than {_WIDTH} bytes")
+    values = pa.py_buffer(np.ascontiguousarray(little[:, :_WIDTH]))
+    nulls = None if valid is None else pa.array(valid).buffers()[1]
+    array = pa.Array.from_buffers(target, len(raw), [nulls, values])
+    array.validate(full=True)
+    return array
+
+
+def _is_sign_only(
+    data: "np.ndarray[tuple[int], np.dtype[np.uint8]]",
+    starts: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+    ends: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+    little: "np.ndarray[tuple[int, int], np.dtype[np.uint8]]",
+) -> bool:
+    """Whether the bytes in front of the last 16 say nothing but the sign of what follows."""
+    sign = np.where(little[:, _WIDTH - 1] & 0x80, 0xFF, 0)
+    return all(bool((data[a : b - _WIDTH] == s).all()) for a, b, s in zip(starts, ends, sign, strict=True))
