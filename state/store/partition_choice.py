@@ -15,8 +15,8 @@ PartitionTest = Callable[[bytes], bool]
 def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object]] | None) -> PartitionTest:
     """A test of serialized partitions: whether one of `choices` matches; every partition when there are none.
 
-    A choice names some of the partition columns; a value is given as it is printed or as it is named in the folder, None
-    stands for the default partition. Raises OptionError for a column that is no partition column.
+    A choice names some of the partition columns; a value is given as it is printed or as it is named in the folder,
+    None stands for the default partition. Raises OptionError for a column that is no partition column.
     """
     if choices is None:
         return lambda partition: True

@@ -51,8 +51,8 @@ class SealPlan:
     """How rows are grouped and ordered; plain values, so that it travels to executors.
 
     `bucket_count` <= 0 puts every row into bucket 0 (append tables without buckets). `other_totals` are the partitions
-    whose files were written with another bucket count, and that count: no row of theirs may be written. The buffer holds
-    `budget_bytes` of rows, a run `run_bytes` before compression.
+    whose files were written with another bucket count, and that count: no row of theirs may be written. The buffer
+    holds `budget_bytes` of rows, a run `run_bytes` before compression.
     """
 
     schema: TableSchema

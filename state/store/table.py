@@ -64,9 +64,9 @@ class Table(TableHandle):
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> int:
         """Commits the rows of `data` as one batch, with inline compaction as the options say; the newest snapshot's id.
 
-        `data` is a Table, RecordBatch or RecordBatchReader, matched by column name. `row_kinds` is an int8 array with one
-        kind a row (+I 0, -U 1, +U 2, -D 3) or the name of the column that holds them; a column `_row_kind` is found by
-        itself. Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed,
+        `data` is a Table, RecordBatch or RecordBatchReader, matched by column name. `row_kinds` is an int8 array with
+        one kind a row (+I 0, -U 1, +U 2, -D 3) or the name of the column that holds them; a column `_row_kind` is found
+        by itself. Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed,
         CommitConflictError and CommitOutcomeUnknownError from the commit.
         """
         return write_table(self, data, row_kinds)
