@@ -1,0 +1,155 @@
+"""Dynamic buckets of one partition: a key stays where the HASH index has its hash, new ones fill buckets up.
+
+What is known of a partition is two sorted arrays, 6 bytes a hash. Hashes are of the trimmed primary key; keys of equal
+hash share a bucket. A key is found whatever the number of assigners was when it came, since the arrays are made from
+every HASH file that may hold hashes of the caller's share: of the whole partition, or of the buckets one assigner owns
+where it is proven that only it ever filled them.
+
+Source: Paimon 2.0 HashBucketAssigner, PartitionIndex, DynamicBucketIndexMaintainer.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bucketline.state.bucket.fill import Fill, FillRule, Int32s, Ownership, hash_share
+
+UNKNOWN = -1
+"""The bucket of a hash that no HASH file holds."""
+
+_EMPTY_HASHES = np.empty(0, np.int32)
+_EMPTY_BUCKETS = np.empty(0, np.int16)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownHashes:
+    """The hashes of a partition in ascending order, each once, and the bucket of each. Shapes: n int32, n int16."""
+
+    hashes: Int32s
+    buckets: NDArray[np.int16]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.hashes.nbytes + self.buckets.nbytes
+
+    def lookup(self, hashes: Int32s) -> Int32s:
+        """The bucket of each hash, UNKNOWN where there is none. Shapes: m int32 in any order in, m int32 out."""
+        if not len(self.hashes) or not len(hashes):
+            return np.full(len(hashes), UNKNOWN, np.int32)
+        # Sorted probes walk through memory in one direction.
+        order = np.argsort(hashes)
+        probes = hashes[order]
+        at = np.searchsorted(self.hashes, probes)
+        at[at == len(self.hashes)] = 0
+        found = np.empty(len(hashes), np.int32)
+        found[order] = np.where(self.hashes[at] == probes, self.buckets[at], np.int16(UNKNOWN))
+        return found
+
+    def hashes_of(self, bucket: int) -> Int32s:
+        """The hashes of one bucket, ascending."""
+        found: Int32s = self.hashes[self.buckets == bucket]
+        return found
+
+    def rows(self) -> dict[int, int]:
+        """How many hashes each bucket has."""
+        numbers, counts = np.unique(self.buckets, return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+
+    def without(self, buckets: Collection[int]) -> "KnownHashes":
+        """What is known, less these buckets."""
+        kept = ~np.isin(self.buckets, np.array(sorted(buckets), np.int16))
+        return KnownHashes(self.hashes[kept], self.buckets[kept])
+
+    def joined(self, hashes: Int32s, buckets: NDArray[Any]) -> "KnownHashes":
+        """What is known, and these hashes in these buckets; a hash in several buckets counts for the lowest.
+
+        Shapes: m hashes in any order, m buckets in [0, 32767).
+        """
+        if not len(hashes):
+            return self
+        # One number for both sorts several times faster than an indirect sort of the hashes.
+        added = (hashes.astype(np.int64) << 16) | buckets.astype(np.int64)
+        added.sort()
+        if len(self.hashes):
+            old = (self.hashes.astype(np.int64) << 16) | self.buckets
+            added = np.concatenate([old, added])
+            added.sort(kind="stable")
+        found = (added >> 16).astype(np.int32)
+        first = np.ones(len(found), np.bool_)
+        first[1:] = found[1:] != found[:-1]
+        return KnownHashes(found[first], (added[first] & 0x7FFF).astype(np.int16))
+
+
+NOTHING_KNOWN = KnownHashes(_EMPTY_HASHES, _EMPTY_BUCKETS)
+
+
+def known_hashes(index: Mapping[int, Int32s]) -> KnownHashes:
+    """What the HASH files of a partition say, by bucket."""
+    if not index:
+        return NOTHING_KNOWN
+    hashes = np.concatenate([index[b] for b in index])
+    return NOTHING_KNOWN.joined(hashes, np.repeat(np.array(list(index)), [len(h) for h in index.values()]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """What became of some rows: a bucket each; and the hashes that were new, in arrival order, with theirs."""
+
+    buckets: Int32s
+    new_hashes: Int32s
+    new_buckets: Int32s
+
+    def new_by_bucket(self) -> dict[int, Int32s]:
+        """The new hashes of each bucket that got any: what its HASH file has to grow by."""
+        if not len(self.new_hashes):
+            return {}
+        order = np.argsort(self.new_buckets, kind="stable")
+        numbers, starts = np.unique(self.new_buckets[order], return_index=True)
+        parts = np.split(self.new_hashes[order], starts[1:])
+        return dict(zip(numbers.tolist(), parts, strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DynamicAssigner:
+    """One assigner of one partition. Never changed: `assign` gives the assigner of the next rows."""
+
+    known: KnownHashes
+    fill: Fill
+
+    @staticmethod
+    def starting(
+        known: KnownHashes, own: Ownership, rule: FillRule, *, rows: Mapping[int, int] | None = None
+    ) -> "DynamicAssigner":
+        """An assigner for what the table holds. `rows` are hashes per bucket of the whole partition, as the index
+        manifest counts them; needed when `known` holds only a share.
+        """
+        return DynamicAssigner(known, Fill(known.rows() if rows is None else dict(rows), own, rule))
+
+    def assign(self, hashes: Int32s) -> tuple[Assignment, "DynamicAssigner"]:
+        """A bucket for each row: that of its hash where known, owned or not; else as `Fill.deal` says.
+
+        Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Errors are those of `deal`.
+        """
+        found = self.known.lookup(hashes)
+        unknown = np.flatnonzero(found == UNKNOWN)
+        if not len(unknown):
+            return Assignment(found, _EMPTY_HASHES, _EMPTY_HASHES), self
+        fresh, first, which = np.unique(hashes[unknown], return_index=True, return_inverse=True)
+        arrival = np.argsort(first)
+        dealt, fill = self.fill.deal(fresh[arrival])
+        bucket_of = np.empty(len(fresh), np.int32)
+        bucket_of[arrival] = dealt
+        found[unknown] = bucket_of[which]
+        after = DynamicAssigner(self.known.joined(fresh, bucket_of), fill)
+        return Assignment(found, fresh[arrival], dealt), after
+
+
+def assigner_of(known_buckets: Int32s, hashes: Int32s, assigners: int) -> Int32s:
+    """Which assigner of the partition a row belongs to, so that one task writes each bucket.
+
+    A known key follows its bucket's owner, whoever filled it; an unknown one its hash. Shapes: n each in, n out.
+    """
+    return np.where(known_buckets == UNKNOWN, hash_share(hashes, assigners), known_buckets % assigners).astype(np.int32)

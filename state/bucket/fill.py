@@ -1,0 +1,131 @@
+"""How new rows fill the buckets of one partition: which buckets an assigner owns, which it fills next.
+
+The fill policy is free, as the format only asks that a known key stays where it is; two assigners must never open the
+same bucket, so each owns every n-th id.
+
+Source: Paimon 2.0 HashBucketAssigner, PartitionIndex, crosspartition BucketAssigner. Stricter here: the limit on
+buckets counts per partition, and a bucket is chosen by the row's hash, not by chance, once the limit is reached.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bucketline.conf.errors import OptionError
+
+Int32s = NDArray[np.int32]
+
+MAX_DYNAMIC_BUCKETS = 32767
+"""Bucket ids of dynamic tables are kept in 16 bits."""
+
+ROWS_PER_ASSIGNER = 100_000
+"""Rows a partition must hold for each further assigner to open buckets in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Assigner number `assigner` of `assigners`: it alone opens the buckets b with b % assigners == assigner."""
+
+    assigner: int = 0
+    assigners: int = 1
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.assigner < self.assigners, (self.assigner, self.assigners)
+
+    def owns(self, bucket: int) -> bool:
+        return bucket % self.assigners == self.assigner
+
+
+@dataclass(frozen=True, slots=True)
+class FillRule:
+    """`target_rows` fill a bucket; at most `max_buckets` exist in a partition, None for what the format can hold."""
+
+    target_rows: int
+    max_buckets: int | None = None
+
+    @property
+    def bucket_limit(self) -> int:
+        return MAX_DYNAMIC_BUCKETS if self.max_buckets is None else min(self.max_buckets, MAX_DYNAMIC_BUCKETS)
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Rows of each bucket of one partition, as one assigner sees them: all buckets that exist, owned or not."""
+
+    rows: Mapping[int, int]
+    own: Ownership
+    rule: FillRule
+
+    def deal(self, hashes: Int32s) -> tuple[Int32s, "Fill"]:
+        """A bucket for each of n new rows in arrival order, and the fill after them.
+
+        Owned buckets below the target are filled in ascending order, then the smallest unused owned ids are opened;
+        when no more may be, rows go to owned buckets by their hash, over the target.
+        Raises OptionError when a table without limit has no bucket left.
+        """
+        left = len(hashes)
+        rows = dict(self.rows)
+        chosen: list[int] = []
+        shares: list[int] = []
+        for bucket, room in self._open(left):
+            share = min(room, left)
+            chosen.append(bucket)
+            shares.append(share)
+            rows[bucket] = rows.get(bucket, 0) + share
+            left -= share
+            if not left:
+                break
+        dealt = np.repeat(np.array(chosen, np.int32), shares)
+        if left:
+            spread = self._spread(hashes[len(dealt) :], rows)
+            for bucket, share in zip(*np.unique(spread, return_counts=True), strict=True):
+                rows[int(bucket)] += int(share)
+            dealt = np.concatenate([dealt, spread])
+        return dealt, Fill(rows, self.own, self.rule)
+
+    def _open(self, wanted: int) -> list[tuple[int, int]]:
+        """(bucket, room) of the owned buckets that rows may go to, in order; together room for `wanted` if there is."""
+        target = self.rule.target_rows
+        found = [(b, target - self.rows[b]) for b in sorted(self.rows) if self.own.owns(b) and self.rows[b] < target]
+        room = sum(r for _, r in found)
+        for bucket in range(self.own.assigner, self.rule.bucket_limit, self.own.assigners):
+            if room >= wanted:
+                break
+            if bucket not in self.rows:
+                found.append((bucket, target))
+                room += target
+        return found
+
+    def _spread(self, hashes: Int32s, rows: Mapping[int, int]) -> Int32s:
+        if self.rule.max_buckets is None:
+            raise OptionError(
+                f"Too more bucket {MAX_DYNAMIC_BUCKETS}, you should increase target bucket row number "
+                f"{self.rule.target_rows} ('dynamic-bucket.target-row-num')",
+                option="dynamic-bucket.target-row-num",
+                buckets=len(rows),
+            )
+        owned = np.array(sorted(b for b in rows if self.own.owns(b)), np.int32)
+        assert len(owned), "no more assigners than buckets may exist: see assigner_count"
+        return owned[hash_share(hashes, len(owned))]
+
+
+def hash_share(hashes: Int32s, count: int) -> Int32s:
+    """For each hash a number in [0, count): Java's remainder, made positive. Shapes: n int32 in, n int32 out."""
+    return np.abs(np.fmod(hashes, np.int32(count)))
+
+
+def assigner_count(
+    rows: int, *, parallelism: int, rule: FillRule, initial_buckets: int | None = None, expected_rows: int = 0
+) -> int:
+    """How many assigners open buckets in a partition that holds `rows` rows and is about to get `expected_rows`.
+
+    `initial_buckets` fixes it, as in Paimon. Else it grows with the rows, so that a small partition has one bucket
+    however many tasks write, and is at most `parallelism`; never more than buckets may exist.
+    """
+    limit = max(1, min(parallelism, rule.bucket_limit))
+    if initial_buckets is not None:
+        return max(1, min(initial_buckets, limit))
+    needed = -(-(rows + expected_rows) // min(rule.target_rows, ROWS_PER_ASSIGNER))
+    return max(1, min(needed, limit))
