@@ -112,6 +112,10 @@ class ArrowIO:
         with _storage_errors(path), suppress(FileNotFoundError):
             self.filesystem.delete_file(path)
 
+    def delete_folder(self, directory: str) -> None:
+        with _storage_errors(directory), suppress(FileNotFoundError):
+            self.filesystem.delete_dir(directory)
+
     def open_input(self, path: str) -> pa.NativeFile:
         with _storage_errors(path):
             return self.filesystem.open_input_file(path)

@@ -67,6 +67,10 @@ class FileIO(Protocol):
         """Removes a file; a missing one is no error."""
         ...
 
+    def delete_folder(self, directory: str) -> None:
+        """Removes a folder and what is below it; a missing one is no error."""
+        ...
+
     def open_input(self, path: str) -> pa.NativeFile:
         """The file for reading at any position; the caller closes it."""
         ...

@@ -6,6 +6,7 @@ Paimon's local rename replaces an existing target, so two processes can lose a c
 import errno
 import io
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -123,6 +124,10 @@ class LocalIO:
     def delete(self, path: str) -> None:
         with _storage_errors(path), suppress(FileNotFoundError):
             os.unlink(path)
+
+    def delete_folder(self, directory: str) -> None:
+        with _storage_errors(directory), suppress(FileNotFoundError):
+            shutil.rmtree(directory)
 
     def open_input(self, path: str) -> pa.NativeFile:
         with _storage_errors(path):

@@ -80,6 +80,9 @@ class FaultyIO:
     def delete(self, path: str) -> None:
         self._call("delete", path, lambda: self.inner.delete(path))
 
+    def delete_folder(self, directory: str) -> None:
+        self._call("delete_folder", directory, lambda: self.inner.delete_folder(directory))
+
     def open_input(self, path: str) -> pa.NativeFile:
         return self._call("open_input", path, lambda: self.inner.open_input(path))
 

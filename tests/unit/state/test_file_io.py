@@ -79,6 +79,14 @@ def test_deleted_files_are_gone(io: FileIO, tmp_path: Path) -> None:
     assert io.list_names(str(tmp_path)) == []
 
 
+def test_a_deleted_folder_is_gone_with_what_was_in_it(io: FileIO, tmp_path: Path) -> None:
+    for name in ("a/b/f", "a/g", "h"):
+        io.write_new(f"{tmp_path}/{name}", b"")
+    io.delete_folder(f"{tmp_path}/a")
+    io.delete_folder(f"{tmp_path}/none")
+    assert io.list_names(str(tmp_path)) == ["h"]
+
+
 def test_listings_are_sorted_and_empty_where_there_is_no_folder(io: FileIO, tmp_path: Path) -> None:
     for name in ("b", "a", "c/y", "c/x"):
         io.write_new(f"{tmp_path}/{name}", b"xy")

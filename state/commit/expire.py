@@ -1,0 +1,167 @@
+"""Which snapshots may go, and which files with them: decisions only, over values the caller has read.
+
+A file goes with the last snapshot that needs it. What a delta deletes is dead from its own snapshot on, so it goes with
+the snapshot before; the cost is that of the deltas in between, never that of the table.
+Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagManager.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import Option, parse_count, parse_duration
+from bucketline.conf.table_options import (
+    SNAPSHOT_EXPIRE_LIMIT,
+    SNAPSHOT_NUM_RETAINED_MAX,
+    SNAPSHOT_NUM_RETAINED_MIN,
+    SNAPSHOT_TIME_RETAINED,
+)
+from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
+
+FileKey = tuple[bytes, int, str]
+"""A data file as the file system knows it: partition, bucket, name. Its level is no part of it."""
+
+_CHANGELOG_RETENTION = (
+    (Option("changelog.num-retained.min", parse_count, None, ""), SNAPSHOT_NUM_RETAINED_MIN),
+    (Option("changelog.num-retained.max", parse_count, None, ""), SNAPSHOT_NUM_RETAINED_MAX),
+    (Option("changelog.time-retained", parse_duration, None, ""), SNAPSHOT_TIME_RETAINED),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many snapshots are kept at least and at most, how long (ms), and how many one run may remove."""
+
+    min_count: int
+    max_count: int
+    time_ms: int
+    limit: int
+
+    def __post_init__(self) -> None:
+        if self.min_count < 1:
+            raise OptionError("at least one snapshot is kept", key=SNAPSHOT_NUM_RETAINED_MIN.key, value=self.min_count)
+        if self.max_count < self.min_count:
+            raise OptionError(
+                f"at most {self.max_count} snapshots and at least {self.min_count} cannot both be kept",
+                key=SNAPSHOT_NUM_RETAINED_MAX.key,
+                value=self.max_count,
+            )
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "Retention":
+        """The settings of a table with these options. Raises OptionError when one cannot be read or they clash."""
+        return cls(
+            min_count=SNAPSHOT_NUM_RETAINED_MIN.get(options),
+            max_count=SNAPSHOT_NUM_RETAINED_MAX.get(options),
+            time_ms=SNAPSHOT_TIME_RETAINED.get(options),
+            limit=SNAPSHOT_EXPIRE_LIMIT.get(options),
+        )
+
+
+def longer_changelog(options: Mapping[str, str]) -> str | None:
+    """The option that keeps changelogs longer than snapshots, None when none does."""
+    for changelog, snapshot in _CHANGELOG_RETENTION:
+        found = changelog.find(options)
+        if found is not None and found > snapshot.get(options):
+            return changelog.key
+    return None
+
+
+def expiry_end(
+    earliest: int,
+    latest: int,
+    retention: Retention,
+    *,
+    now_ms: int,
+    next_of_consumers: Iterable[int],
+    time_of: Callable[[int], int | None],
+) -> int:
+    """The id of the oldest snapshot that stays; snapshots from `earliest` up to it, exclusive, go.
+
+    A snapshot goes once its successor is older than the retention time, so that the state of any moment within that
+    time stays readable; those above the largest count go whatever their age. `time_of` gives a snapshot's time, None
+    when it is gone; it is asked for no more ids than one run may remove.
+    """
+    stop = min([latest - retention.min_count + 1, earliest + retention.limit, *next_of_consumers])
+    end = max(earliest, min(latest - retention.max_count + 1, stop))
+    while end < stop:
+        successor_ms = time_of(end + 1)
+        if successor_ms is not None and successor_ms >= now_ms - retention.time_ms:
+            break
+        end += 1
+    return end
+
+
+def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapshot]:
+    """The tagged snapshots that may share files with the snapshots [begin, end): those among them and the one before.
+
+    A file is live in consecutive snapshots. So what an older tag shares with them the nearest one before shares too,
+    and what a later tag shares with them snapshot `end` has.
+    """
+    ordered = sorted(tags, key=lambda s: s.id)
+    before = [s for s in ordered if s.id < begin]
+    return before[-1:] + [s for s in ordered if begin <= s.id < end]
+
+
+def dead_files(deltas: Iterable[tuple[int, Sequence[ManifestEntry]]]) -> dict[FileKey, tuple[int, ManifestEntry]]:
+    """The data files that deltas leave dead, each with the id of the last snapshot that had it.
+
+    `deltas` are (snapshot id, entries), ascending. A file that one delta both deletes and adds has changed its level
+    only: whatever the order of the two entries, it stays.
+    """
+    dead: dict[FileKey, tuple[int, ManifestEntry]] = {}
+    for snapshot_id, entries in deltas:
+        for entry in entries:
+            if entry.kind is FileKind.DELETE:
+                dead[file_key(entry)] = (snapshot_id - 1, entry)
+        for entry in entries:
+            if entry.kind is FileKind.ADD:
+                dead.pop(file_key(entry), None)
+    return dead
+
+
+def file_key(entry: ManifestEntry) -> FileKey:
+    return (entry.partition, entry.bucket, entry.file.file_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The files a snapshot needs beside data files, by folder: names, or for index files paths below the table."""
+
+    lists: frozenset[str] = field(default_factory=frozenset)
+    manifests: frozenset[str] = field(default_factory=frozenset)
+    index_files: frozenset[str] = field(default_factory=frozenset)
+    statistics: frozenset[str] = field(default_factory=frozenset)
+
+    def union(self, other: "Footprint") -> "Footprint":
+        return Footprint(
+            self.lists | other.lists,
+            self.manifests | other.manifests,
+            self.index_files | other.index_files,
+            self.statistics | other.statistics,
+        )
+
+    def without(self, other: "Footprint") -> "Footprint":
+        return Footprint(
+            self.lists - other.lists,
+            self.manifests - other.manifests,
+            self.index_files - other.index_files,
+            self.statistics - other.statistics,
+        )
+
+
+def unite(footprints: Iterable[Footprint]) -> Footprint:
+    """All files of all footprints."""
+    found = Footprint()
+    for one in footprints:
+        found = found.union(one)
+    return found
+
+
+def retire(footprints: Sequence[tuple[int, Footprint]], kept: Footprint) -> dict[int, Footprint]:
+    """What goes with each snapshot, `footprints` ascending by id: files that no later one and nothing kept needs."""
+    needed, found = kept, dict[int, Footprint]()
+    for snapshot_id, footprint in reversed(footprints):
+        found[snapshot_id] = footprint.without(needed)
+        needed = needed.union(footprint)
+    return found

@@ -1,0 +1,93 @@
+"""The branches of a table: folders of metadata of their own over the data files, manifests and index files of all.
+
+Source: Paimon 2.0 FileSystemBranchManager.
+"""
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR
+from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.schemas import Schemas
+from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.store.tags import Tags
+
+MAIN = "main"
+_PREFIX = "branch-"
+
+
+class Branches:
+    """The branches of the table at `path`, the main one left aside."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        self._io = io
+        self._path = path
+        self._directory = f"{path}/{BRANCH_DIR}"
+
+    def names(self) -> list[str]:
+        """The names of the branches, sorted."""
+        found = self._io.list_names(self._directory)
+        return sorted(n.removeprefix(_PREFIX) for n in found if n.startswith(_PREFIX) and n != _PREFIX)
+
+    def path(self, name: str) -> str:
+        """The folder that a branch's metadata is in."""
+        return f"{self._directory}/{_PREFIX}{name}"
+
+    def create(self, name: str, tag: Tag | None = None) -> None:
+        """Makes a branch: empty with the newest schema, or standing at a tag.
+
+        Raises OptionError for a name that is taken or cannot be one.
+        """
+        check_branch_name(name)
+        if name in self.names():
+            raise OptionError(f"Branch name '{name}' already exists.", key="branch", value=name)
+        schemas, root = Schemas(self._io, self._path), self.path(name)
+        newest = schemas.latest_id()
+        assert newest is not None, "a table has a schema"
+        last = newest if tag is None else tag.snapshot.schema_id
+        branch_schemas = Schemas(self._io, root)
+        for schema_id in range(last + 1) if tag is not None else (last,):
+            branch_schemas.create(schemas.get(schema_id))
+        if tag is not None:
+            # The tag comes first: it keeps the files of the snapshot from being expired.
+            Tags(self._io, root).create(tag)
+            Snapshots(self._io, root).publish(tag.snapshot)
+
+    def delete(self, name: str) -> bool:
+        """Removes a branch's metadata; False when there is none. Files that only it used are orphans then."""
+        if name not in self.names():
+            return False
+        root = self.path(name)
+        files = self._io.list_files(root)
+        # A branch without a schema stops every orphan clean-up, so the schema goes last.
+        for file in sorted(files, key=lambda f: f.path.startswith(f"{root}/{SCHEMA_DIR}/")):
+            self._io.delete(file.path)
+        self._io.delete_folder(root)
+        return True
+
+    def states(self) -> list[tuple[str, Snapshot]]:
+        """The snapshots that stand for all files the branches need from before they were made, with a name for each.
+
+        A branch's oldest snapshot has every such file that a later one has; its tags may be older.
+        """
+        found: list[tuple[str, Snapshot]] = []
+        for name in self.names():
+            snapshots = Snapshots(self._io, self.path(name))
+            oldest = snapshots.earliest_id()
+            state = None if oldest is None else snapshots.get(oldest)
+            if state is not None:
+                found.append((f"branch {name}", state))
+            found += [(f"tag {t.name} of branch {name}", t.snapshot) for t in Tags(self._io, self.path(name)).list()]
+        return found
+
+
+def check_branch_name(name: str) -> None:
+    """Returns if a branch can have that name. Raises OptionError."""
+    if not name.strip():
+        raise OptionError("Branch name shouldn't be blank.", key="branch", value=name)
+    if name == MAIN or name.isdigit():
+        raise OptionError(f"Branch name {name!r}: neither '{MAIN}' nor a number can be one", key="branch", value=name)
+    if "/" in name or "\x00" in name:
+        raise OptionError(
+            f"branch name {name!r}: a branch is a folder, so it cannot hold '/'", key="branch", value=name
+        )

@@ -1,0 +1,56 @@
+"""The consumers of a table: how far each has read, and which snapshots they still need.
+
+Source: Paimon 2.0 ConsumerManager, Consumer.
+"""
+
+import json
+
+from bucketline.conf.option import Option, parse_duration
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.paths import CONSUMER_DIR
+from bucketline.state.store.file_io import FileIO
+
+CONSUMER_EXPIRATION_TIME = Option(
+    "consumer.expiration-time", parse_duration, None, "ms after which a consumer that does not move is dropped"
+)
+_PREFIX = "consumer-"
+
+
+def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
+    """The next snapshot that each consumer of the table at `path` will read. Raises CorruptFileError."""
+    found = {}
+    for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
+        data = io.read_optional(f"{path}/{CONSUMER_DIR}/{name}") if name.startswith(_PREFIX) else None
+        if data is not None:
+            found[name.removeprefix(_PREFIX)] = _next_snapshot(f"{path}/{CONSUMER_DIR}/{name}", data)
+    return found
+
+
+def drop_idle_consumers(io: FileIO, path: str, *, older_than_ms: int) -> list[str]:
+    """Removes the consumers whose files last changed before a time (ms since the epoch), and names them."""
+    dropped = []
+    for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
+        file = f"{path}/{CONSUMER_DIR}/{name}"
+        if name.startswith(_PREFIX) and (_modified_ms(io, file) or older_than_ms) < older_than_ms:
+            io.delete(file)
+            dropped.append(name.removeprefix(_PREFIX))
+    return dropped
+
+
+def _modified_ms(io: FileIO, file: str) -> int | None:
+    try:
+        return io.modified_ms(file)
+    except StorageError as e:
+        if e.fields.get("missing"):
+            return None
+        raise
+
+
+def _next_snapshot(file: str, data: bytes) -> int:
+    try:
+        found = json.loads(data)["nextSnapshot"]
+    except (ValueError, KeyError, TypeError) as e:
+        raise CorruptFileError(f"{file}: no consumer's position: {e!r}", path=file) from e
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise CorruptFileError(f"{file}: nextSnapshot is {found!r}", path=file)
+    return found

@@ -1,0 +1,62 @@
+"""The tags of a table: snapshots under names, which outlive the snapshots they were made from.
+
+Deleting or replacing a tag here removes its file alone; `expiry.delete_tag` also removes what only the tag still held.
+Source: Paimon 2.0 TagManager.
+"""
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import TAG_DIR, parse_tag, tag_name
+from bucketline.state.format.tag_json import Tag, decode_tag, encode_tag
+from bucketline.state.store.file_io import FileIO
+
+
+class Tags:
+    """The tags of the table, or of the branch, at `path`."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        self._io = io
+        self._directory = f"{path}/{TAG_DIR}"
+
+    def names(self) -> list[str]:
+        """The names of all tags, sorted."""
+        found = [parse_tag(name) for name in self._io.list_names(self._directory)]
+        return sorted(name for name in found if name is not None)
+
+    def get(self, name: str) -> Tag | None:
+        """The tag of that name; None when there is none. Raises CorruptFileError."""
+        data = self._io.read_optional(self._path(name))
+        return None if data is None else decode_tag(name, data)
+
+    def list(self) -> list[Tag]:
+        """All tags, by snapshot id and name."""
+        found = [self.get(name) for name in self.names()]
+        return sorted((t for t in found if t is not None), key=lambda t: (t.snapshot.id, t.name))
+
+    def create(self, tag: Tag) -> bool:
+        """Makes a new tag; False when the name is taken. Raises OptionError for a name that cannot be one."""
+        check_tag_name(tag.name)
+        return self._io.publish(self._path(tag.name), encode_tag(tag))
+
+    def replace(
+        self, name: str, snapshot: Snapshot, *, created_local_ms: int | None = None, retained_ms: int | None = None
+    ) -> None:
+        """Makes a tag, or moves it to another snapshot."""
+        check_tag_name(name)
+        tag = Tag(name, snapshot, created_local_ms=created_local_ms, retained_ms=retained_ms)
+        self._io.overwrite(self._path(name), encode_tag(tag))
+
+    def delete(self, name: str) -> None:
+        """Removes the tag's file; a missing one is no error."""
+        self._io.delete(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{tag_name(name)}"
+
+
+def check_tag_name(name: str) -> None:
+    """Returns if a tag can have that name. Raises OptionError."""
+    if not name.strip():
+        raise OptionError("Tag name shouldn't be blank.", key="tag", value=name)
+    if "/" in name or "\x00" in name:
+        raise OptionError(f"tag name {name!r}: a tag is a file, so its name cannot hold '/'", key="tag", value=name)
