@@ -181,7 +181,7 @@ class Committer:
                 # Nothing of this half was published: every earlier try is known to have lost.
                 discard_manifests(self._manifests, of_half + of_try)
                 raise
-            publication = publish_snapshot(self._snapshots, snapshot, retries)
+            publication = publish_snapshot(self._snapshots, self._manifests, snapshot, retries)
             if publication.fate is Fate.UNKNOWN:
                 return outcome_unknown(snapshot, str(publication.error))
             if publication.fate is Fate.WON:

@@ -2,7 +2,8 @@
 
 After an unclear answer the same bytes are published again: either they are found there, or another snapshot is, or this
 time they arrive. A first attempt that is still under way can then do no harm, for publishing never replaces.
-Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; told apart by uuid here, so compactions too.
+Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; told apart by uuid here, so compactions too. Unlike
+there, a writer that slept until its id had been used and had expired does not turn the table back.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from enum import Enum
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.commit_retry import Retries
+from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.snapshots import Snapshots
 
 
@@ -24,38 +26,39 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The fate of a snapshot; `error` is what storage said last, if that was an error."""
+    """The fate of a snapshot; `error` is what storage said last where that decided it."""
 
     fate: Fate
     error: StorageError | None = None
 
 
-def publish_snapshot(snapshots: Snapshots, snapshot: Snapshot, retries: Retries) -> Publication:
+def publish_snapshot(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, retries: Retries) -> Publication:
     """Publishes under the snapshot's id. LOST with an error means: storage refused, and trying again is no use."""
     error: StorageError | None = None
+    is_there = False
+    lost = Fate.LOST
     while True:
         try:
-            if snapshots.publish(snapshot):
-                return Publication(Fate.WON)
-            return _read_back(snapshots, snapshot, error)
+            if not is_there and not snapshots.publish(snapshot):
+                taken_by = snapshots.get(snapshot.id)
+                if taken_by is None or taken_by.uuid != snapshot.uuid:
+                    return Publication(Fate.LOST if taken_by is not None else lost)
+                # The store had made ours, lost the answer, and tried again by itself; or we did.
+            is_there = True
+            fate = _place(snapshots, manifests, snapshot)
+            return Publication(lost if fate is Fate.LOST else fate)
         except StorageError as e:
-            if error is None and not e.fields.get("retryable"):
+            if error is None and not is_there and not e.fields.get("retryable"):
                 return _refused(snapshots, snapshot, e)
             error = e
+            # An attempt without an answer may have been in the table, and have expired since.
+            lost = Fate.UNKNOWN
         if not retries.wait():
             return Publication(Fate.UNKNOWN, error)
 
 
-def _read_back(snapshots: Snapshots, snapshot: Snapshot, error: StorageError | None) -> Publication:
-    """Whose snapshot took the id: a store may have made ours, lost the answer, and tried again by itself."""
-    found = snapshots.get(snapshot.id)
-    if found is None:
-        # It was there a moment ago and has expired since. Without an earlier unclear answer it was not ours.
-        return Publication(Fate.LOST if error is None else Fate.UNKNOWN, error)
-    return Publication(Fate.WON if found.uuid == snapshot.uuid else Fate.LOST)
-
-
 def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) -> Publication:
+    """What came of it when storage says that trying again is no use."""
     try:
         found = snapshots.get(snapshot.id)
     except StorageError:
@@ -63,3 +66,24 @@ def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) ->
     if found is None:
         return Publication(Fate.LOST, refusal)
     return Publication(Fate.WON if found.uuid == snapshot.uuid else Fate.LOST)
+
+
+def _place(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot) -> Fate:
+    """Whether a published snapshot is part of the table's history.
+
+    If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
+    what was published then is an island that no newer snapshot builds on. It is taken back.
+    """
+    if snapshot.id > 1 and snapshots.exists(snapshot.id - 1):
+        return Fate.WON
+    ids = snapshots.ids()
+    if max(ids, default=0) <= snapshot.id:
+        return Fate.WON
+    follower = snapshots.get(snapshot.id + 1)
+    if follower is None:
+        # Snapshots expire oldest first, so a follower cannot have gone before this one.
+        snapshots.delete(snapshot.id)
+        return Fate.LOST
+    inherited = {m.file_name for m in manifests.read_list(follower.base_manifest_list)}
+    builds_on_it = all(m.file_name in inherited for m in manifests.base_and_delta(snapshot))
+    return Fate.WON if builds_on_it else Fate.UNKNOWN

@@ -25,14 +25,14 @@ class Snapshots:
     def latest_id(self) -> int | None:
         """The newest snapshot's id; None for a table without snapshots."""
         hinted = self._hint(LATEST)
-        if hinted is not None and not self._exists(hinted + 1) and self._exists(hinted):
+        if hinted is not None and not self.exists(hinted + 1) and self.exists(hinted):
             return hinted
         return max(self._listed_ids(), default=None)
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot; None for a table without snapshots."""
         hinted = self._hint(LATEST)
-        if hinted is not None and not self._exists(hinted + 1):
+        if hinted is not None and not self.exists(hinted + 1):
             found = self.get(hinted)
             if found is not None:
                 return found
@@ -42,7 +42,7 @@ class Snapshots:
     def earliest_id(self) -> int | None:
         """The oldest snapshot's id; None for a table without snapshots."""
         hinted = self._hint(EARLIEST)
-        if hinted is not None and self._exists(hinted):
+        if hinted is not None and self.exists(hinted):
             return hinted
         return min(self._listed_ids(), default=None)
 
@@ -88,6 +88,13 @@ class Snapshots:
         """Says which snapshot is oldest; only once the older ones are gone."""
         self._io.overwrite(f"{self._directory}/{EARLIEST}", str(snapshot_id).encode())
 
+    def exists(self, snapshot_id: int) -> bool:
+        return self._io.exists(self.path(snapshot_id))
+
+    def delete(self, snapshot_id: int) -> None:
+        """Removes the snapshot's file, and nothing that it names; a missing one is no error."""
+        self._io.delete(self.path(snapshot_id))
+
     def path(self, snapshot_id: int) -> str:
         return f"{self._directory}/{snapshot_name(snapshot_id)}"
 
@@ -96,9 +103,6 @@ class Snapshots:
         if data is None or not data.isdigit() or len(data) > 19:
             return None
         return int(data) or None
-
-    def _exists(self, snapshot_id: int) -> bool:
-        return self._io.exists(self.path(snapshot_id))
 
     def _listed_ids(self) -> list[int]:
         ids = [parse_snapshot_id(name) for name in self._io.list_names(self._directory)]

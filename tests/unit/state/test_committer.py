@@ -342,3 +342,51 @@ def test_waits_stop_at_the_timeout() -> None:
     retries = Retries(RetrySettings(100, 35, 10, 1000), pause.clock, FixedChance(0.0), pause)
     assert [retries.wait() for _ in range(4)] == [True, True, True, False]
     assert pause.waits == [10, 20, 40]
+
+
+def sleep_until_expired(table: CommitTable) -> Callable[[], object]:
+    """What happens while a writer sleeps: five commits of another, then all but the newest two snapshots expire."""
+
+    def act() -> None:
+        for n in range(5):
+            append(table, f"other{n}", user="other", identifier=n)
+        for snapshot in table.all_snapshots()[:-2]:
+            table.snapshots.delete(snapshot.id)
+
+    return act
+
+
+def test_a_writer_that_slept_until_its_id_had_expired_does_not_turn_the_table_back(table: CommitTable) -> None:
+    append(table, "a")
+    sleepy = interrupted(table, sleep_until_expired(table))
+    outcome = sleepy.committer().commit(table.put_files([message(data_file("ours"))]), user=ME)
+    assert isinstance(outcome, Committed)
+    assert outcome.snapshot_ids == (7,)
+    assert table.snapshots.ids() == [5, 6, 7]
+    assert table.snapshots.latest_id() == 7
+    assert table.live_names() == ["a", "other0", "other1", "other2", "other3", "other4", "ours"]
+
+
+def test_a_stream_that_slept_until_its_id_had_expired_cannot_tell_whether_it_was_replaced(table: CommitTable) -> None:
+    append(table, "a")
+    sleepy = interrupted(table, sleep_until_expired(table))
+    outcome = sleepy.committer().commit(table.put_files([message(data_file("ours"))]), user=ME, identifier=2)
+    assert isinstance(outcome, Conflict) and outcome.rule == "history-gone"
+    assert table.snapshots.ids() == [5, 6]
+    assert table.snapshots.latest_id() == 6
+
+
+def test_a_snapshot_whose_predecessor_expires_at_once_is_won(table: CommitTable) -> None:
+    append(table, "a")
+
+    def publish_then_expire(name: str, path: str) -> None:
+        if (name, path) == ("exists", table.snapshots.path(1)) and table.snapshots.exists(2):
+            append(table, "next", user="other")
+            table.snapshots.delete(1)
+
+    io = FaultyIO(table.storage, before_call=publish_then_expire)
+    outcome = table.committer(io).commit(table.put_files([message(data_file("ours"))]), user=ME, identifier=2)
+    assert isinstance(outcome, Committed)
+    assert outcome.snapshot_ids == (2,)
+    assert table.snapshots.ids() == [2, 3]
+    assert table.live_names() == ["a", "next", "ours"]
