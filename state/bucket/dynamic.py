@@ -73,14 +73,23 @@ class KnownHashes:
         # One number for both sorts several times faster than an indirect sort of the hashes.
         added = (hashes.astype(np.int64) << 16) | buckets.astype(np.int64)
         added.sort()
-        if len(self.hashes):
-            old = (self.hashes.astype(np.int64) << 16) | self.buckets
-            added = np.concatenate([old, added])
-            added.sort(kind="stable")
         found = (added >> 16).astype(np.int32)
         first = np.ones(len(found), np.bool_)
         first[1:] = found[1:] != found[:-1]
-        return KnownHashes(found[first], (added[first] & 0x7FFF).astype(np.int16))
+        more = KnownHashes(found[first], (added[first] & 0x7FFF).astype(np.int16))
+        return self._merged(more) if len(self.hashes) else more
+
+    def _merged(self, other: "KnownHashes") -> "KnownHashes":
+        places = np.searchsorted(self.hashes, other.hashes)
+        both = self.hashes[np.minimum(places, len(self.hashes) - 1)] == other.hashes
+        buckets = self.buckets
+        if both.any():
+            buckets = buckets.copy()
+            buckets[places[both]] = np.minimum(buckets[places[both]], other.buckets[both])
+        at = places[~both]
+        return KnownHashes(
+            np.insert(self.hashes, at, other.hashes[~both]), np.insert(buckets, at, other.buckets[~both])
+        )
 
 
 NOTHING_KNOWN = KnownHashes(_EMPTY_HASHES, _EMPTY_BUCKETS)
