@@ -31,7 +31,8 @@ def drop_idle_consumers(io: FileIO, path: str, *, older_than_ms: int) -> list[st
     dropped = []
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         file = f"{path}/{CONSUMER_DIR}/{name}"
-        if name.startswith(_PREFIX) and (_modified_ms(io, file) or older_than_ms) < older_than_ms:
+        modified_ms = _modified_ms(io, file) if name.startswith(_PREFIX) else None
+        if modified_ms is not None and modified_ms < older_than_ms:
             io.delete(file)
             dropped.append(name.removeprefix(_PREFIX))
     return dropped
