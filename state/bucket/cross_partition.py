@@ -1,0 +1,203 @@
+"""Upserts across partitions: where rows go when their key may live in another partition than they say.
+
+By merge engine: deduplicate deletes the key in its old partition and inserts it in the new one; partial-update and
+aggregation write into the partition the key is in, keeping the row kind; first-row drops what comes from elsewhere.
+Several rows of one key in a batch are taken in order, each seeing what the ones before it did.
+
+Source: Paimon 2.0 GlobalIndexAssigner, ExistingProcessor (DeleteExistingProcessor, UseOldExistingProcessor,
+SkipNewExistingProcessor). Different on purpose: UseOldExistingProcessor turns every kind into +I, ours stays.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bucketline.conf.table_options import MERGE_ENGINE
+from bucketline.state.bucket.fill import Fill, Int32s
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.row_kind import RowKind
+from bucketline.state.types.values import to_scalar
+
+Int64s = NDArray[np.int64]
+Int8s = NDArray[np.int8]
+
+NOWHERE = -1
+"""The partition code of a key that the index does not have."""
+
+
+class OldPlaceRule(Enum):
+    """What becomes of a row whose key lives in another partition."""
+
+    DELETE_OLD = "deduplicate"
+    USE_OLD = "partial-update, aggregation"
+    SKIP_NEW = "first-row"
+
+
+def old_place_rule(schema: TableSchema) -> OldPlaceRule:
+    """The rule of the table's merge engine."""
+    engine = MERGE_ENGINE.get(schema.options)
+    if engine == "first-row":
+        return OldPlaceRule.SKIP_NEW
+    return OldPlaceRule.DELETE_OLD if engine == "deduplicate" else OldPlaceRule.USE_OLD
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where k keys live: a partition code (NOWHERE for none) and a bucket each. Shapes: k int32 both."""
+
+    partitions: Int32s
+    buckets: Int32s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedRows:
+    """n rows in arrival order, as far as placing them needs to know.
+
+    `keys` number the batch's k distinct keys 0..k-1, `key_hashes` are theirs; `partitions` are codes of the partitions
+    that the rows name, into the same list as those of Places. Shapes: n int64, k int32, n int32, n int8.
+    """
+
+    keys: Int64s
+    key_hashes: Int32s
+    partitions: Int32s
+    kinds: Int8s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """m rows to write, in order: which input row each is made of, its kind, partition code and bucket; and the places
+    of the k keys afterwards, and the fill of each partition that got or lost keys.
+
+    A row whose partition code is not its own gets that partition's values: see `placed_rows`.
+    """
+
+    rows: Int64s
+    kinds: Int8s
+    partitions: Int32s
+    buckets: Int32s
+    places: Places
+    fills: Mapping[int, Fill]
+
+
+def place_rows(
+    rows: KeyedRows, old: Places, rule: OldPlaceRule, *, fills: Mapping[int, Fill], empty: Fill
+) -> Placement:
+    """The rows to write for a batch. `fills` are by partition code; a partition without one starts as `empty`.
+
+    Room that a key leaves behind is filled from the next batch on.
+    """
+    # Rows of one key next to each other, in arrival order.
+    order = np.argsort(rows.keys, kind="stable")
+    keys = rows.keys[order]
+    first = np.ones(len(keys), np.bool_)
+    first[1:] = keys[1:] != keys[:-1]
+    if rule is OldPlaceRule.DELETE_OLD:
+        return _follow_rows(rows, old, order, first, _Dealer(fills, empty))
+    return _stay(rows, old, order, first, _Dealer(fills, empty), skip_new=rule is OldPlaceRule.SKIP_NEW)
+
+
+def placed_rows(
+    table: pa.Table, placement: Placement, partitions: Sequence[bytes], schema: TableSchema
+) -> tuple[pa.Table, pa.Array]:
+    """The rows of a placement and their kinds, with the values of the partitions they go to.
+
+    Shapes: n rows of the table's columns in, m rows of the same columns and m int8 kinds out. `partitions` are the
+    serialized partitions that the codes of the placement point into.
+    """
+    found = table.take(pa.array(placement.rows))
+    fields = schema.select(schema.partition_keys)
+    decoded = [decode_row(p, [f.type for f in fields]) for p in partitions]
+    codes = pa.array(placement.partitions)
+    for number, field in enumerate(fields):
+        position = found.schema.get_field_index(field.name)
+        column = found.schema.field(position)
+        values = pa.array([to_scalar(row[number], field.type) for row in decoded], column.type)
+        found = found.set_column(position, column, values.take(codes))
+    return found, pa.array(placement.kinds)
+
+
+class _Dealer:
+    """Deals buckets of several partitions and keeps count."""
+
+    def __init__(self, fills: Mapping[int, Fill], empty: Fill) -> None:
+        self.fills = dict(fills)
+        self._empty = empty
+
+    def deal(self, partitions: Int32s, hashes: Int32s) -> Int32s:
+        """A bucket for each new key, in order; n codes and n hashes in, n buckets out."""
+        found = np.empty(len(partitions), np.int32)
+        for code in np.unique(partitions).tolist():
+            members = np.flatnonzero(partitions == code)
+            found[members], self.fills[code] = self.fills.get(code, self._empty).deal(hashes[members])
+        return found
+
+    def release(self, partitions: Int32s, buckets: Int32s) -> None:
+        """Takes keys out of their buckets."""
+        places, counts = np.unique((partitions.astype(np.int64) << 32) | buckets, return_counts=True)
+        for place, count in zip(places.tolist(), counts.tolist(), strict=True):
+            code, bucket = divmod(place, 1 << 32)
+            fill = self.fills.get(code, self._empty)
+            rows = {**fill.rows, bucket: max(0, fill.rows.get(bucket, 0) - count)}
+            self.fills[code] = Fill(rows, fill.own, fill.rule)
+
+
+def _follow_rows(rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.bool_], dealer: _Dealer) -> Placement:
+    """deduplicate: the key goes where its newest row says, and is deleted where it was."""
+    keys, partitions = rows.keys[order], rows.partitions[order]
+    came_from = np.empty(len(keys), np.int32)
+    came_from[1:] = partitions[:-1]
+    came_from[first] = old.partitions[keys[first]]
+    moved = partitions != came_from
+    buckets = np.where(first, old.buckets[keys], np.int32(0)).astype(np.int32)
+    arrivals = np.flatnonzero(moved)
+    arrivals = arrivals[np.argsort(order[arrivals])]
+    buckets[arrivals] = dealer.deal(partitions[arrivals], rows.key_hashes[keys[arrivals]])
+    # A row that stays is where the last one that moved, or the first of its key, went.
+    buckets = buckets[np.maximum.accumulate(np.where(moved | first, np.arange(len(keys)), 0))]
+    left = np.flatnonzero(moved & (came_from != NOWHERE))
+    bucket_before = np.empty(len(keys), np.int32)
+    bucket_before[1:] = buckets[:-1]
+    bucket_before[first] = old.buckets[keys[first]]
+    dealer.release(came_from[left], bucket_before[left])
+    last = np.roll(first, -1)
+    places = Places(old.partitions.copy(), old.buckets.copy())
+    places.partitions[keys[last]], places.buckets[keys[last]] = partitions[last], buckets[last]
+    # The delete of the old place goes right before the row that moves.
+    source = np.concatenate([order[left], order])
+    written = np.argsort(2 * source + np.repeat([0, 1], [len(left), len(order)]))
+    kinds = np.concatenate([np.full(len(left), int(RowKind.DELETE), np.int8), rows.kinds[order]])
+    return Placement(
+        rows=source[written],
+        kinds=kinds[written],
+        partitions=np.concatenate([came_from[left], partitions])[written],
+        buckets=np.concatenate([bucket_before[left], buckets])[written],
+        places=places,
+        fills=dealer.fills,
+    )
+
+
+def _stay(
+    rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.bool_], dealer: _Dealer, *, skip_new: bool
+) -> Placement:
+    """The other engines: the key stays where it is, or where its first row said."""
+    places = Places(old.partitions.copy(), old.buckets.copy())
+    beginnings = np.sort(order[first])
+    beginnings = beginnings[old.partitions[rows.keys[beginnings]] == NOWHERE]
+    new = rows.keys[beginnings]
+    places.partitions[new] = rows.partitions[beginnings]
+    places.buckets[new] = dealer.deal(rows.partitions[beginnings], rows.key_hashes[new])
+    targets = places.partitions[rows.keys]
+    written = np.flatnonzero(targets == rows.partitions) if skip_new else np.arange(len(rows.keys))
+    return Placement(
+        rows=written,
+        kinds=rows.kinds[written],
+        partitions=targets[written],
+        buckets=places.buckets[rows.keys[written]],
+        places=places,
+        fills=dealer.fills,
+    )
