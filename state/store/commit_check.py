@@ -3,6 +3,7 @@
 Source: Paimon 2.0 ConflictDetection, StrictModeChecker, OverwriteChangesProvider, FileStoreCommitImpl.tryCommitOnce.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -116,14 +117,19 @@ class CommitChecks:
             return _history_gone(seen, latest_id)
         return twin
 
-    def fit(self, half: Half, base: CommitBase, based_on: int | None) -> Fit | Conflict:
-        """The half as it follows the base, or the rule it breaks. `based_on`: the snapshot its work was planned on."""
+    def fit(self, half: Half, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
+        """The half as it follows the base, or the rule it breaks.
+
+        `based_on` is the snapshot its work was planned on, `own` the one that the other half of the commit made.
+        """
         if half.overwrite is not None:
             return self._fit_overwrite(half, half.overwrite, base, based_on)
         base_index = base.index() if half.index else []
         conflict = None
         if based_on is not None and half.index:
-            conflict = self._check_planned_index(base, based_on, base_index, half.index)
+            latest_id = 0 if base.latest is None else base.latest.id
+            spans = [(based_on, latest_id)] if own is None else [(based_on, own - 1), (own, latest_id)]
+            conflict = self._check_planned_index(spans, half.index)
         if half.check is AppendCheck.BUCKET_COUNT:
             conflict = (
                 conflict
@@ -167,22 +173,23 @@ class CommitChecks:
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
 
     def _check_planned_index(
-        self,
-        base: CommitBase,
-        based_on: int,
-        base_index: list[IndexManifestEntry],
-        delta_index: tuple[IndexManifestEntry, ...],
+        self, spans: Sequence[tuple[int, int]], delta_index: tuple[IndexManifestEntry, ...]
     ) -> Conflict | None:
-        latest = base.latest
-        if latest is not None and latest.id == based_on:
-            return None
-        planned = self._snapshots.get(based_on) if based_on > 0 else None
-        if planned is None and based_on > 0:
-            return _history_gone(based_on, 0 if latest is None else latest.id)
-        if planned is not None and latest is not None and planned.index_manifest == latest.index_manifest:
-            return None
-        planned_index = self._manifests.read_index(None if planned is None else planned.index_manifest)
-        return check_index_unchanged(planned_index, base_index, delta_index)
+        """Rule `index-changed` from the first to the second snapshot of each span; 0 is the empty table."""
+        for before_id, after_id in spans:
+            if before_id == after_id:
+                continue
+            before, after = (self._snapshots.get(i) if i > 0 else None for i in (before_id, after_id))
+            if (before is None and before_id > 0) or (after is None and after_id > 0):
+                return _history_gone(before_id, after_id)
+            names = [None if s is None else s.index_manifest for s in (before, after)]
+            if names[0] == names[1]:
+                continue
+            planned, found = (self._manifests.read_index(name) for name in names)
+            conflict = check_index_unchanged(planned, found, delta_index)
+            if conflict is not None:
+                return conflict
+        return None
 
     def _check_target(self, target: PartitionTest, latest: Snapshot | None, based_on: int) -> Conflict | None:
         """Rule `target-changed`: since the overwrite was planned, nobody changed what it replaces."""

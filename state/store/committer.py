@@ -136,11 +136,10 @@ class Committer:
         based_on: int | None,
         view: LiveView | None,
     ) -> CommitResult:
-        # Index files that the append half has just changed are not those the work was planned on.
-        planned_on = None if made else based_on
+        own = made[0].id if made else None
         outcome: Snapshot | Committed | Conflict | Unknown | StorageError
         try:
-            outcome = self._commit_half(compact_half(changes), identity, planned_on, view)
+            outcome = self._commit_half(compact_half(changes), identity, based_on, view, own)
         except StorageError as e:
             if not made:
                 raise
@@ -158,7 +157,12 @@ class Committer:
         return outcome
 
     def _commit_half(
-        self, half: Half, identity: CommitIdentity, based_on: int | None, view: LiveView | None
+        self,
+        half: Half,
+        identity: CommitIdentity,
+        based_on: int | None,
+        view: LiveView | None,
+        own: int | None = None,
     ) -> Snapshot | Committed | Conflict | Unknown:
         """The snapshot made, or why there is none; Committed when another run under our name made it."""
         retries = Retries(self._settings, self._clock, self._random, self._pause)
@@ -169,7 +173,7 @@ class Committer:
             of_try: list[str] = []
             try:
                 base = CommitBase(self._newest(view), self._manifests, view)
-                plan = self._plan(half, identity, base, based_on, seen)
+                plan = self._plan(half, identity, base, based_on, seen, own)
                 if not isinstance(plan, SnapshotPlan):
                     discard_manifests(self._manifests, of_half)
                     return plan
@@ -200,13 +204,19 @@ class Committer:
         return self._snapshots.latest() if view is None else view.refresh()
 
     def _plan(
-        self, half: Half, identity: CommitIdentity, base: CommitBase, based_on: int | None, seen: int | None
+        self,
+        half: Half,
+        identity: CommitIdentity,
+        base: CommitBase,
+        based_on: int | None,
+        seen: int | None,
+        own: int | None,
     ) -> SnapshotPlan | Committed | Conflict:
         """The next snapshot, held against the rules; `seen` is the newest snapshot known to hold no commit of ours."""
         twin = self._checks.find_twin(half, identity, base.latest, seen)
         if isinstance(twin, Snapshot):
             return Committed((twin,), replayed=True)
-        fit = twin or self._checks.fit(half, base, based_on)
+        fit = twin or self._checks.fit(half, base, based_on, own)
         if isinstance(fit, Conflict):
             return fit
         return plan_snapshot(

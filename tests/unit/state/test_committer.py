@@ -311,6 +311,73 @@ def test_an_index_that_another_writer_changed_since_is_not_replaced(table: Commi
     table.check()
 
 
+@pytest.mark.parametrize("rival_comes_before_publication", [1, 2])
+def test_the_index_of_a_compaction_is_not_replaced_whenever_it_changed(
+    table: CommitTable, rival_comes_before_publication: int
+) -> None:
+    append(table, "a")
+    theirs = replace(message(), compact_index_files=(vectors("theirs", "a"),))
+    ours = replace(message(data_file("b")), compact_index_files=(vectors("ours", "a"),))
+    table.put_files([theirs, ours])
+
+    def race() -> None:
+        outcome = table.committer().commit([theirs], user="other", kind=CommitKind.COMPACT)
+        assert isinstance(outcome, Committed)
+
+    acts = [lambda: None] * (rival_comes_before_publication - 1) + [race]
+    outcome = interrupted(table, *acts).committer().commit([ours], user=ME, identifier=2, based_on=1)
+    assert isinstance(outcome, Committed)
+    assert isinstance(outcome.dropped, Conflict) and outcome.dropped.rule == "index-changed"
+    assert table.live_names() == ["a", "b"]
+    assert table.storage.list_names(f"{table.path}/index") == ["theirs"]
+    table.check()
+
+
+def test_both_halves_may_change_the_index_of_one_bucket(table: CommitTable) -> None:
+    append(table, "a")
+    ours = replace(message(), new_index_files=(vectors("first", "a"),), compact_index_files=(vectors("second", "a"),))
+    outcome = table.committer().commit(table.put_files([ours]), user=ME, identifier=2, based_on=1)
+    assert isinstance(outcome, Committed) and outcome.dropped is None
+    assert [e.file_name for e in table.manifests.read_index(table.latest().index_manifest)] == ["second"]
+    table.check()
+
+
+def test_an_append_that_takes_away_an_index_file_finds_it_live(table: CommitTable) -> None:
+    gone = IndexManifestEntry(FileKind.ADD, EMPTY_ROW, 0, "HASH", "gone", 4, 1)
+    outcome = table.committer().commit([replace(message(), deleted_index_files=(gone,))], user=ME, identifier=1)
+    assert isinstance(outcome, Conflict) and outcome.rule == "index-replaced"
+
+
+def test_only_an_overwrite_of_partitions_changes_their_bucket_count(table: CommitTable) -> None:
+    append(table, "a")
+    masking = replace(message(data_file("b"), total=3), new_index_files=(vectors("i", "a"),))
+    outcome = table.committer().commit([masking], user=ME, identifier=2)
+    assert isinstance(outcome, Conflict) and outcome.rule == "bucket-count"
+
+
+def test_an_overwrite_takes_the_index_files_of_its_partitions_away(table: CommitTable) -> None:
+    append(table, "a")
+    masking = replace(message(), new_index_files=(vectors("i", "a"),))
+    table.committer().commit(table.put_files([masking]), user=ME, identifier=2)
+    messages = table.put_files([message(data_file("new"))])
+    table.committer().commit(
+        messages, user=ME, identifier=3, kind=CommitKind.OVERWRITE, overwrite=lambda p: True, based_on=2
+    )
+    assert table.live_names() == ["new"]
+    assert table.manifests.read_index(table.latest().index_manifest) == []
+    table.check()
+
+
+def test_work_planned_before_a_rollback_is_refused(table: CommitTable) -> None:
+    for n in range(3):
+        append(table, f"f{n}", identifier=n)
+    table.snapshots.delete(3)
+    outcome = table.committer().commit([], user=ME, kind=CommitKind.OVERWRITE, overwrite=lambda p: True, based_on=3)
+    assert isinstance(outcome, Conflict) and outcome.rule == "history-gone"
+    outcome = table.committer().commit([message(data_file("new"))], user=ME, identifier=4, based_on=3)
+    assert isinstance(outcome, Conflict) and outcome.rule == "history-gone"
+
+
 def test_manifests_are_merged_and_old_ones_stay_for_older_snapshots(table: CommitTable) -> None:
     table = replace(table, options={"manifest.merge-min-count": "3"})
     for n in range(6):

@@ -1,8 +1,10 @@
 """Each call to storage goes wrong once, in every way it can: no row is lost, doubled, or left without its file."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import count
+from random import Random
 
 import pytest
 
@@ -83,6 +85,8 @@ def run_with_fault(scene: str, *, strike: int, fault: Fault, with_view: bool) ->
     calls = len(io.calls)
     io.reconnect()
     table.check()
+    if fault in (Fault.BEFORE, Fault.AFTER, Fault.TORN) and not _is_delete(io, strike):
+        assert table.manifest_files() == table.named_manifest_files()
     found = find_commit(reversed(table.all_snapshots()), ME, BATCH)
     if isinstance(outcome, Committed):
         assert found is not None and not outcome.replayed
@@ -91,6 +95,8 @@ def run_with_fault(scene: str, *, strike: int, fault: Fault, with_view: bool) ->
         assert ours[: len(outcome.snapshots)] == list(outcome.snapshots)
         unclear = outcome.dropped.uuid if isinstance(outcome.dropped, Unknown) else None
         assert all(s.uuid == unclear for s in ours[len(outcome.snapshots) :])
+        if isinstance(outcome.dropped, Unknown | StorageError):
+            assert table.storage.exists(table.data_path("top-b"))
     elif not isinstance(outcome, Unknown):
         assert found is None, outcome
     if found is None:
@@ -105,6 +111,10 @@ def run_with_fault(scene: str, *, strike: int, fault: Fault, with_view: bool) ->
     return calls >= strike
 
 
+def _is_delete(io: FaultyIO, number: int) -> bool:
+    return number <= len(io.calls) and io.calls[number - 1][0] == "delete"
+
+
 @pytest.mark.parametrize("with_view", [False, True])
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize("fault", Fault)
@@ -115,3 +125,40 @@ def test_no_fault_loses_or_doubles_a_row(fault: Fault, scene: str, with_view: bo
             break
         struck = strike
     assert struck > 15
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_stream_survives_any_faults_and_rivals(seed: int) -> None:
+    """Batches come in order, each is committed until the table shows it, as a driver that is restarted does."""
+    chance = Random(seed)
+    table = CommitTable(options={"manifest.merge-min-count": "4", "commit.max-retries": "3"}).create()
+    io = FaultyIO(table.storage)
+    rivals = count()
+
+    def between(name: str, path: str) -> None:
+        if name == "publish" and chance.random() < 0.2:
+            rival = f"rival-{next(rivals)}"
+            table.committer().commit(table.put_files([message(data_file(rival))]), user="rival")
+        if chance.random() < 0.08:
+            io.faults[len(io.calls) + 1] = chance.choice(list(Fault))
+
+    io.before_call = between
+    tries = count()
+    for batch in range(8):
+        while find_commit(reversed(table.all_snapshots()), ME, batch) is None:
+            new = data_file(f"{batch}-{next(tries)}")
+            zeroes = [e.file for e in table.live() if e.file.level == 0]
+            top = data_file(f"top-{new.file_name}", level=5, rows=10 * len(zeroes) + 10)
+            [promised] = table.put_files([message(new, before=[*zeroes, new], after=[top])])
+            if any(e.file.level for e in table.live()):
+                promised = replace(promised, compact_before=(), compact_after=())
+            based_on = table.snapshots.latest_id() or 0
+            with suppress(StorageError):
+                table.committer(io).commit([promised], user=ME, identifier=batch, based_on=based_on)
+            io.reconnect()
+            table.check()
+    table.check()
+    snapshots = table.all_snapshots()
+    appended = [s for s in snapshots if s.commit_user == ME and s.commit_kind is CommitKind.APPEND]
+    assert [s.commit_identifier for s in appended] == list(range(8))
+    assert table.latest().total_record_count == 10 * (8 + sum(s.commit_user == "rival" for s in snapshots))
