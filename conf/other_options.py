@@ -90,8 +90,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         cross-partition-upsert.bootstrap-parallelism postpone.batch-write-fixed-bucket
         postpone.batch-write-fixed-bucket.max-parallelism postpone.batch-write-fixed-bucket.rescale-load-factor
         postpone.default-bucket-num postpone.target-row-num-per-bucket postpone.target-size-per-bucket
-        partial-update.remove-record-on-delete partial-update.remove-record-on-sequence-group
-        aggregation.remove-record-on-delete changelog-producer.row-deduplicate
+        changelog-producer.row-deduplicate
         changelog-producer.row-deduplicate-ignore-fields changelog.num-retained.min changelog.num-retained.max
         changelog.time-retained deletion-vectors.bitmap64 deletion-vectors.modifiable
         deletion-vector.index-file.target-size visibility-callback.timeout visibility-callback.check-interval
@@ -121,7 +120,7 @@ HARMLESS: Mapping[str, str] = {key: why for why, keys in _HARMLESS_KEYS.items() 
 """Key to why it may be ignored."""
 
 HARMLESS_PREFIXES: Mapping[str, str] = {
-    "fields.": _OTHER_MODE,
+    "fields.": "read by the merge engine, which checks them with the columns",
     "file-index.": "builds optional indexes inside data files; readers do without them",
     "parquet.": _ENGINE,
     "orc.": _ENGINE,
@@ -164,7 +163,11 @@ _APPEND_FEATURE = "this release does not write what it demands of every file"
 RESTRICTED: Mapping[str, Restriction] = {
     "file.format": _only("parquet", _NOT_YET),
     "manifest.format": _only("avro", _NOT_YET),
-    "merge-engine": _only("deduplicate", _NOT_YET),
+    "merge-engine": Restriction(
+        ("deduplicate", "partial-update", "aggregation"),
+        _NOT_YET,
+        "set it to one of deduplicate, partial-update, aggregation",
+    ),
     "changelog-producer": _only("none", _NOT_YET),
     "deletion-vectors.enabled": _only("false", _NOT_YET),
     "force-lookup": _only("false", _NOT_YET),

@@ -92,6 +92,15 @@ MERGE_ENGINE = Option(
     "deduplicate",
     "what the rows of one key become",
 )
+PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE = Option(
+    "partial-update.remove-record-on-delete", parse_bool, False, "a -D row removes the whole row"
+)
+REMOVE_RECORD_ON_SEQUENCE_GROUP: Option[tuple[str, ...]] = Option(
+    "partial-update.remove-record-on-sequence-group", parse_names, (), "sequence columns whose -D removes the whole row"
+)
+AGGREGATION_REMOVE_RECORD_ON_DELETE = Option(
+    "aggregation.remove-record-on-delete", parse_bool, False, "a -D row removes the whole row"
+)
 CHANGELOG_PRODUCER = Option(
     "changelog-producer",
     parse_choice("none", "input", "full-compaction", "lookup"),

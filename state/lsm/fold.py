@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from bucketline.conf import table_options
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge_engines import aggregation_fold, partial_update_fold
 from bucketline.state.types.arrow import VALUE_KIND
 from bucketline.state.types.row_kind import is_retract
 
@@ -103,19 +104,24 @@ class FirstRow(Selection):
 def fold_for(schema: TableSchema) -> Fold:
     """The fold of a primary-key table.
 
-    Raises UnsupportedTableError, naming the option, for merge engines that are not there yet, and OptionError for
-    settings that contradict each other.
+    Folds that select rows may be applied to any part of a key's rows, as often as one likes: map tasks do so. Computing
+    folds may only be given all rows of a flush, or all runs of a merge, as Paimon gives them: what they make of a
+    retract depends on where their input starts.
+    Raises OptionError naming option, column and remedy for settings that contradict each other, UnsupportedTableError
+    for aggregate functions that are not there.
     """
     options = schema.options
     engine = table_options.MERGE_ENGINE.get(options)
     ignore_delete = table_options.IGNORE_DELETE.get(options)
-    if engine == "deduplicate":
-        return Deduplicate(ignore_delete)
+    if engine == "partial-update":
+        return partial_update_fold(schema)
+    if engine == "aggregation":
+        return aggregation_fold(schema)
     if engine == "first-row":
         if table_options.SEQUENCE_FIELD.get(options):
             raise OptionError("'sequence.field' cannot be used with 'merge-engine' = 'first-row'", key="sequence.field")
         return FirstRow(ignore_delete)
-    raise UnsupportedTableError(f"'merge-engine' = '{engine}' is not supported", option="merge-engine", value=engine)
+    return Deduplicate(ignore_delete)
 
 
 def drop_deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ from bucketline.state.errors import BucketlineError, CorruptFileError, Unsupport
 from bucketline.state.store.table import Table, open_table
 from tests.support.golden import as_bag, expected_rows, golden_table, golden_tables, json_rows
 
-REFUSED = {"pk_dv", "partial_update", "aggregation"}
+REFUSED = {"pk_dv"}
 TABLES = golden_tables()
 READABLE = [name for name in TABLES if name not in REFUSED]
 

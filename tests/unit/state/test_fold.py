@@ -5,9 +5,11 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.aggregation import Aggregation
 from bucketline.state.lsm.fold import Deduplicate, FirstRow, Fold, drop_deletes, fold_for
+from bucketline.state.lsm.partial_update import PartialUpdate
 
 
 def _fold(**options: str) -> Fold:
@@ -24,12 +26,10 @@ def test_the_merge_engine_decides() -> None:
     assert _fold() == Deduplicate()
     assert _fold(deduplicate__ignore_delete="true") == Deduplicate(ignore_delete=True)
     assert _fold(merge_engine="first-row", ignore_delete="true") == FirstRow(ignore_delete=True)
-
-
-@pytest.mark.parametrize("engine", ["partial-update", "aggregation"])
-def test_other_engines_are_refused_by_name(engine: str) -> None:
-    with pytest.raises(UnsupportedTableError, match=f"'merge-engine' = '{engine}'"):
-        _fold(merge_engine=engine)
+    assert _fold(merge_engine="partial-update", ignore_delete="true") == PartialUpdate(
+        aggregates={}, ignore_delete=True
+    )
+    assert _fold(merge_engine="aggregation") == Aggregation({})
 
 
 def test_first_row_has_no_sequence_field() -> None:

@@ -1,0 +1,135 @@
+"""Aggregate functions by name: what each column of an aggregating table computes, and what it refuses.
+
+Source: Paimon 2.0 FieldAggregatorFactory and its implementations; `fields.<column>.*` options of CoreOptions.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.lsm.aggregate_choice import Extreme, FirstNonNullValue, FirstValue, LastNonNullValue, LastValue
+from bucketline.state.lsm.aggregate_numbers import Logic, Product, Sum
+from bucketline.state.lsm.events import Events, Op
+from bucketline.state.lsm.field_options import FieldOptions
+from bucketline.state.types.logical import DataField, TypeRoot
+
+NUMBERS = frozenset(
+    {
+        TypeRoot.TINYINT,
+        TypeRoot.SMALLINT,
+        TypeRoot.INT,
+        TypeRoot.BIGINT,
+        TypeRoot.FLOAT,
+        TypeRoot.DOUBLE,
+        TypeRoot.DECIMAL,
+    }
+)
+COMPARABLE = NUMBERS | {
+    TypeRoot.CHAR,
+    TypeRoot.VARCHAR,
+    TypeRoot.DATE,
+    TypeRoot.TIME,
+    TypeRoot.TIMESTAMP,
+    TypeRoot.TIMESTAMP_LTZ,
+    TypeRoot.BINARY,
+    TypeRoot.VARBINARY,
+}
+
+
+class AggregateFunction(Protocol):
+    """Values and events of one column → one value per key. `retracts`: whether it can take values back."""
+
+    @property
+    def retracts(self) -> bool: ...
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAggregate:
+    """How one column is aggregated. `ignores_retracts`: rows that take away leave it as it is."""
+
+    column: str
+    name: str
+    function: AggregateFunction
+    ignores_retracts: bool = False
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        """Raises SchemaMismatchError when a row takes a value away and the function cannot."""
+        if self.ignores_retracts:
+            return self.function.fold(values, events.ignoring_retracts())
+        if not self.function.retracts and (events.ops == Op.RETRACT).any():
+            raise SchemaMismatchError(
+                f"column {self.column}: aggregate function '{self.name}' cannot take back what -U and -D rows remove; "
+                f"set 'fields.{self.column}.ignore-retract' = 'true' to leave the column as it is, or 'ignore-delete' "
+                "= 'true' to skip such rows",
+                column=self.column,
+            )
+        return self.function.fold(values, events)
+
+
+_Make = Callable[[DataField, FieldOptions], AggregateFunction]
+
+
+def column_aggregate(field: DataField, name: str, options: FieldOptions, key: str) -> ColumnAggregate:
+    """The aggregate of a column; `key` is the option that named the function.
+
+    Raises OptionError for an unknown function, a column of a type it does not take, or parameters it cannot read,
+    UnsupportedTableError for functions whose stored form only Java's library can merge.
+    """
+    reason = _REFUSED.get(name)
+    if reason is not None:
+        raise UnsupportedTableError(
+            f"column {field.name}: aggregate function '{name}' is not supported: {reason}; choose another function in "
+            f"'{key}', or write the table with Paimon's own engines",
+            option=key,
+            value=name,
+            column=field.name,
+        )
+    found = _FUNCTIONS.get(name)
+    if found is None:
+        raise OptionError(
+            f"'{key}' = '{name}': there is no such aggregate function{did_you_mean(name, _FUNCTIONS.keys())}; "
+            f"column {field.name} may use one of {', '.join(sorted(_FUNCTIONS))}",
+            key=key,
+            value=name,
+            column=field.name,
+        )
+    accepted, make = found
+    if accepted is not None and field.type.root not in accepted:
+        raise OptionError(
+            f"'{key}' = '{name}': column {field.name} is {field.type}, but this function takes "
+            f"{', '.join(sorted(r.value for r in accepted))}",
+            key=key,
+            value=name,
+            column=field.name,
+        )
+    return ColumnAggregate(field.name, name, make(field, options), options.ignores_retracts)
+
+
+def _plain(make: Callable[[], AggregateFunction]) -> _Make:
+    return lambda field, options: make()
+
+
+_BITMAP_64 = "Java stores 64-bit bitmaps in a form of its own, which no library here reads"
+_SKETCH = "its stored form is that of Apache DataSketches, which no library here reads"
+_REFUSED: Mapping[str, str] = {"theta_sketch": _SKETCH, "hll_sketch": _SKETCH, "rbm64": _BITMAP_64}
+
+_FUNCTIONS: Mapping[str, tuple[frozenset[TypeRoot] | None, _Make]] = {
+    "sum": (NUMBERS, lambda field, options: Sum(field.name)),
+    "product": (NUMBERS, lambda field, options: Product(field.name)),
+    "max": (COMPARABLE, _plain(lambda: Extreme(greatest=True))),
+    "min": (COMPARABLE, _plain(lambda: Extreme(greatest=False))),
+    "last_value": (None, _plain(LastValue)),
+    "last_non_null_value": (None, _plain(LastNonNullValue)),
+    "first_value": (None, _plain(FirstValue)),
+    "first_non_null_value": (None, _plain(FirstNonNullValue)),
+    "first_not_null_value": (None, _plain(FirstNonNullValue)),
+    "bool_and": (frozenset({TypeRoot.BOOLEAN}), _plain(lambda: Logic(every=True))),
+    "bool_or": (frozenset({TypeRoot.BOOLEAN}), _plain(lambda: Logic(every=False))),
+}

@@ -1,0 +1,126 @@
+"""What the rows of a key do to one column, as arrays: the input of every aggregate function.
+
+Rows come sorted by key, then oldest first. A function sees values and events, never row kinds: engines decide what a
+row does to a column, functions decide what that makes of it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Mask = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+Ops = NDArray[np.int8]
+
+
+class Op(IntEnum):
+    """What one row does to the accumulator of its column."""
+
+    SKIP = 0
+    ADD = 1
+    # A row that comes late counts as if it had come before everything there is.
+    ADD_BEFORE = 2
+    RETRACT = 3
+    # The accumulator becomes the row's value, whatever it was.
+    SEED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Shapes: `starts` first row of each of k >= 1 keys, ascending from 0; `ops` n rows. Every key has a row."""
+
+    starts: Indices
+    ops: Ops
+
+    @property
+    def row_count(self) -> int:
+        return len(self.ops)
+
+    @property
+    def key_count(self) -> int:
+        return len(self.starts)
+
+    @cached_property
+    def key_of_row(self) -> Indices:
+        return np.repeat(np.arange(self.key_count, dtype=np.int64), self.lengths)
+
+    @cached_property
+    def lengths(self) -> Indices:
+        return np.diff(self.starts, append=self.row_count)
+
+    @cached_property
+    def rows(self) -> Indices:
+        return np.arange(self.row_count, dtype=np.int64)
+
+    @cached_property
+    def seeds(self) -> Indices:
+        """The last row of each key that sets the accumulator, -1 where there is none."""
+        return self.last(self.ops == Op.SEED)
+
+    @cached_property
+    def live(self) -> Mask:
+        """Rows from the last seed on, those that do nothing left out."""
+        found: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
+        return found
+
+    def is_any(self, *ops: Op) -> Mask:
+        found = np.zeros(self.row_count, bool)
+        for op in ops:
+            found |= self.ops == op
+        return found
+
+    def after(self, border: Indices) -> Mask:
+        """Rows later than the border of their key; k borders, -1 for none."""
+        found: Mask = self.rows > border[self.key_of_row]
+        return found
+
+    def last(self, mask: Mask) -> Indices:
+        """For each key the last row that the mask holds, -1 where it holds none."""
+        found: Indices = np.maximum.reduceat(np.where(mask, self.rows, -1), self.starts)
+        return found
+
+    def first(self, mask: Mask) -> Indices:
+        """For each key the first row that the mask holds, -1 where it holds none."""
+        found = np.minimum.reduceat(np.where(mask, self.rows, self.row_count), self.starts)
+        return np.where(found == self.row_count, -1, found)
+
+    def steps(self, keys: Indices) -> tuple[Indices, Iterator[Indices]]:
+        """The keys reordered, and for step 0, 1, ... the row of that number of each key that has one.
+
+        Shapes: m keys in; m positions into `keys`, longest key first, so that each step's rows belong to a prefix of
+        the reordered keys. For what depends on every row before; the number of steps is that of the longest key.
+        """
+        order = np.argsort(-self.lengths[keys], kind="stable")
+        starts, lengths = self.starts[keys[order]], self.lengths[keys[order]]
+
+        def rows() -> Iterator[Indices]:
+            for step in range(int(lengths[0]) if len(lengths) else 0):
+                yield starts[: int(np.searchsorted(-lengths, -step, side="left"))] + step
+
+        return order, rows()
+
+    def with_ops(self, ops: Ops) -> "Events":
+        return replace(self, ops=ops)
+
+    def ignoring_retracts(self) -> "Events":
+        return self.with_ops(np.where(self.ops == Op.RETRACT, np.int8(Op.SKIP), self.ops))
+
+
+def validity(values: pa.Array) -> Mask:
+    """True where there is a value. Shapes: n in, n out."""
+    if values.null_count == 0:
+        return np.ones(len(values), bool)
+    found: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def take_or_null(values: Any, rows: Indices) -> Any:
+    """The values at the given rows, null where a row is -1. An array gives an array, a chunked one a chunked one."""
+    missing = rows < 0
+    return values.take(pa.array(rows, mask=missing if missing.any() else None))

@@ -1,0 +1,430 @@
+"""Merge engines one row at a time, in plain Python: the judge of the vectorised folds.
+
+Written from the specification of Paimon 2.0's merge functions, not from the folds. A row is a dict of column values
+with `_SEQUENCE_NUMBER` and `_VALUE_KIND`; rows of one key come oldest first. Values are Python values: decimals,
+arrays lists, maps lists of pairs, nested rows dicts.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from math import gcd
+from typing import Any
+
+from bucketline.state.types.logical import DataType, TypeRoot
+
+Row = dict[str, Any]
+
+SEQ, KIND = "_SEQUENCE_NUMBER", "_VALUE_KIND"
+UPDATE_BEFORE, DELETE = 1, 3
+_INT_BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.BIGINT: 64}
+_EXACT = Context(prec=200)
+_BLANK = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f "
+
+
+class RefusedError(Exception):
+    """Paimon fails on this input."""
+
+
+class _ArithmeticError(Exception):
+    """A result that does not exist. Paimon fails at once; we fail unless a later -D replaces the value."""
+
+
+_LOST = object()
+
+
+def float32(value: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def rank(value: Any) -> Any:
+    """A value that Python compares in Paimon's order; nulls first."""
+    if value is None:
+        return (0,)
+    if isinstance(value, float):
+        bits = 0x7FF8 << 48 if value != value else struct.unpack("<q", struct.pack("<d", value))[0]
+        return (1, bits ^ (2**63 - 1) if bits < 0 else bits)
+    return (1, value.encode() if isinstance(value, str) else value)
+
+
+class Function:
+    """One aggregate function. `add_reversed` is for a row that comes late."""
+
+    def __init__(self, data_type: DataType, options: Mapping[str, str]) -> None:
+        self.type, self.options = data_type, options
+
+    def reset(self) -> None: ...
+
+    def add(self, held: Any, value: Any) -> Any:
+        raise NotImplementedError
+
+    def add_reversed(self, held: Any, value: Any) -> Any:
+        return self.add(value, held)
+
+    def retract(self, held: Any, value: Any) -> Any:
+        raise RefusedError("no retract")
+
+
+class Sum(Function):
+    def checked(self, value: Any) -> Any:
+        if self.type.root is TypeRoot.DECIMAL:
+            units = int(value.scaleb(self.type.scale, _EXACT))
+            limit = 2**63 if self.type.precision <= 18 else 10**self.type.precision
+            lowest = -(2**63) if self.type.precision <= 18 else 1 - limit
+            return value if lowest <= units < limit else None
+        if self.type.root in _INT_BITS:
+            if not -(2 ** (_INT_BITS[self.type.root] - 1)) <= value < 2 ** (_INT_BITS[self.type.root] - 1):
+                raise _ArithmeticError("overflow")
+            return value
+        return float32(value) if self.type.root is TypeRoot.FLOAT else value
+
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        return self.checked(_EXACT.add(held, value) if isinstance(held, Decimal) else held + value)
+
+    def retract(self, held: Any, value: Any) -> Any:
+        if value is None:
+            return held
+        if held is None:
+            return self.checked(_EXACT.minus(value) if isinstance(value, Decimal) else -value)
+        return self.checked(_EXACT.subtract(held, value) if isinstance(held, Decimal) else held - value)
+
+
+class Product(Function):
+    def fitted(self, value: Any) -> Any:
+        if self.type.root is TypeRoot.DECIMAL:
+            found = value.quantize(Decimal(1).scaleb(-self.type.scale), rounding=ROUND_HALF_UP, context=_EXACT)
+            return found if abs(found.scaleb(self.type.scale, _EXACT)) < 10**self.type.precision else None
+        if self.type.root in _INT_BITS:
+            if not -(2 ** (_INT_BITS[self.type.root] - 1)) <= value < 2 ** (_INT_BITS[self.type.root] - 1):
+                raise _ArithmeticError("overflow")
+            return value
+        return float32(value) if self.type.root is TypeRoot.FLOAT else value
+
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        return self.fitted(_EXACT.multiply(held, value) if isinstance(held, Decimal) else held * value)
+
+    def retract(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return held
+        if self.type.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+            if value == 0:
+                signs = struct.pack(">d", held)[0] ^ struct.pack(">d", value)[0]
+                nan = held == 0 or held != held
+                return float("nan") if nan else float("-inf") if signs & 0x80 else float("inf")
+            return self.fitted(held / value)
+        if value == 0:
+            raise _ArithmeticError("division by zero")
+        if isinstance(held, Decimal):
+            top, bottom = (int(v.scaleb(self.type.scale, _EXACT)) for v in (held, value))
+            if 10**200 % (abs(bottom) // gcd(top, bottom)):
+                raise _ArithmeticError("no end")
+            return self.fitted(_EXACT.divide(held, value))
+        return self.fitted(abs(held) // abs(value) * (1 if (held < 0) == (value < 0) else -1))
+
+
+class Extreme(Function):
+    greatest = True
+
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        if self.greatest:
+            return held if rank(held) >= rank(value) else value
+        return value if rank(value) <= rank(held) else held
+
+
+class Least(Extreme):
+    greatest = False
+
+
+class LastValue(Function):
+    def add(self, held: Any, value: Any) -> Any:
+        return value
+
+    def retract(self, held: Any, value: Any) -> Any:
+        return None
+
+
+class LastNonNullValue(Function):
+    def add(self, held: Any, value: Any) -> Any:
+        return held if value is None else value
+
+    def retract(self, held: Any, value: Any) -> Any:
+        return held if value is None else None
+
+
+class FirstValue(Function):
+    seen = False
+
+    def reset(self) -> None:
+        self.seen = False
+
+    def add(self, held: Any, value: Any) -> Any:
+        if self.seen:
+            return held
+        self.seen = True
+        return value
+
+
+class FirstNonNullValue(FirstValue):
+    def add(self, held: Any, value: Any) -> Any:
+        return held if value is None else super().add(held, value)
+
+
+class BoolAnd(Function):
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        return held and value
+
+
+class BoolOr(BoolAnd):
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        return held or value
+
+
+class ListAgg(Function):
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        if not value.strip(_BLANK):
+            return held
+        if not held.strip(_BLANK):
+            return value
+        separator = self.options.get("list-agg-delimiter", ",")
+        if self.options.get("distinct") != "true":
+            return held + separator + value
+        known, new = set(held.split(separator)), []
+        for token in value.split(separator):
+            if token.strip(_BLANK) and token not in known:
+                known.add(token)
+                new.append(token)
+        return separator.join([held, *new])
+
+
+class Collect(Function):
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None and value is None:
+            return None
+        if self.options.get("distinct") != "true":
+            return value if held is None else held if value is None else held + value
+        found: list[Any] = []
+        for element in (held or []) + (value or []):
+            if not any(same(element, e) for e in found):
+                found.append(element)
+        return found
+
+    def add_reversed(self, held: Any, value: Any) -> Any:
+        # Paimon's own wrapper for ignored retracts forgets that late rows count as if they came last.
+        return self.add(value, held) if self.options.get("ignore-retract") == "true" else self.add(held, value)
+
+    def retract(self, held: Any, value: Any) -> Any:
+        if held is None or not value:
+            return held
+        left, found = list(value), []
+        for element in held:
+            match = next((i for i, e in enumerate(left) if same(e, element)), None)
+            if match is None:
+                found.append(element)
+            else:
+                del left[match]
+        return found
+
+
+class MergeMap(Function):
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        return [p for p in held if not any(same(p[0], q[0]) for q in value)] + list(value)
+
+    def retract(self, held: Any, value: Any) -> Any:
+        if held is None or not value:
+            return held
+        return [p for p in held if not any(same(p[0], q[0]) for q in value)]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal as Java's objects are: NaN equals NaN, -0.0 does not equal 0.0."""
+    return bool(plain(a) == plain(b))
+
+
+def plain(value: Any) -> Any:
+    """A value in a form in which equal means the same."""
+    if isinstance(value, float):
+        return rank(value)
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    return value
+
+
+FUNCTIONS: dict[str, type[Function]] = {
+    "sum": Sum,
+    "product": Product,
+    "max": Extreme,
+    "min": Least,
+    "last_value": LastValue,
+    "last_non_null_value": LastNonNullValue,
+    "first_value": FirstValue,
+    "first_non_null_value": FirstNonNullValue,
+    "bool_and": BoolAnd,
+    "bool_or": BoolOr,
+    "listagg": ListAgg,
+    "collect": Collect,
+    "merge_map": MergeMap,
+}
+
+
+class _Column:
+    def __init__(self, name: str, data_type: DataType, function: str, options: Mapping[str, str]) -> None:
+        own = {k.removeprefix(f"fields.{name}."): v for k, v in options.items() if k.startswith(f"fields.{name}.")}
+        self.function = FUNCTIONS[function](data_type, own)
+        self.ignores = own.get("ignore-retract") == "true"
+
+    def add(self, held: Any, value: Any) -> Any:
+        return self._try(self.function.add, held, value)
+
+    def add_reversed(self, held: Any, value: Any) -> Any:
+        return self._try(self.function.add_reversed, held, value)
+
+    def retract(self, held: Any, value: Any) -> Any:
+        return held if self.ignores else self._try(self.function.retract, held, value)
+
+    def _try(self, change: Any, held: Any, value: Any) -> Any:
+        if held is _LOST:
+            return held
+        try:
+            return change(held, value)
+        except _ArithmeticError:
+            return _LOST
+
+
+def _checked(row: Row) -> Row:
+    if any(v is _LOST for v in row.values()):
+        raise RefusedError("arithmetic")
+    return row
+
+
+def aggregate(
+    rows: Sequence[Row], types: Mapping[str, DataType], keys: Sequence[str], options: Mapping[str, str]
+) -> Row:
+    """What merge-engine aggregation makes of two or more rows of a key."""
+    remove = options.get("aggregation.remove-record-on-delete") == "true"
+    sequence = options.get("sequence.field", "").split(",")
+    columns = {}
+    for name, data_type in types.items():
+        default = options.get("fields.default-aggregate-function", "last_non_null_value")
+        function = options.get(f"fields.{name}.aggregate-function", default)
+        columns[name] = _Column(name, data_type, "last_value" if name in sequence else function, options)
+    held: Row = dict.fromkeys(types)
+    deleted = False
+    for row in rows:
+        deleted = remove and row[KIND] == DELETE
+        for name in types:
+            if deleted or name in keys:
+                held[name] = row[name]
+            elif row[KIND] & 1:
+                held[name] = columns[name].retract(held[name], row[name])
+            else:
+                held[name] = columns[name].add(held[name], row[name])
+    return _checked({**held, SEQ: rows[-1][SEQ], KIND: DELETE if deleted else 0})
+
+
+def partial_update(
+    rows: Sequence[Row], types: Mapping[str, DataType], keys: Sequence[str], options: Mapping[str, str]
+) -> Row:
+    """What merge-engine partial-update makes of two or more rows of a key."""
+    groups = [
+        (k[len("fields.") : -len(".sequence-group")].split(","), v.split(","))
+        for k, v in options.items()
+        if k.endswith(".sequence-group")
+    ]
+    group_of = {name: (g, c) for g, c in groups for name in (*g, *c)}
+    ignore = options.get("ignore-delete") == "true"
+    remove = options.get("partial-update.remove-record-on-delete") == "true"
+    removing = options.get("partial-update.remove-record-on-sequence-group", "").split(",")
+    columns: dict[str, _Column] = {}
+    for name, data_type in types.items():
+        function = options.get(f"fields.{name}.aggregate-function", options.get("fields.default-aggregate-function"))
+        if function is not None and name in group_of and name not in group_of[name][0]:
+            columns[name] = _Column(name, data_type, function, options)
+    held: Row = dict.fromkeys(types)
+    filled = inserted = deleted = False
+    sequence = rows[-1][SEQ]
+    counted = False
+    for row in rows:
+        deleted = False
+        if row[KIND] & 1:
+            if not filled:
+                held, filled = {n: row[n] for n in types}, True
+            if ignore:
+                continue
+            if groups:
+                held, deleted = _retract_groups(row, held, group_of, columns, removing)
+            elif remove:
+                if row[KIND] == DELETE:
+                    held, deleted = {n: row[n] for n in types}, True
+            else:
+                raise RefusedError("retract")
+        else:
+            _add_groups(row, held, group_of, columns, keys)
+            filled = inserted = True
+        sequence, counted = row[SEQ], True
+    kind = DELETE if deleted or not inserted else 0
+    return _checked({**held, SEQ: sequence if counted else rows[-1][SEQ], KIND: kind})
+
+
+def _sequence(row: Row, group: Sequence[str]) -> Any:
+    return [rank(row[g]) for g in group]
+
+
+def _add_groups(
+    row: Row, held: Row, group_of: Mapping[str, Any], columns: Mapping[str, _Column], keys: Sequence[str]
+) -> None:
+    before = dict(held)
+    for name in held:
+        if name in keys:
+            held[name] = row[name]
+            continue
+        if name not in group_of:
+            if row[name] is not None:
+                held[name] = row[name]
+            continue
+        group = group_of[name][0]
+        if all(row[g] is None for g in group):
+            continue
+        newer = _sequence(row, group) >= _sequence(before, group)
+        if name in columns:
+            held[name] = (columns[name].add if newer else columns[name].add_reversed)(held[name], row[name])
+        elif newer:
+            held[name] = row[name]
+
+
+def _retract_groups(
+    row: Row, held: Row, group_of: Mapping[str, Any], columns: Mapping[str, _Column], removing: Sequence[str]
+) -> tuple[Row, bool]:
+    found = dict(held)
+    for name in held:
+        if name not in group_of:
+            continue
+        group = group_of[name][0]
+        if all(row[g] is None for g in group):
+            continue
+        newer = _sequence(row, group) >= _sequence(held, group)
+        if newer and row[KIND] == DELETE and any(g in removing for g in group):
+            return {n: row[n] for n in held}, True
+        if name in columns:
+            found[name] = columns[name].retract(held[name], row[name])
+        elif newer:
+            found[name] = row[name] if name in group else None
+    return found, False
