@@ -15,13 +15,16 @@ from typing import Any
 from bucketline.state.errors import UnsupportedTableError
 
 QUERY_ID = "sql.streaming.queryId"
+RUN_ID = "spark.jobGroup.id"
+"""Spark makes the run id the job group of the query's thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
     """A micro-batch of a query. Offsets are canonical JSON, one array element a source; None where unknown.
 
-    `digest` names the input: it covers start and end offsets, and the file names of file sources.
+    `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id` changes with
+    every start of the query; `source` is what the job calls its cluster.
     """
 
     query_id: str
@@ -29,6 +32,8 @@ class BatchIdentity:
     start_offsets: str | None
     end_offsets: str | None
     digest: str | None
+    run_id: str | None = None
+    source: str | None = None
 
     def commit_user(self, sink_id: str | None) -> str:
         return self.query_id if sink_id is None else f"{self.query_id}-{sink_id}"
@@ -58,12 +63,12 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
             "give it: TableSink(path, checkpoint='<the checkpointLocation>')"
         )
     end = _offsets(spark, root, batch_id)
-    start = _offsets(spark, root, batch_id - 1) if batch_id > 0 else None
     if end is None:
         raise UnsupportedTableError(
             f"{root} holds no offsets of batch {batch_id}; is it the checkpointLocation of this query?",
             checkpoint=root,
         )
+    start = _offsets(spark, root, batch_id - 1) if batch_id > 0 else _initial_offsets(spark, root, len(end))
     names = [_file_names(spark, root, i, old, new) for i, (old, new) in enumerate(_pairs(start, end))]
     return BatchIdentity(
         query_id=str(query_id),
@@ -71,6 +76,7 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
         start_offsets=None if start is None else json.dumps(start, sort_keys=True),
         end_offsets=json.dumps(end, sort_keys=True),
         digest=batch_digest(start, end, names),
+        run_id=spark.sparkContext.getLocalProperty(RUN_ID),
     )
 
 
@@ -82,6 +88,35 @@ def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[
         names = file_names[i]
         told.append([old, new] if names is None else sorted(names))
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def source_topics(offsets: str | None) -> tuple[str, ...]:
+    """The Kafka topics that a batch's offsets speak of, sorted; empty for other sources."""
+    topics = [
+        topic
+        for source in json.loads(offsets or "[]")
+        if isinstance(source, dict)
+        for topic, partitions in source.items()
+        if isinstance(partitions, dict)
+    ]
+    return tuple(sorted(set(topics)))
+
+
+def starts_after(start: str | None, end: str | None) -> bool:
+    """True when a query that began at `start` reads no record up to `end` again, for the topics of `end`."""
+    began: dict[tuple[str, str], int] = {}
+    for source in json.loads(start or "[]"):
+        for topic, partitions in source.items() if isinstance(source, dict) else ():
+            began |= {(topic, p): int(offset) for p, offset in partitions.items()}
+    done = {
+        (topic, p): int(offset)
+        for source in json.loads(end or "[]")
+        if isinstance(source, dict)
+        for topic, partitions in source.items()
+        if isinstance(partitions, dict)
+        for p, offset in partitions.items()
+    }
+    return all(began.get(place, -1) >= offset for place, offset in done.items())
 
 
 def _pairs(start: list[Any] | None, end: list[Any]) -> list[tuple[Any, Any]]:
@@ -101,6 +136,17 @@ def _offsets(spark: Any, root: str, batch_id: int) -> list[Any] | None:
     if text is None:
         return None
     return [None if line == "-" else json.loads(line) for line in text.splitlines()[2:]]
+
+
+def _initial_offsets(spark: Any, root: str, count: int) -> list[Any] | None:
+    """Where Kafka sources began: `sources/N/0`, a zero byte, a version line and JSON; None for other sources."""
+    found = [_kafka_start(_read(spark, f"{root}/sources/{i}/0") or "") for i in range(count)]
+    return found if any(f is not None for f in found) else None
+
+
+def _kafka_start(text: str) -> Any:
+    version, _, offsets = text.lstrip("\x00").partition("\n")
+    return json.loads(offsets) if version == "v1" and offsets.startswith('{"') and ":{" in offsets else None
 
 
 def _file_names(spark: Any, root: str, source: int, old: Any, new: Any) -> list[str] | None:

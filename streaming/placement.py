@@ -10,6 +10,8 @@ from functools import cache
 
 import numpy as np
 
+from bucketline.state.types.murmur import murmur_words
+
 _SEED = np.uint32(42)
 
 
@@ -43,3 +45,9 @@ def shard_keys(shard_count: int) -> tuple[int, ...]:
         keys[tasks[missing]] = candidates[first[missing]]
         start += step
     return tuple(int(k) for k in keys)
+
+
+def shard_of_bucket(partition: bytes, bucket: int, shard_count: int) -> int:
+    """The shard of a bucket: those of one partition go round, so that none gets two before each has one."""
+    words = np.frombuffer(partition, "<u4", offset=4).reshape(1, -1)
+    return (abs(int(murmur_words(words)[0])) + bucket) % shard_count

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.format.entries import CommitKind, Snapshot
-from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.identity import BatchIdentity, source_topics, starts_after
 
 DIGEST = "bucketline.batch-digest"
 START_OFFSETS = "bucketline.offsets.start"
@@ -43,11 +43,13 @@ class UserHistory:
 
     `commits`: its snapshots still visible, newest first. `marker`: the snapshot its tag keeps, if there is one.
     `complete`: no snapshot after the marker (or, without one, after the table's first) has expired.
+    `others`: for each other query of ours, its newest snapshot that can be seen.
     """
 
     commits: tuple[Snapshot, ...]
     marker: Snapshot | None
     complete: bool
+    others: tuple[Snapshot, ...] = ()
 
 
 def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool) -> WriteBatch | SkipBatch:
@@ -78,7 +80,31 @@ def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool)
             table_batch=newest,
             checkpoint_batch=batch.batch_id,
         )
+    if newest is None:
+        _refuse_same_source(batch, history.others)
     return WriteBatch()
+
+
+def _refuse_same_source(batch: BatchIdentity, others: tuple[Snapshot, ...]) -> None:
+    """A new query must not read again what another query has put into the table."""
+    topics = set(source_topics(batch.end_offsets))
+    for other in others:
+        end = other.properties.get(END_OFFSETS)
+        shared = topics & set(source_topics(end))
+        if not shared or _other_cluster(batch, other) or starts_after(batch.start_offsets, end):
+            continue
+        raise CheckpointMismatchError(
+            f"this is a new query, but query {other.commit_user} has already written topic {sorted(shared)[0]!r} into "
+            f"the table: the checkpoint was lost, or a second job reads the same topic. {_REMEDIES}",
+            user=other.commit_user,
+            topic=sorted(shared)[0],
+        )
+
+
+def _other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:
+    """True only when both are known: a topic's name says nothing across clusters."""
+    known = other.properties.get(SOURCE)
+    return batch.source is not None and known is not None and batch.source != known
 
 
 def _recognise(batch: BatchIdentity, same: list[Snapshot], *, allow_reprocess: bool) -> WriteBatch | SkipBatch:

@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "BucketlineError": "bucketline.conf.errors",
+    "TableSink": "bucketline.streaming.sink",
+    "compact": "bucketline.streaming.procedures",
     "create_table": "bucketline.state.store.table",
     "open_table": "bucketline.state.store.table",
 }

@@ -1,0 +1,53 @@
+"""One micro-batch as a plan: what tasks will do, fixed on the driver before any of them starts."""
+
+from dataclasses import dataclass
+
+from bucketline.state.bucket.mode import BucketMode
+from bucketline.state.store.bucket_writer import CompactTrigger
+from bucketline.state.store.write_session import WriteSession
+from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.route_task import Decode, RouteTask
+from bucketline.streaming.write_task import WriteTask
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What a batch does. With `in_place` map tasks write the files themselves: append tables without buckets."""
+
+    identity: BatchIdentity
+    trigger: CompactTrigger
+    shard_count: int
+    in_place: bool
+    route: RouteTask
+    write: WriteTask
+
+
+def plan_batch(session: WriteSession, identity: BatchIdentity, *, parallelism: int, decode: Decode | None) -> BatchPlan:
+    """The plan of a batch on the table as the session sees it; `parallelism` is Spark's."""
+    plan = session.plan
+    trigger = plan.trigger(identity.batch_id)
+    shards = _shard_count(session, parallelism)
+    unaware = plan.mode is BucketMode.UNAWARE
+    return BatchPlan(
+        identity=identity,
+        trigger=trigger,
+        shard_count=shards,
+        in_place=unaware,
+        route=RouteTask(plan.seal_plan(session.view), shards, decode),
+        write=WriteTask(
+            write=plan.bucket_write(trigger),
+            states={} if unaware else session.bucket_states(trigger),
+            shelf_bytes=plan.sink.merge_memory_bytes,
+            local_directory=plan.sink.local_directory,
+            shard_count=shards,
+        ),
+    )
+
+
+def _shard_count(session: WriteSession, parallelism: int) -> int:
+    """How many write tasks share the buckets; with partitions, their number is not known before the rows are seen."""
+    plan = session.plan
+    wanted = plan.sink.write_parallelism or 2 * parallelism
+    if plan.schema.partition_keys:
+        return wanted
+    return max(1, min(wanted, plan.total_buckets))

@@ -1,0 +1,106 @@
+"""Driver, after the tasks: rejects settled, one commit, the writer's marker moved, old snapshots expired.
+
+Whatever follows the commit may fail without harm: the next batch, or the next start, does it again.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.sink_options import SinkOptions
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.store.committer import Committed
+from bucketline.state.store.expiry import maybe_expire
+from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.live_table import LiveTable
+from bucketline.streaming.recover import DIGEST, END_OFFSETS, SOURCE, START_OFFSETS
+from bucketline.streaming.rejects import RejectPolicy, settle_rejects
+from bucketline.streaming.route import BatchOutcome
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """What a batch's commit came to."""
+
+    committed: Committed
+    rejected_rows: int
+    expired_snapshots: int
+
+
+def commit_batch(table: LiveTable, identity: BatchIdentity, outcome: BatchOutcome) -> CommitReport:
+    """Commits what the tasks have written, under the batch's identity.
+
+    Raises RejectedRecordsError before the commit; CommitConflictError, CommitOutcomeUnknownError from it.
+    """
+    rejected = settle_rejects(
+        reject_policy(table.session.plan.sink), outcome.rejects, user=table.user, batch_id=identity.batch_id
+    )
+    committed = table.session.commit(
+        outcome.messages,
+        user=table.user,
+        identifier=identity.batch_id,
+        properties=batch_properties(identity),
+    )
+    _tell_dropped(committed)
+    return CommitReport(committed, rejected, _settle(table, committed.snapshots))
+
+
+def commit_owed_compaction(
+    table: LiveTable, identity: BatchIdentity, messages: tuple[CommitMessage, ...]
+) -> CommitReport:
+    """Commits the compaction that a batch owed when it was interrupted, under the same identity."""
+    committed = table.session.commit(
+        messages,
+        user=table.user,
+        identifier=identity.batch_id,
+        properties=batch_properties(identity),
+        kind=CommitKind.COMPACT,
+    )
+    _tell_dropped(committed)
+    return CommitReport(committed, 0, _settle(table, committed.snapshots))
+
+
+def batch_properties(identity: BatchIdentity) -> dict[str, str]:
+    """What a snapshot says of the batch it came from."""
+    told = {
+        DIGEST: identity.digest,
+        START_OFFSETS: identity.start_offsets,
+        END_OFFSETS: identity.end_offsets,
+        SOURCE: identity.source,
+    }
+    return {key: text for key, text in told.items() if text is not None}
+
+
+def reject_policy(sink: SinkOptions) -> RejectPolicy:
+    return RejectPolicy(sink.bad_records_path, sink.bad_records_max)
+
+
+def _tell_dropped(committed: Committed) -> None:
+    if committed.dropped is not None:
+        _LOG.warning("a compaction was dropped and will be done again by a later batch: %s", committed.dropped)
+
+
+def _settle(table: LiveTable, made: tuple[Snapshot, ...]) -> int:
+    """Marker and expiry; failures are told, never raised: the rows are in the table."""
+    session = table.session
+    if made:
+        with _told("moving the writer's marker tag"):
+            table.mark(made[-1])
+    expired = 0
+    with _told("expiring snapshots"):
+        expired = maybe_expire(session.table.io, session.table.path, session.plan.schema)
+    return expired
+
+
+@contextmanager
+def _told(doing: str) -> Iterator[None]:
+    """Logs a BucketlineError and goes on."""
+    try:
+        yield
+    except BucketlineError as e:
+        _LOG.warning("%s failed, the batch is committed all the same: %s", doing, e)

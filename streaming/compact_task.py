@@ -1,0 +1,47 @@
+"""Compaction as a Spark job of its own: one task a bucket, the same units that write tasks compact inline."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from bucketline.state.commit.message import CommitMessage, encode_messages
+from bucketline.state.store.bucket_writer import BucketState, BucketWrite, write_bucket
+from bucketline.state.store.table_view import BucketId
+from bucketline.streaming.route import read_outcome
+from bucketline.streaming.wire import MESSAGES, RESULT_DDL, result
+
+
+@dataclass(frozen=True, slots=True)
+class CompactTask:
+    """Compacts the buckets of this task: every n-th of the list, n the number of tasks."""
+
+    write: BucketWrite
+    buckets: tuple[tuple[BucketId, BucketState], ...]
+    task_count: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            del batch
+        context = TaskContext.get()
+        own = 0 if context is None else context.partitionId()
+        for bucket_id, state in self.buckets[own :: self.task_count]:
+            yield result(MESSAGES, encode_messages([write_bucket(self.write, bucket_id, state, [])]))
+
+
+def compact_over_spark(
+    spark: Any, write: BucketWrite, buckets: Sequence[tuple[BucketId, BucketState]]
+) -> tuple[CommitMessage, ...]:
+    """Compacts buckets in Spark tasks and returns their messages; nothing is committed."""
+    if not buckets:
+        return ()
+    task_count = len(buckets)
+    task = CompactTask(write, tuple(buckets), task_count)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batches)
+
+    rows = spark.range(0, task_count, 1, task_count).mapInArrow(run, RESULT_DDL).collect()
+    return read_outcome(rows).messages

@@ -1,0 +1,123 @@
+"""The tables this process streams into: one open write session a writer, kept from batch to batch.
+
+A batch then reads the snapshots since the last one and nothing else. The sink itself stays a frozen value; what it
+needs between batches is found here by table path, commit user and job options.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+
+from bucketline.state.commit.replay import newest_of_user
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.expiry import move_tag
+from bucketline.state.store.tags import Tags
+from bucketline.state.store.write_session import WriteSession
+from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.recover import END_OFFSETS, UserHistory
+
+MARKER_TAG = "bucketline-writer-"
+"""Prefix of the tag that keeps a writer's newest snapshot readable however quickly others expire snapshots."""
+
+
+class LiveTable:
+    """A write session, what its writer has committed, and a lock that lets one batch in at a time."""
+
+    def __init__(self, path: str, options: Mapping[str, str], user: str) -> None:
+        self.session = WriteSession(path, options)
+        self.user = user
+        self._commits: list[Snapshot] = []
+        self._seen_id = 0
+        self._lock = Lock()
+        self._last_call: tuple[str, int] | None = None
+
+    @contextmanager
+    def batch(self, identity: BatchIdentity) -> Iterator[None]:
+        """Holds the table for one batch. Raises UnsupportedTableError for a second call with the same batch."""
+        if not self._lock.acquire(blocking=False):
+            raise UnsupportedTableError(
+                f"two calls of the sink for {self.session.table.path} run at the same time under one name; "
+                "give each its own sink_id",
+                user=self.user,
+            )
+        try:
+            call = None if identity.run_id is None else (identity.run_id, identity.batch_id)
+            if call is not None and call == self._last_call:
+                raise UnsupportedTableError(
+                    f"the sink was called twice for {self.session.table.path} in batch {identity.batch_id}, and the "
+                    "second call would be taken for a replay of the first; join the data (union), or give each sink "
+                    "its own sink_id",
+                    user=self.user,
+                    batch_id=identity.batch_id,
+                )
+            yield
+            self._last_call = call
+        finally:
+            self._lock.release()
+
+    def history(self) -> UserHistory:
+        """What the table knows of this writer; reads the snapshots that came since the last call.
+
+        Call it after the session was refreshed.
+        """
+        latest = self.session.view.snapshot
+        store = self.session.table.snapshot_store
+        if self._commits and (latest is None or store.get(self._commits[0].id) not in (None, self._commits[0])):
+            self._commits, self._seen_id = [], 0  # rolled back
+        found: list[Snapshot] = []
+        walked_to = (latest.id if latest else 0) + 1
+        for snapshot in store.newest_first(latest.id if latest else 0, self._seen_id):
+            walked_to = snapshot.id
+            if snapshot.commit_user != self.user:
+                continue
+            if found and snapshot.commit_identifier != found[0].commit_identifier:
+                break
+            found.append(snapshot)
+        self._seen_id = latest.id if latest else 0
+        if found:
+            same = [s for s in self._commits if s.commit_identifier == found[0].commit_identifier]
+            self._commits = [*found, *same]
+        marker = None if self._commits else self._marker()
+        complete = bool(self._commits) or walked_to == 1 or (marker is not None and marker.id >= walked_to - 1)
+        others = () if self._commits or marker else self._others()
+        return UserHistory(tuple(self._commits), marker, complete, others)
+
+    def _others(self) -> tuple[Snapshot, ...]:
+        """The newest visible snapshot of each other streaming query; asked once, for a query's first batch."""
+        latest = self.session.view.snapshot
+        newest: dict[str, Snapshot] = {}
+        for snapshot in self.session.table.snapshot_store.newest_first(latest.id if latest else 0):
+            if END_OFFSETS in snapshot.properties and snapshot.commit_user != self.user:
+                newest.setdefault(snapshot.commit_user, snapshot)
+        return tuple(newest.values())
+
+    def mark(self, snapshot: Snapshot) -> None:
+        """Moves the writer's tag to a snapshot of its own."""
+        table = self.session.table
+        move_tag(table.io, table.path, self.session.plan.schema, MARKER_TAG + self.user, snapshot)
+
+    def _marker(self) -> Snapshot | None:
+        tag = Tags(self.session.table.io, self.session.table.path).get(MARKER_TAG + self.user)
+        return newest_of_user([tag.snapshot], self.user) if tag is not None else None
+
+
+_tables: dict[tuple[str, str, tuple[tuple[str, str], ...]], LiveTable] = {}
+_tables_lock = Lock()
+
+
+def live_table(path: str, options: Mapping[str, str], user: str) -> LiveTable:
+    """The open table of a writer, opened now if it is not. Raises what WriteSession raises."""
+    key = (path, user, tuple(sorted(options.items())))
+    with _tables_lock:
+        found = _tables.get(key)
+        if found is None:
+            found = _tables[key] = LiveTable(path, options, user)
+        return found
+
+
+def forget_table(path: str, user: str) -> None:
+    """Drops what is held of a table, so that the next batch starts from storage: after an error nothing is assumed."""
+    with _tables_lock:
+        for key in [k for k in _tables if k[:2] == (path, user)]:
+            del _tables[key]

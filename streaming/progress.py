@@ -1,0 +1,140 @@
+"""What a batch came to, as one line for people and one value for programs."""
+
+import json
+import logging
+from collections import Counter
+from dataclasses import dataclass
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.entries import CommitKind
+from bucketline.streaming.commit_step import CommitReport
+from bucketline.streaming.route import BatchOutcome
+
+_LOG = logging.getLogger("bucketline.progress")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One batch. Times in seconds, sizes in bytes; `level_files` counts the files it made by level."""
+
+    table: str
+    batch_id: int
+    skipped: bool
+    snapshot_ids: tuple[int, ...]
+    input_rows: int
+    stored_rows: int
+    stored_bytes: int
+    level_files: tuple[tuple[int, int], ...]
+    compacted_files: int
+    compaction_dropped: bool
+    rejected_rows: int
+    expired_snapshots: int
+    spilled_bytes: int
+    plan_seconds: float
+    task_seconds: float
+    commit_seconds: float
+    total_seconds: float
+
+    def line(self) -> str:
+        """The report on one line."""
+        if self.skipped:
+            done = f"compacted {self.compacted_files} files" if self.compacted_files else "nothing left to do"
+            return f"batch {self.batch_id}: already in the table, {done}"
+        files = " ".join(f"L{level}+{count}" for level, count in self.level_files) or "no files"
+        rate = int(self.input_rows / self.total_seconds) if self.total_seconds > 0 else 0
+        parts = [
+            f"batch {self.batch_id}: {self.input_rows:,} rows in {self.total_seconds:.2f} s ({rate:,}/s)",
+            f"stored {self.stored_rows:,} rows, {_size(self.stored_bytes)}",
+            f"{files}, compacted {self.compacted_files}",
+            f"plan {self.plan_seconds:.2f} tasks {self.task_seconds:.2f} commit {self.commit_seconds:.2f} s",
+            "snapshot " + ("-".join(str(i) for i in self.snapshot_ids) or "none"),
+        ]
+        if self.rejected_rows:
+            parts.append(f"rejected {self.rejected_rows:,}")
+        if self.expired_snapshots:
+            parts.append(f"expired {self.expired_snapshots} snapshots")
+        if self.spilled_bytes:
+            parts.append(f"spilled {_size(self.spilled_bytes)}")
+        if self.compaction_dropped:
+            parts.append("compaction lost a race and will be repeated")
+        return " | ".join(parts)
+
+
+def describe_batch(
+    table: str, batch_id: int, outcome: BatchOutcome, report: CommitReport, seconds: tuple[float, float, float]
+) -> BatchReport:
+    """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit."""
+    messages = outcome.messages
+    plan, tasks, commit = seconds
+    return BatchReport(
+        table=table,
+        batch_id=batch_id,
+        skipped=False,
+        snapshot_ids=report.committed.snapshot_ids,
+        input_rows=outcome.accepted_rows,
+        stored_rows=sum(f.row_count for m in messages for f in m.new_files),
+        stored_bytes=sum(f.file_size for m in messages for f in m.new_files),
+        level_files=_levels(messages),
+        compacted_files=_compacted(messages, report),
+        compaction_dropped=report.committed.dropped is not None,
+        rejected_rows=report.rejected_rows,
+        expired_snapshots=report.expired_snapshots,
+        spilled_bytes=sum(s.spilled_bytes for s in outcome.stats),
+        plan_seconds=plan,
+        task_seconds=tasks,
+        commit_seconds=commit,
+        total_seconds=plan + tasks + commit,
+    )
+
+
+def describe_skipped(
+    table: str, batch_id: int, messages: tuple[CommitMessage, ...], report: CommitReport | None, seconds: float
+) -> BatchReport:
+    """The report of a batch that was in the table already; `messages` are of the compaction it still owed."""
+    return BatchReport(
+        table=table,
+        batch_id=batch_id,
+        skipped=True,
+        snapshot_ids=() if report is None else report.committed.snapshot_ids,
+        input_rows=0,
+        stored_rows=0,
+        stored_bytes=0,
+        level_files=_levels(messages),
+        compacted_files=0 if report is None else _compacted(messages, report),
+        compaction_dropped=report is not None and report.committed.dropped is not None,
+        rejected_rows=0,
+        expired_snapshots=0 if report is None else report.expired_snapshots,
+        spilled_bytes=0,
+        plan_seconds=0.0,
+        task_seconds=0.0,
+        commit_seconds=0.0,
+        total_seconds=seconds,
+    )
+
+
+def tell(report: BatchReport) -> None:
+    """Logs the line, with the report's fields for handlers that want them."""
+    _LOG.info("%s", report.line(), extra={"bucketline": report})
+
+
+def as_json(report: BatchReport) -> str:
+    """The report as one JSON object on one line."""
+    return json.dumps({name: getattr(report, name) for name in BatchReport.__slots__})
+
+
+def _levels(messages: tuple[CommitMessage, ...]) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted(Counter(f.level for m in messages for f in m.made_files).items()))
+
+
+def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int:
+    kinds = [s.commit_kind for s in report.committed.snapshots]
+    return sum(len(m.compact_before) for m in messages) if CommitKind.COMPACT in kinds else 0
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError(count)

@@ -1,0 +1,71 @@
+"""Records that cannot be written: they stop the job, or go to a folder up to a limit.
+
+Map tasks report rejects through the batch's own shuffle. The driver counts them before the commit and publishes them
+before the snapshot, under a name made of commit user and batch id: a replay of the batch overwrites, never doubles.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.store.file_io import file_io_for
+
+REJECTS_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("reason", pa.string()),
+        ("value", pa.binary()),
+    ]
+)
+"""What is kept of a rejected record. Sources without topics leave the first three null."""
+
+
+class RejectedRecordsError(BucketlineError):
+    """More records were rejected than the job allows; nothing of the batch has been committed."""
+
+    code = "REJECTED_RECORDS"
+
+
+@dataclass(frozen=True, slots=True)
+class RejectPolicy:
+    """`max_count` rejects a batch are let through to `path`; any more stop the job. 0 stops at the first."""
+
+    path: str | None = None
+    max_count: int = 0
+
+
+def settle_rejects(policy: RejectPolicy, blobs: Sequence[bytes], *, user: str, batch_id: int) -> int:
+    """Counts a batch's rejects and writes them to the policy's folder; returns how many there are.
+
+    Raises RejectedRecordsError above the limit, naming the first record and its reason.
+    """
+    if not blobs:
+        return 0
+    rejects = pa.concat_tables([pa.ipc.open_stream(b).read_all() for b in blobs]).sort_by(
+        [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+    )
+    if rejects.num_rows > policy.max_count or policy.path is None:
+        raise RejectedRecordsError(
+            f"{rejects.num_rows} records of batch {batch_id} cannot be written, {policy.max_count} are allowed; "
+            f"first: {_describe(rejects)}. Mend the source, or set bad-records.path and bad-records.max to let "
+            "records like this one go to a folder",
+            rejected=rejects.num_rows,
+            allowed=policy.max_count,
+        )
+    io, root = file_io_for(policy.path, {})
+    sink = pa.BufferOutputStream()
+    pq.write_table(rejects, sink)
+    io.overwrite(f"{root}/{user}/batch-{batch_id}.parquet", sink.getvalue().to_pybytes())
+    return int(rejects.num_rows)
+
+
+def _describe(rejects: pa.Table) -> str:
+    topic, partition, offset, reason, value = (rejects[name][0].as_py() for name in REJECTS_SCHEMA.names)
+    place = f"topic {topic} partition {partition} offset {offset}: " if topic is not None else ""
+    shown = (value or b"")[:80].decode("utf-8", "replace")
+    return f"{place}{reason} ({shown!r})"

@@ -1,0 +1,72 @@
+"""The one Spark action of a batch: route, shuffle the sealed runs, write; what comes back is a few rows a task."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.state.commit.message import CommitMessage, decode_messages
+from bucketline.streaming.batch import BatchPlan
+from bucketline.streaming.wire import MESSAGES, REJECTS, RESULT_DDL, ROUTED_DDL, STATS, TaskStats, read_stats
+
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+"""Bounds what a write task receives at once; without it ten thousand runs would come in one record batch."""
+
+ARROW_BYTES_LIMIT = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What the tasks of a batch have written and told."""
+
+    messages: tuple[CommitMessage, ...]
+    rejects: tuple[bytes, ...]
+    stats: tuple[TaskStats, ...]
+
+    @property
+    def accepted_rows(self) -> int:
+        return sum(s.accepted_rows for s in self.stats)
+
+
+def run_batch(batch: Any, plan: BatchPlan) -> BatchOutcome:
+    """Runs a batch's DataFrame through its tasks. Errors of tasks arrive as Spark's; nothing is committed then."""
+    spark = batch.sparkSession
+    _bound_arrow(spark)
+    if plan.in_place:
+        route, write = plan.route, plan.write
+
+        def route_and_write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return write.run(route(batches), shard=None)
+
+        return read_outcome(batch.mapInArrow(route_and_write, RESULT_DDL).collect())
+    routed = batch.mapInArrow(_function(plan.route), ROUTED_DDL)
+    placed = routed.repartition(plan.shard_count, "shard_key")
+    return read_outcome(placed.mapInArrow(_function(plan.write), RESULT_DDL).collect())
+
+
+def read_outcome(rows: list[Any]) -> BatchOutcome:
+    """The outcome in the result rows of tasks."""
+    by_kind: dict[str, list[bytes]] = {MESSAGES: [], REJECTS: [], STATS: []}
+    for row in rows:
+        by_kind[row["kind"]].append(bytes(row["payload"]))
+    return BatchOutcome(
+        messages=tuple(m for payload in by_kind[MESSAGES] for m in decode_messages(payload)),
+        rejects=tuple(by_kind[REJECTS]),
+        stats=tuple(read_stats(payload) for payload in by_kind[STATS]),
+    )
+
+
+def _function(task: Any) -> Any:
+    """Spark inspects the signature of what it is given, so a plain function stands before the task."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batches)  # type: ignore[no-any-return]
+
+    return run
+
+
+def _bound_arrow(spark: Any) -> None:
+    current = spark.conf.get(ARROW_BYTES, None)
+    if current is None or not current.isdigit() or int(current) > ARROW_BYTES_LIMIT:
+        spark.conf.set(ARROW_BYTES, str(ARROW_BYTES_LIMIT))

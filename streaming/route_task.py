@@ -1,0 +1,60 @@
+"""Executor, map side: record batches → accepted rows → sealed sorted runs, each with the key of its shard.
+
+Runs under `mapInArrow` over the input partitions. Rows of one key come from one input partition in offset order when
+the record key is the primary key; across input partitions the lower partition id counts as earlier.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from bucketline.state.bucket.intake import accept_rows
+from bucketline.state.store.sealed_runs import RunSealer, SealPlan
+from bucketline.streaming.placement import shard_keys, shard_of_bucket
+from bucketline.streaming.wire import REJECTS, routed_note, routed_run
+
+
+class Rejected(Protocol):
+    """Records that became no rows: how many, and what `rejects` keeps of them, as an Arrow IPC stream."""
+
+    @property
+    def row_count(self) -> int: ...
+
+    @property
+    def blob(self) -> bytes: ...
+
+
+class Decode(Protocol):
+    """Turns a source's records into table columns, with `_row_kind` where the records tell one."""
+
+    def __call__(self, records: pa.Table) -> tuple[pa.Table, Rejected | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTask:
+    """What a map task does; plain values only, so that it travels. `shard_count` is the number of reduce tasks."""
+
+    plan: SealPlan
+    shard_count: int
+    decode: Decode | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        origin = 0 if context is None else context.partitionId()
+        sealer = RunSealer(self.plan, origin=origin)
+        keys = shard_keys(self.shard_count)
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            if self.decode is not None:
+                rows, rejects = self.decode(rows)
+                if rejects is not None:
+                    yield routed_note(
+                        REJECTS, shard_key=keys[0], origin=origin, row_count=rejects.row_count, blob=rejects.blob
+                    )
+            for run in sealer.add(accept_rows(rows, self.plan.schema)):
+                yield routed_run(run, keys[shard_of_bucket(run.partition, run.bucket, self.shard_count)])
+        for run in sealer.finish():
+            yield routed_run(run, keys[shard_of_bucket(run.partition, run.bucket, self.shard_count)])

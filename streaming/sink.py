@@ -1,0 +1,90 @@
+"""TableSink: the foreachBatch function. One micro-batch on one screen: recover → plan → tasks → commit → report.
+
+The sink is a frozen value, so that it can be pickled; what lives between batches (the driver's view of the table) is
+kept by path in this process and follows other writers by their snapshots.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.store.bucket_writer import CompactTrigger
+from bucketline.streaming.batch import plan_batch
+from bucketline.streaming.commit_step import commit_batch, commit_owed_compaction
+from bucketline.streaming.compact_task import compact_over_spark
+from bucketline.streaming.identity import BatchIdentity, read_identity
+from bucketline.streaming.live_table import LiveTable, forget_table, live_table
+from bucketline.streaming.preflight import check_columns, check_session
+from bucketline.streaming.progress import BatchReport, describe_batch, describe_skipped, tell
+from bucketline.streaming.recover import SkipBatch, decide
+from bucketline.streaming.route import run_batch
+from bucketline.streaming.route_task import Decode
+
+
+@dataclass(frozen=True, slots=True)
+class TableSink:
+    """Writes micro-batches into one table, each exactly once; use as `foreachBatch(sink)`.
+
+    `options` override the table's for this job; `sink_id` tells two sinks of one query apart; `checkpoint` is the
+    query's checkpoint location, needed only where Spark does not tell it. `decode` turns records into rows (the job's
+    `decode:`); `source` names the cluster that is read; `allow_reprocess` lets a batch be written that checkpoint and
+    table disagree about. Raises BucketlineError before anything is written when the table, the batch or the checkpoint
+    do not fit.
+    """
+
+    path: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    sink_id: str | None = None
+    checkpoint: str | None = None
+    decode: Decode | None = None
+    source: str | None = None
+    allow_reprocess: bool = False
+
+    def __post_init__(self) -> None:
+        if self.sink_id is not None and not self.sink_id.replace("-", "").replace("_", "").isalnum():
+            raise OptionError(
+                f"sink_id {self.sink_id!r} becomes part of file names: use letters, digits, '-' and '_'",
+                sink_id=self.sink_id,
+            )
+
+    def __call__(self, batch: Any, batch_id: int) -> None:
+        identity = replace(read_identity(batch.sparkSession, batch_id, self.checkpoint), source=self.source)
+        check_session(batch.sparkSession)
+        user = identity.commit_user(self.sink_id)
+        table = live_table(self.path, self.options, user)
+        try:
+            with table.batch(identity):
+                tell(self._write(table, batch, identity))
+        except BaseException:
+            # What the error left of the view is not worth knowing: the next batch reads the table anew.
+            forget_table(self.path, user)
+            raise
+
+    def _write(self, table: LiveTable, batch: Any, identity: BatchIdentity) -> BatchReport:
+        started = time.monotonic()
+        spark, session = batch.sparkSession, table.session
+        session.refresh()
+        decision = decide(identity, table.history(), allow_reprocess=self.allow_reprocess)
+        if isinstance(decision, SkipBatch):
+            return self._settle_skipped(table, spark, identity, started)
+        if self.decode is None:
+            check_columns(batch.schema.names, session.plan.schema)
+        plan = plan_batch(session, identity, parallelism=spark.sparkContext.defaultParallelism, decode=self.decode)
+        planned = time.monotonic()
+        outcome = run_batch(batch, plan)
+        ran = time.monotonic()
+        report = commit_batch(table, identity, outcome)
+        seconds = (planned - started, ran - planned, time.monotonic() - ran)
+        return describe_batch(session.table.path, identity.batch_id, outcome, report, seconds)
+
+    def _settle_skipped(self, table: LiveTable, spark: Any, identity: BatchIdentity, started: float) -> BatchReport:
+        """A batch that is in the table may still owe the compaction that was due with it, idle buckets included."""
+        session = table.session
+        trigger = session.plan.trigger(identity.batch_id)
+        due = session.due(trigger) if trigger is not CompactTrigger.NONE else []
+        states = session.bucket_states(trigger) if due else {}
+        messages = compact_over_spark(spark, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
+        report = commit_owed_compaction(table, identity, messages) if messages else None
+        return describe_skipped(session.table.path, identity.batch_id, messages, report, time.monotonic() - started)

@@ -1,0 +1,123 @@
+"""What crosses between driver and executors: the columns of routed runs and of task results, and their rows.
+
+Binary columns carry our own bytes (Arrow IPC, messages); Spark sees a handful of rows a task, never the data.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from bucketline.state.store.sealed_runs import SealedRun
+
+ROUTED_DDL = (
+    "shard_key int, kind string, partition binary, bucket int, origin int, flush int, consumed_rows long, "
+    "row_count long, blob binary"
+)
+ROUTED = pa.schema(
+    [
+        ("shard_key", pa.int32()),
+        ("kind", pa.string()),
+        ("partition", pa.binary()),
+        ("bucket", pa.int32()),
+        ("origin", pa.int32()),
+        ("flush", pa.int32()),
+        ("consumed_rows", pa.int64()),
+        ("row_count", pa.int64()),
+        ("blob", pa.binary()),
+    ]
+)
+
+RESULT_DDL = "kind string, payload binary"
+RESULT = pa.schema([("kind", pa.string()), ("payload", pa.binary())])
+
+RUN = "run"
+REJECTS = "rejects"
+MESSAGES = "messages"
+STATS = "stats"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStats:
+    """What a write task tells of itself; `shard` is -1 where runs are not placed by bucket."""
+
+    shard: int
+    accepted_rows: int
+    receive_seconds: float
+    write_seconds: float
+    spilled_bytes: int
+
+
+def routed_run(run: SealedRun, shard_key: int) -> pa.RecordBatch:
+    """One routed row: a sealed run on its way to the task of its shard."""
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "shard_key": shard_key,
+                "kind": RUN,
+                "partition": run.partition,
+                "bucket": run.bucket,
+                "origin": run.origin,
+                "flush": run.flush,
+                "consumed_rows": run.consumed_rows,
+                "row_count": run.row_count,
+                "blob": run.blob,
+            }
+        ],
+        schema=ROUTED,
+    )
+
+
+def routed_note(kind: str, *, shard_key: int, origin: int, row_count: int, blob: bytes) -> pa.RecordBatch:
+    """One routed row that is no run: rejected records."""
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "shard_key": shard_key,
+                "kind": kind,
+                "partition": b"",
+                "bucket": 0,
+                "origin": origin,
+                "flush": 0,
+                "consumed_rows": 0,
+                "row_count": row_count,
+                "blob": blob,
+            }
+        ],
+        schema=ROUTED,
+    )
+
+
+def read_routed(batch: pa.RecordBatch) -> Iterator[tuple[str, SealedRun]]:
+    """The kind and the run of each routed row; blobs are copied out of the batch, so that it can be freed."""
+    columns = [batch.column(name) for name in ROUTED.names[1:]]
+    for i in range(batch.num_rows):
+        kind, partition, bucket, origin, flush, consumed, count, blob = (c[i].as_py() for c in columns)
+        yield (
+            kind,
+            SealedRun(
+                partition=partition,
+                bucket=bucket,
+                origin=origin,
+                flush=flush,
+                consumed_rows=consumed,
+                row_count=count,
+                blob=blob,
+            ),
+        )
+
+
+def result(kind: str, payload: bytes) -> pa.RecordBatch:
+    """One result row of a task."""
+    return pa.RecordBatch.from_pylist([{"kind": kind, "payload": payload}], schema=RESULT)
+
+
+def stats_result(stats: TaskStats) -> pa.RecordBatch:
+    """The result row of a task's statistics."""
+    return result(STATS, json.dumps(asdict(stats)).encode())
+
+
+def read_stats(payload: bytes) -> TaskStats:
+    """The statistics in a result row."""
+    return TaskStats(**json.loads(payload))

@@ -1,0 +1,84 @@
+"""Executor, reduce side: the runs of each bucket → level-0 files, a compaction where one is due → commit messages.
+
+One task owns the buckets of its shard: it alone writes them in this batch. Files get fresh names in every attempt, and
+only messages that reach the driver are committed, so a retried or speculative attempt leaves orphans at worst.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from bucketline.state.commit.message import encode_messages
+from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
+from bucketline.state.store.run_shelf import RunShelf
+from bucketline.state.store.table_view import BucketId
+from bucketline.streaming.placement import shard_of_bucket
+from bucketline.streaming.wire import MESSAGES, REJECTS, RUN, TaskStats, read_routed, result, stats_result
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """What a reduce task does; plain values only, so that it travels. `states` holds the buckets that the table has."""
+
+    write: BucketWrite
+    states: Mapping[BucketId, BucketState]
+    shelf_bytes: int
+    local_directory: str | None
+    shard_count: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Routed rows in, results out: one row of messages a bucket, one of statistics a task."""
+        context = TaskContext.get()
+        return self.run(batches, shard=0 if context is None else context.partitionId())
+
+    def run(self, batches: Iterator[pa.RecordBatch], *, shard: int | None) -> Iterator[pa.RecordBatch]:
+        """As a call. `shard` is the number of the task's shard; None where runs are not placed by bucket."""
+        started = time.monotonic()
+        rows = 0
+        with RunShelf(budget_bytes=self.shelf_bytes, directory=self.local_directory) as shelf:
+            for batch in batches:
+                for kind, run in read_routed(batch):
+                    if kind == RUN:
+                        shelf.add(run)
+                        rows += run.consumed_rows
+                    elif kind == REJECTS:
+                        yield result(REJECTS, run.blob)
+            received = time.monotonic()
+            found = shelf.buckets()
+            for bucket_id in (*found, *self._idle(shard, found)):
+                state = self.states.get(bucket_id, BucketState())
+                message = write_bucket(self.write, bucket_id, state, shelf.take(bucket_id))
+                yield result(MESSAGES, encode_messages([message]))
+        yield stats_result(
+            TaskStats(
+                shard=-1 if shard is None else shard,
+                accepted_rows=rows,
+                receive_seconds=received - started,
+                write_seconds=time.monotonic() - received,
+                spilled_bytes=shelf.spilled_bytes,
+            )
+        )
+
+    def _idle(self, shard: int | None, busy: list[BucketId]) -> list[BucketId]:
+        """The shard's buckets without rows in this batch that may still owe a compaction."""
+        if shard is None or self.write.trigger is CompactTrigger.NONE:
+            return []
+        return [
+            b
+            for b, state in self.states.items()
+            if state.files and state.complete and b not in busy and shard_of_bucket(*b, self.shard_count) == shard
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceTask:
+    """Route and write in one task, without a shuffle: append tables without buckets have no owners."""
+
+    write: WriteTask
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Routed rows of this very task in, results out."""
+        return self.write.run(batches, shard=None)
