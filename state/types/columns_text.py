@@ -27,6 +27,7 @@ _TOKEN = re.compile(
     r"|(?P<word>\w+)"
     r"|(?P<sign>[<>(),:])"
 )
+_WORD = re.compile(r"\w+")
 _SPARK_NAMES = {
     "LONG": "BIGINT",
     "SHORT": "SMALLINT",
@@ -46,6 +47,29 @@ def parse_columns(text: str) -> tuple[DataField, ...]:
     Raises OptionError, naming the place, for text that is no list of columns and for types that Paimon does not have.
     """
     return _Parser(list(_tokens(text)), count()).columns()
+
+
+def type_text(data_type: DataType) -> str:
+    """The type as `parse_columns` reads it, nullability included."""
+    return _text_without_null(data_type) + ("" if data_type.nullable else " NOT NULL")
+
+
+def _text_without_null(data_type: DataType) -> str:
+    root = data_type.root
+    if data_type.element is not None:
+        length = f", {data_type.length}" if root is TypeRoot.VECTOR else ""
+        return f"{root.value}<{type_text(data_type.element)}{length}>"
+    if data_type.key is not None and data_type.value is not None:
+        return f"MAP<{type_text(data_type.key)}, {type_text(data_type.value)}>"
+    if root is TypeRoot.ROW:
+        return f"ROW<{', '.join(map(_field_text, data_type.fields))}>"
+    return str(data_type.as_nullable())
+
+
+def _field_text(field: DataField) -> str:
+    name = field.name if _WORD.fullmatch(field.name) else f"`{field.name.replace('`', '``')}`"
+    comment = "" if field.description is None else f" COMMENT '{field.description.replace(chr(39), chr(39) * 2)}'"
+    return f"{name} {type_text(field.type)}{comment}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.store.table import create_table, open_table
-from bucketline.state.types.columns_text import parse_columns
+from bucketline.state.types.columns_text import parse_columns, type_text
 from bucketline.state.types.logical import DataType, TypeRoot
 
 
@@ -126,3 +126,17 @@ def test_a_table_made_from_text_keeps_types_that_arrow_cannot_say(tmp_path_facto
     found = open_table(path).table_schema
     assert [str(f.type) for f in found.fields] == ["INT NOT NULL", "VARCHAR(20)", "TIMESTAMP(4)"]
     assert found.highest_field_id == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DECIMAL(12, 2) NOT NULL",
+        "ARRAY<INT NOT NULL> NOT NULL",
+        "MAP<STRING NOT NULL, ROW<`a ``b` INT, c BYTES COMMENT 'it''s'>>",
+        "VECTOR<FLOAT, 3>",
+        "MULTISET<TIMESTAMP(3) WITH LOCAL TIME ZONE>",
+    ],
+)
+def test_a_type_is_written_as_it_is_read(text: str) -> None:
+    assert type_text(parse_columns(f"c {text}")[0].type) == text

@@ -1,0 +1,192 @@
+"""`scan`, `snapshots`, `files`, `schema`: what is in a table."""
+
+from collections.abc import Iterable, Iterator
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.conf.resolve import mask
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.table import Table
+from bucketline.state.types.columns_text import type_text
+from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments
+from bucketline.streaming.cli.parquet_output import check_output, write_parquet
+from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.rows import Format, print_rows, print_table
+from bucketline.streaming.cli.where import parse_where
+
+# What a person looks at first; a table of everything is too wide for any terminal.
+_SNAPSHOT_COLUMNS = [
+    "snapshot_id",
+    "commit_time",
+    "commit_kind",
+    "commit_user",
+    "commit_identifier",
+    "total_record_count",
+    "delta_record_count",
+    "schema_id",
+]
+_FILE_COLUMNS = [
+    "partition",
+    "bucket",
+    "level",
+    "record_count",
+    "file_size_in_bytes",
+    "min_key",
+    "max_key",
+    "min_sequence_number",
+    "max_sequence_number",
+    "deleteRowCount",
+    "creation_time",
+    "file_source",
+]
+_COLUMNS_SCHEMA = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("column", pa.string()),
+        ("type", pa.string()),
+        ("nullable", pa.bool_()),
+        ("key", pa.string()),
+        ("comment", pa.string()),
+    ]
+)
+_OPTIONS_SCHEMA = pa.schema([("option", pa.string()), ("value", pa.string())])
+
+
+@program.command()
+@table_arguments
+@click.option("--columns", metavar="A,B", multiple=True, help="Columns to print, in this order; all by default.")
+@click.option("--where", metavar="SQL", help="Condition, as \"id > 5 AND name LIKE 'a%'\".")
+@click.option("--snapshot", type=int, metavar="N", help="Read this snapshot instead of the newest.")
+@click.option("--read-optimized", is_flag=True, help="Only what full compactions have written, without merging.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after so many rows.")
+@click.option("--output", metavar="FILE.parquet", help="Write the rows to a new Parquet file instead.")
+@format_option
+def scan(
+    path: str,
+    option: tuple[str, ...],
+    columns: tuple[str, ...],
+    where: str | None,
+    snapshot: int | None,
+    read_optimized: bool,
+    limit: int | None,
+    output: str | None,
+    form: Format,
+) -> None:
+    """Reads rows: those of the newest snapshot, one for each primary key.
+
+    Conditions compare columns with literals: AND, OR, NOT, =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, LIKE. Texts are
+    in 'single quotes', bytes are X'0aff', instants have a zone ('2024-12-31 12:00:00Z').
+    """
+    if output is not None:
+        check_output(output)
+    table = opened(path, option)
+    schema = _schema_at(table, snapshot)
+    wanted = _known_columns(schema, names(columns)) if columns else None
+    rows = table.to_batches(wanted, _condition(schema, where), snapshot, read_optimized)
+    batches = rows if limit is None else _first(rows, limit)
+    if output is None:
+        print_rows(batches, rows.schema, form)
+    else:
+        count = write_parquet(batches, rows.schema, output)
+        click.echo(f"{count:,} rows written to {output}", err=True)
+
+
+@program.command()
+@table_arguments
+@format_option
+def snapshots(path: str, option: tuple[str, ...], form: Format) -> None:
+    """Lists the snapshots, oldest first.
+
+    The columns are those of Paimon's $snapshots; a table shows the most telling ones, json and csv show all.
+    """
+    found = opened(path, option).snapshots()
+    print_table(found.select(_SNAPSHOT_COLUMNS) if form is Format.TABLE else found, form)
+
+
+@program.command()
+@table_arguments
+@format_option
+def files(path: str, option: tuple[str, ...], form: Format) -> None:
+    """Lists the live data files of the newest snapshot.
+
+    The columns are those of Paimon's $files; a table shows the most telling ones, json and csv show all.
+    """
+    found = opened(path, option).files()
+    print_table(found.select(_FILE_COLUMNS) if form is Format.TABLE else found, form)
+
+
+@program.command()
+@table_arguments
+@click.option("--options", "show_options", is_flag=True, help="The table's options instead of its columns.")
+@format_option
+def schema(path: str, option: tuple[str, ...], show_options: bool, form: Format) -> None:
+    """Shows the columns of the newest schema, or the table's options; secrets are masked."""
+    found = opened(path, option).table_schema
+    print_table(_options_table(found) if show_options else _columns_table(found), form)
+
+
+def _columns_table(schema: TableSchema) -> pa.Table:
+    rows = [
+        {
+            "id": f.id,
+            "column": f.name,
+            "type": type_text(f.type.as_nullable()),
+            "nullable": f.type.nullable,
+            "key": _key_text(schema, f.name),
+            "comment": f.description,
+        }
+        for f in schema.fields
+    ]
+    return pa.Table.from_pylist(rows, schema=_COLUMNS_SCHEMA)
+
+
+def _key_text(schema: TableSchema, column: str) -> str | None:
+    keys = (("primary", schema.primary_keys), ("partition", schema.partition_keys))
+    return ", ".join(word for word, columns in keys if column in columns) or None
+
+
+def _options_table(schema: TableSchema) -> pa.Table:
+    rows = [{"option": key, "value": mask(key, value)} for key, value in sorted(schema.options.items())]
+    return pa.Table.from_pylist(rows, schema=_OPTIONS_SCHEMA)
+
+
+def _schema_at(table: Table, snapshot: int | None) -> TableSchema:
+    """The schema that a read of the snapshot uses; the newest where the read itself will say that there is none."""
+    found = None if snapshot is None else table.snapshot_store.get(snapshot)
+    return table.table_schema if found is None else table.schema_store.get(found.schema_id)
+
+
+def _known_columns(schema: TableSchema, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    known = [f.name for f in schema.fields]
+    for position, name in enumerate(wanted):
+        if name not in known:
+            near = did_you_mean(name, known) or f"; the table has {', '.join(known)}"
+            raise click.BadParameter(f"unknown column '{name}'{near}", param_hint="--columns")
+        if name in wanted[:position]:
+            raise click.BadParameter(f"column '{name}' is asked for twice", param_hint="--columns")
+    return wanted
+
+
+def _condition(schema: TableSchema, where: str | None) -> pc.Expression | None:
+    if where is None:
+        return None
+    try:
+        return parse_where(where, schema.fields)
+    except OptionError as e:
+        raise click.BadParameter(e.message, param_hint="--where") from e
+
+
+def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """The first rows; nothing beyond them is read."""
+    left = limit
+    if left == 0:
+        return
+    for batch in batches:
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)
+        if left == 0:
+            return

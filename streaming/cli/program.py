@@ -1,0 +1,129 @@
+"""`bucketline`: the commands, and what their end looks like to a shell.
+
+Exit codes: 0 done, 2 usage, 3 bad configuration, 4 conflict or unknown outcome, 1 anything else. An error is one line
+`error [code]: message` on the standard error, and one with the remedy where there is one; never a traceback, unless
+asked for with --debug or BUCKETLINE_DEBUG.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from bucketline import __version__
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.resolve import mask
+from bucketline.state.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CorruptFileError,
+    IndexStateError,
+    SchemaMismatchError,
+    StorageError,
+)
+from bucketline.streaming.cli.texts import printable
+from bucketline.streaming.recover import CheckpointMismatchError
+
+DONE, FAILED, USAGE, CONFIGURATION, CONFLICT = 0, 1, 2, 3, 4
+
+DEBUG_VARIABLE = "BUCKETLINE_DEBUG"
+
+_EXIT_CODES: tuple[tuple[type[BucketlineError], int], ...] = (
+    (OptionError, CONFIGURATION),
+    (CommitConflictError, CONFLICT),
+    (CommitOutcomeUnknownError, CONFLICT),
+    (CheckpointMismatchError, CONFLICT),
+)
+_REMEDIES = {
+    SchemaMismatchError.code: "`bucketline schema PATH` shows the columns of the table",
+    CommitConflictError.code: "nothing was lost; run it again, it starts from the table's newest snapshot",
+    CommitOutcomeUnknownError.code: "delete nothing; once the storage answers, `bucketline snapshots PATH` tells",
+    CorruptFileError.code: "keep all files as they are; `bucketline doctor PATH` says what else is broken",
+    IndexStateError.code: "remove the local index; it is rebuilt from the table",
+}
+_RETRY_REMEDY = "it may pass: run it again"
+_STORAGE_REMEDY = "check the path, permissions, credentials and free space"
+_BUG_REMEDY = f"this looks like a bug in bucketline; run it again with --debug (or {DEBUG_VARIABLE}=1) and report it"
+
+
+class Program(click.Group):
+    """A group of commands that ends in one of our exit codes, with one line that says why."""
+
+    debug = False
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs a command and exits; `prog_name` and `standalone_mode` are click's and change nothing here."""
+        self.debug = os.environ.get(DEBUG_VARIABLE, "") not in ("", "0", "false")
+        try:
+            code = super().main(args, "bucketline", complete_var, standalone_mode=False, **extra)
+        except click.ClickException as e:
+            _say("USAGE", e.format_message(), _usage_remedy(e))
+            code = USAGE
+        except click.Abort:
+            _say("STOPPED", "stopped before it was done", None)
+            code = FAILED
+        except BucketlineError as e:
+            self._trace()
+            _say(e.code, e.message, _remedy(e))
+            code = next((found for kind, found in _EXIT_CODES if isinstance(e, kind)), FAILED)
+        except OSError as e:
+            self._trace()
+            _say(StorageError.code, str(e), _STORAGE_REMEDY)
+            code = FAILED
+        except Exception as e:  # noqa: BLE001 -- the outermost place: whatever it is, it must not end as a traceback
+            self._trace()
+            _say("INTERNAL", f"{type(e).__name__}: {e}", _BUG_REMEDY)
+            code = FAILED
+        sys.exit(code if isinstance(code, int) else DONE)
+
+    def _trace(self) -> None:
+        if self.debug:
+            click.echo(traceback.format_exc(), err=True)
+
+
+@click.group(
+    "bucketline",
+    cls=Program,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--debug", is_flag=True, help=f"Show tracebacks of errors, as {DEBUG_VARIABLE}=1 does.")
+@click.version_option(__version__, prog_name="bucketline")
+@click.pass_context
+def program(context: click.Context, debug: bool) -> None:
+    """Streams sources into Apache Paimon tables with Spark, and looks after the tables.
+
+    PATH is a table's own directory, <warehouse>/<db>.db/<table>, as a local path or a URI. Commands that print rows
+    take --format table, json (one object per line) or csv.
+    """
+    program.debug = program.debug or debug
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+        context.exit(USAGE)
+
+
+def _remedy(error: BucketlineError) -> str | None:
+    if isinstance(error, StorageError):
+        return _RETRY_REMEDY if error.fields.get("retryable") else _STORAGE_REMEDY
+    return _REMEDIES.get(error.code)
+
+
+def _usage_remedy(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"`{context.command_path if context else 'bucketline'} --help` says what it takes"
+
+
+def _say(code: str, message: str, remedy: str | None) -> None:
+    click.echo(f"error [{code}]: {printable(mask('message', ' '.join(message.split())))}", err=True)
+    if remedy is not None:
+        click.echo(f"remedy: {remedy}", err=True)

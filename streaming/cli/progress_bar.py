@@ -1,0 +1,44 @@
+"""Progress on a terminal: a bar where the end is known, a count where it is not; nothing where nobody watches."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from bucketline.streaming.cli.rows import console
+
+
+class Bar(Protocol):
+    def advance(self, count: int) -> None:
+        """That much more is done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    progress: Progress
+    task: TaskID
+
+    def advance(self, count: int) -> None:
+        self.progress.advance(self.task, count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unseen:
+    def advance(self, count: int) -> None:
+        pass
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None = None) -> Iterator[Bar]:
+    """A bar on the standard error for so many of `what`, gone when the block ends."""
+    out = console(stderr=True)
+    if not out.is_terminal:
+        yield _Unseen()
+        return
+    text = TextColumn("{task.description}")
+    columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), text, TimeElapsedColumn())
+    with Progress(*columns, console=out, transient=True) as progress:
+        yield _Shown(progress, progress.add_task(what, total=total))
