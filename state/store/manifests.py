@@ -37,6 +37,7 @@ from bucketline.state.format.manifest import (
 )
 from bucketline.state.format.partition_stats import may_hold_any
 from bucketline.state.format.paths import MANIFEST_DIR, index_manifest_name, manifest_list_name, manifest_name
+from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataType
@@ -107,17 +108,24 @@ class Manifests:
 
     def read_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """The manifests that a list names, oldest first. `size` is what the snapshot says of it."""
-        return decode_manifest_list(self._read(name, size))
+        data = self._read(name, size)
+        with naming_file(self.path(name)):
+            return decode_manifest_list(data)
 
     def read(self, manifest: ManifestFileMeta | str) -> list[ManifestEntry]:
         """The entries of a manifest, in order."""
-        if isinstance(manifest, str):
-            return decode_manifest(self._read(manifest, None))
-        return decode_manifest(self._read(manifest.file_name, manifest.file_size))
+        name, size = (manifest, None) if isinstance(manifest, str) else (manifest.file_name, manifest.file_size)
+        data = self._read(name, size)
+        with naming_file(self.path(name)):
+            return decode_manifest(data)
 
     def read_index(self, name: str | None) -> list[IndexManifestEntry]:
         """The index files that an index manifest names; none for a snapshot without one."""
-        return [] if name is None else decode_index_manifest(self._read(name, None))
+        if name is None:
+            return []
+        data = self._read(name, None)
+        with naming_file(self.path(name)):
+            return decode_index_manifest(data)
 
     def base_and_delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of a snapshot, oldest first: the base of the one that follows it."""

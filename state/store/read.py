@@ -10,6 +10,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.read_options import DELETION_VECTORS_ENABLED, refused_option
 from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
@@ -18,22 +19,18 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.fold import Fold, drop_deletes, fold_for
 from bucketline.state.lsm.interval import sections
 from bucketline.state.lsm.merge import merge_runs
+from bucketline.state.lsm.merge_engines import columns_to_merge
 from bucketline.state.lsm.run import SortedRun
 from bucketline.state.store.data_files import BATCH_ROWS, read_data_file
-from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.deletions import Deletions, drop_deleted
+from bucketline.state.store.file_io import FileIO, file_io_for
 from bucketline.state.store.predicate import filter_columns
 from bucketline.state.store.scan import BucketFiles, SchemaOf
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema
 from bucketline.state.types.order import key_order
+from bucketline.state.types.row_kind import RowKind
 
-# Options under which rows are not what their files alone say; "false" is what an absent option means.
-_REFUSED = (
-    "deletion-vectors.enabled",
-    "sequence.snapshot-ordering",
-    "pk-clustering-override",
-    "data-evolution.enabled",
-    "query-auth.enabled",
-)
+_INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +41,23 @@ class FileAccess:
     table_path: str
     schema: TableSchema
     schema_of: SchemaOf
+    deletions: Deletions | None = None
 
-    def path(self, bucket: BucketFiles, file: DataFileMeta) -> str:
-        """The full path of a data file."""
+    def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
+        """Where a data file is: on the table's own storage, or wherever its full path says."""
         if file.external_path is not None:
-            return file.external_path
-        return f"{self.table_path}/{bucket_path(self.schema, bucket.partition, bucket.bucket)}/{file.file_name}"
+            return file_io_for(file.external_path, self.schema.options)
+        folder = bucket_path(self.schema, bucket.partition, bucket.bucket)
+        return self.io, f"{self.table_path}/{folder}/{file.file_name}"
 
     def rows(
         self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one file, retracts included. Errors are those of `read_data_file`."""
-        return read_data_file(
-            self.io,
-            self.path(bucket, file),
+        """The rows of one file, retracts included, less those deleted by position. Errors as of `read_data_file`."""
+        io, path = self.place(bucket, file)
+        found = read_data_file(
+            io,
+            path,
             file,
             self.schema,
             columns,
@@ -65,6 +65,10 @@ class FileAccess:
             partition=bucket.partition,
             batch_rows=batch_rows,
         )
+        if self.deletions is None:
+            return found
+        deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
+        return found if deleted is None else drop_deleted(found, deleted, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +98,10 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expressi
 
 def refuse_unreadable(schema: TableSchema) -> None:
     """Returns if rows of such a table can be read rightly. Raises UnsupportedTableError naming the option."""
-    for key in _REFUSED:
-        value = schema.options.get(key, "false")
-        if value.strip().lower() != "false":
-            raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read", option=key, value=value)
+    refused = refused_option(schema.options)
+    if refused is not None:
+        key, value = refused
+        raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read", option=key, value=value)
     if schema.primary_keys:
         fold_for(schema)
 
@@ -105,7 +109,8 @@ def refuse_unreadable(schema: TableSchema) -> None:
 def read_buckets(
     access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The current rows of the buckets, bucket after bucket; rows of a primary-key bucket ascend by key.
+    """The current rows of the buckets, bucket after bucket; rows of a primary-key bucket ascend by key,
+    unless the table has deletion vectors.
 
     Memory: one batch of each run of the section being merged. Batches are never empty.
     """
@@ -116,6 +121,24 @@ def read_buckets(
             found = _filtered(batch, projection.expression)
             if found.num_rows:
                 yield from found.select(list(projection.columns)).cast(out).to_batches()
+
+
+def read_stored_rows(
+    access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the buckets' files as they are stored, file after file, the kind of each (an int8) in a last column.
+
+    Rows of tables without a primary key are all of kind +I.
+    """
+    has_kinds = bool(access.schema.primary_keys)
+    columns = (*projection.needed, VALUE_KIND) if has_kinds else projection.needed
+    for bucket in buckets:
+        for file in sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name)):
+            for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
+                found = _filtered(batch, projection.expression).combine_chunks()
+                if found.num_rows:
+                    kinds = found[VALUE_KIND] if has_kinds else pa.repeat(_INSERT, found.num_rows)
+                    yield from found.select(list(projection.columns)).append_column(VALUE_KIND, kinds).to_batches()
 
 
 def merge_section(
@@ -147,7 +170,7 @@ def merge_section(
 def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
     """The needed columns and those that merging itself looks at, each once."""
     own = (*schema.trimmed_primary_key, *SEQUENCE_FIELD.get(schema.options), SEQUENCE, VALUE_KIND)
-    return tuple(dict.fromkeys((*needed, *own)))
+    return tuple(dict.fromkeys((*columns_to_merge(schema, needed), *own)))
 
 
 def _raw_rows(
@@ -163,13 +186,16 @@ def _merged_rows(
     schema = access.schema
     fold = fold_for(schema)
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
+    # Above level 0, deletion vectors leave one row of each key, so that nothing has to be merged.
+    is_looked_up = DELETION_VECTORS_ENABLED.get(schema.options)
     for runs in sections(bucket.files, order):
-        if len(runs) > 1:
+        is_merged = is_looked_up and all(f.level > 0 for run in runs for f in run.files)
+        if len(runs) > 1 and not is_merged:
             with_system = merge_columns(schema, columns)
             yield from drop_deletes(merge_section(access, bucket, runs, with_system, fold=fold, batch_rows=batch_rows))
             continue
         # The files of one run share no key, so each row is the only one of its key.
-        for file in runs[0].files:
+        for file in chain.from_iterable(run.files for run in runs):
             if file.may_hold_deletes:
                 yield from drop_deletes(_reader(access, bucket, (*columns, VALUE_KIND), batch_rows)(file))
             else:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.read_options import DELETION_VECTORS_ENABLED, DV_MERGE_ON_READ
 from bucketline.conf.table_options import MERGE_ENGINE, num_levels
 from bucketline.state.bucket.fixed import assign_fixed_buckets, bucket_function
 from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
@@ -59,14 +60,23 @@ def group_by_bucket(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
 
 
 def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_optimized: bool) -> list[BucketFiles]:
-    """What a batch read sees: no postponed rows, no level 0 of first-row tables, only the top level if asked so."""
+    """What a batch read sees: no postponed rows, and only the top level if asked so.
+
+    Level 0 of first-row tables, and of those with deletion vectors, waits for a compaction to look its keys up.
+    """
     found = [b for b in buckets if b.bucket >= 0]
     if not schema.primary_keys:
         return found
-    lowest = 1 if MERGE_ENGINE.get(schema.options) == "first-row" else 0
+    lowest = 1 if _waits_for_lookup(schema) else 0
     if read_optimized:
         lowest = num_levels(schema.options) - 1
     return _narrowed(found, lambda bucket, file: file.level >= lowest)
+
+
+def _waits_for_lookup(schema: TableSchema) -> bool:
+    if MERGE_ENGINE.get(schema.options) == "first-row":
+        return True
+    return DELETION_VECTORS_ENABLED.get(schema.options) and not DV_MERGE_ON_READ.get(schema.options)
 
 
 def prune(
@@ -77,6 +87,14 @@ def prune(
     buckets = pruning.by_partition(buckets)
     buckets = pruning.by_bucket(buckets)
     return pruning.by_file(buckets)
+
+
+def prune_stored(
+    schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
+) -> list[BucketFiles]:
+    """As `prune`, where each stored row stands for itself, as in a changelog."""
+    pruning = _Pruning(schema, expression, schema_of)
+    return pruning.by_values(pruning.by_bucket(pruning.by_partition(buckets)))
 
 
 @dataclass(slots=True)
@@ -115,10 +133,14 @@ class _Pruning:
         }
         return [b for b in buckets if b.bucket == wanted.get(b.total_buckets, b.bucket)]
 
+    def by_values(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
+        passing = self._passing(buckets, self._value_guarantee)
+        return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
+
     def by_file(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        by_values = self._passing(buckets, self._value_guarantee)
         if not self.schema.primary_keys:
-            return _narrowed(buckets, lambda bucket, file: file.file_name in by_values)
+            return self.by_values(buckets)
+        by_values = self._passing(buckets, self._value_guarantee)
         by_keys = self._passing(buckets, self._key_guarantee)
         # Versions of a row are whole rows here: where none can pass, the newest cannot either. Engines that build rows
         # out of several versions give no such proof.

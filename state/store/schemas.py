@@ -6,6 +6,7 @@ Source: Paimon 2.0 SchemaManager.
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.paths import SCHEMA_DIR, parse_schema_id, schema_name
 from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
+from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
 
 
@@ -32,7 +33,9 @@ class Schemas:
         known = self._known.get(schema_id)
         if known is None:
             path = self._path(schema_id)
-            known = decode_schema(self._io.read(path))
+            data = self._io.read(path)
+            with naming_file(path):
+                known = decode_schema(data)
             if known.id != schema_id:
                 raise CorruptFileError(f"{path} holds schema {known.id}", path=path, found=known.id)
             self._known[schema_id] = known

@@ -12,6 +12,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import EARLIEST, LATEST, SNAPSHOT_DIR, parse_snapshot_id, snapshot_name
 from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
+from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
 
 
@@ -52,7 +53,8 @@ class Snapshots:
         data = self._io.read_optional(path)
         if data is None:
             return None
-        found = decode_snapshot(data)
+        with naming_file(path):
+            found = decode_snapshot(data)
         if found.id != snapshot_id:
             raise CorruptFileError(f"{path} holds snapshot {found.id}", path=path, found=found.id)
         return found

@@ -4,26 +4,27 @@ Source: Paimon 2.0 FileStoreTable, SchemaManager.createTable.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.new_table import check_new_table, lift_keys
+from bucketline.conf.read_options import check_read_options, is_read_option
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.local_compact import compact_table
 from bucketline.state.store.local_write import Data, write_table
-from bucketline.state.store.read import FileAccess, Projection, plan_projection, read_buckets, refuse_unreadable
-from bucketline.state.store.scan import BucketFiles, group_by_bucket, prune, visible_files
+from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.schemas import Schemas
-from bucketline.state.store.table_handle import TableHandle, newest_schema
+from bucketline.state.store.table_handle import TableHandle, branch_path, newest_schema
+from bucketline.state.store.table_read import Request, read_table
+from bucketline.state.store.versions import Version
 from bucketline.state.store.views import files_table, snapshots_table
-from bucketline.state.types.arrow import arrow_schema, logical_fields
+from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import DataField, DataType
 
@@ -36,29 +37,38 @@ class Table(TableHandle):
         self,
         columns: Iterable[str] | None = None,
         filter: pc.Expression | None = None,
-        snapshot: int | None = None,
+        snapshot: Version | None = None,
         read_optimized: bool = False,
+        *,
+        changes_since: Version | None = None,
     ) -> pa.Table:
         """The rows as one table; arguments and errors are those of `to_batches`."""
-        schema, rows = self._read(columns, filter, snapshot, read_optimized=read_optimized)
+        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since))
         return pa.Table.from_batches(rows, schema=schema)
 
     def to_batches(
         self,
         columns: Iterable[str] | None = None,
         filter: pc.Expression | None = None,
-        snapshot: int | None = None,
+        snapshot: Version | None = None,
         read_optimized: bool = False,
+        *,
+        changes_since: Version | None = None,
     ) -> pa.RecordBatchReader:
-        """The rows as a stream of record batches, in bounded memory; buckets in order, keys ascending inside a bucket.
+        """The rows as a stream of record batches, in bounded memory.
 
+        Buckets come in order; keys ascend inside a bucket, unless the table has deletion vectors.
         `columns` are names in the order wanted (None: all); `filter` is a condition on any columns of the table;
-        `snapshot` is the id of the snapshot to read, with the schema of its time (None: the newest, with this handle's
-        schema); `read_optimized` sees only what full compactions have written, without merging.
+        `snapshot` is the id of the snapshot to read, or the name of a tag, with the schema of its time (None: what the
+        options say, else the newest, with this handle's schema); `read_optimized` sees only what full compactions have
+        written, without merging.
+        `changes_since` (an id, 0 for the beginning, or a tag) asks for what was committed after that snapshot up to
+        `snapshot` instead: rows as they were stored, commit by commit, with an int8 column `_row_kind` at the end. They
+        come from the changelog files of tables that produce them, else from appended files; overwrites are no changes.
         Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that is not
         there, UnsupportedTableError for a table whose rows cannot be read rightly, CorruptFileError and StorageError.
         """
-        schema, rows = self._read(columns, filter, snapshot, read_optimized=read_optimized)
+        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since))
         return pa.RecordBatchReader.from_batches(schema, rows)
 
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> int:
@@ -90,56 +100,19 @@ class Table(TableHandle):
         buckets = [] if newest is None else group_by_bucket(self.manifests.live_entries(newest))
         return files_table(self.path, self.table_schema, buckets, self.schema_store.get)
 
-    def _read(
-        self,
-        columns: Iterable[str] | None,
-        expression: pc.Expression | None,
-        snapshot: int | None,
-        *,
-        read_optimized: bool,
-    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        schemas = self.schema_store
-        found = self._snapshot(snapshot)
-        schema = self.table_schema if snapshot is None or found is None else schemas.get(found.schema_id)
-        refuse_unreadable(schema)
-        projection = plan_projection(schema, columns, expression)
-        access = FileAccess(self.io, self.path, schema, schemas.get)
-        buckets = self._plan(found, access, projection, read_optimized=read_optimized)
-        whole = arrow_schema(schema.fields)
-        return pa.schema([whole.field(c) for c in projection.columns]), read_buckets(access, buckets, projection)
-
-    def _plan(
-        self, snapshot: Snapshot | None, access: FileAccess, projection: Projection, *, read_optimized: bool
-    ) -> list[BucketFiles]:
-        if snapshot is None:
-            return []
-        buckets = group_by_bucket(self.manifests.live_entries(snapshot))
-        buckets = visible_files(access.schema, buckets, read_optimized=read_optimized)
-        if projection.expression is None:
-            return buckets
-        return prune(access.schema, buckets, projection.expression, access.schema_of)
-
-    def _snapshot(self, snapshot_id: int | None) -> Snapshot | None:
-        store = self.snapshot_store
-        if snapshot_id is None:
-            return store.latest()
-        found = store.get(snapshot_id)
-        if found is None:
-            there = store.ids()
-            range_text = f"{there[0]} to {there[-1]}" if there else "none"
-            raise OptionError(
-                f"{self.path} has no snapshot {snapshot_id}; there are {range_text}", key="snapshot", value=snapshot_id
-            )
-        return found
-
 
 def open_table(path: str, *, options: Mapping[str, str] | None = None) -> Table:
-    """The table at a path or URI, with its newest schema. `options` reach the storage (`s3.endpoint`, ...).
+    """The table at a path or URI, with its newest schema.
 
+    `options` reach the storage (`s3.endpoint`, ...), and those about reading say what is seen of the table: `branch`,
+    `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`, `postpone.merge-on-read` and others (`read_options`).
     Raises UnsupportedTableError when there is no table, or one of a newer format; CorruptFileError, StorageError.
     """
     io, root = file_io_for(path, options)
-    return Table(io, root, newest_schema(io, root))
+    reading = {key: value for key, value in (options or {}).items() if is_read_option(key)}
+    check_read_options(reading)
+    table = Table(io, root, newest_schema(io, branch_path(root, reading)), reading)
+    return replace(table, table_schema=table.with_read_options(table.table_schema))
 
 
 def create_table(

@@ -5,12 +5,15 @@ Source: Paimon 2.0 FileStoreTable.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import pyarrow as pa
 
+from bucketline.conf.errors import OptionError
+from bucketline.conf.read_options import BRANCH
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.format.paths import BRANCH_DIR
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.file_io import FileIO, file_io_for
 from bucketline.state.store.manifests import Manifests
@@ -26,6 +29,8 @@ class TableHandle:
     io: FileIO
     path: str
     table_schema: TableSchema
+    read_options: Mapping[str, str] = field(default_factory=dict)
+    """What this reader asked for; the options of `table_schema` have it already."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -49,12 +54,17 @@ class TableHandle:
         return self.table_schema.comment
 
     @property
+    def metadata_path(self) -> str:
+        """Where schemas, snapshots and tags are; a branch has its own, and shares manifests and data with the table."""
+        return branch_path(self.path, self.table_schema.options)
+
+    @property
     def schema_store(self) -> Schemas:
-        return Schemas(self.io, self.path)
+        return Schemas(self.io, self.metadata_path)
 
     @property
     def snapshot_store(self) -> Snapshots:
-        return Snapshots(self.io, self.path)
+        return Snapshots(self.io, self.metadata_path)
 
     @property
     def manifests(self) -> Manifests:
@@ -63,13 +73,27 @@ class TableHandle:
 
     def refreshed(self) -> Self:
         """The same table with the schema that is its newest now."""
-        return replace(self, table_schema=newest_schema(self.io, self.path))
+        return replace(self, table_schema=self.with_read_options(newest_schema(self.io, self.metadata_path)))
+
+    def with_read_options(self, schema: TableSchema) -> TableSchema:
+        """The schema with what this reader asked for among its options."""
+        return replace(schema, options={**schema.options, **self.read_options}) if self.read_options else schema
 
 
 def open_handle(path: str, options: Mapping[str, str] | None = None) -> TableHandle:
     """The table at a path or URI. Errors are those of `newest_schema`."""
     io, root = file_io_for(path, options)
     return TableHandle(io, root, newest_schema(io, root))
+
+
+def branch_path(path: str, options: Mapping[str, str]) -> str:
+    """Where the metadata of the branch is that the options name. Raises OptionError for what is no branch's name."""
+    branch = BRANCH.get(options).strip()
+    if branch == "main":
+        return path
+    if not branch or branch.isdigit() or "/" in branch or branch in (".", ".."):
+        raise OptionError(f"{branch!r} is no name of a branch", key=BRANCH.key, value=branch)
+    return f"{path}/{BRANCH_DIR}/branch-{branch}"
 
 
 def newest_schema(io: FileIO, root: str) -> TableSchema:

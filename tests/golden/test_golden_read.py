@@ -8,20 +8,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.state.errors import BucketlineError, CorruptFileError, UnsupportedTableError
+from bucketline.state.errors import BucketlineError, CorruptFileError
 from bucketline.state.store.table import Table, open_table
 from tests.support.golden import as_bag, expected_rows, golden_table, golden_tables, json_rows
 
-REFUSED = {"pk_dv"}
 TABLES = golden_tables()
-READABLE = [name for name in TABLES if name not in REFUSED]
 
 
 def _decimals(table: Table) -> frozenset[str]:
     return frozenset(f.name for f in table.schema if pa.types.is_decimal(f.type))
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", TABLES)
 def test_rows_are_those_that_paimon_reads(name: str) -> None:
     table = open_table(str(golden_table(name)))
     found = table.to_arrow()
@@ -55,13 +53,7 @@ def test_snapshots_are_those_that_paimon_shows(name: str) -> None:
     assert json_rows(table.snapshots().select(list(expected[0]))) == expected
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_a_table_that_cannot_be_read_rightly_is_refused(name: str) -> None:
-    with pytest.raises(UnsupportedTableError):
-        open_table(str(golden_table(name))).to_arrow()
-
-
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", TABLES)
 def test_a_filter_finds_what_filtering_all_rows_finds(name: str) -> None:
     table = open_table(str(golden_table(name)))
     everything = table.to_arrow()

@@ -1,0 +1,91 @@
+"""Paimon's options that say what a read sees: which snapshot, which branch, which changes.
+
+They may be set on the table, or given when it is opened. Options that would change the rows in a way we do not follow
+are refused by name.
+Source: Paimon 2.0 CoreOptions, TimeTravelUtil.
+"""
+
+from collections.abc import Mapping
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import Option, parse_bool, parse_choice, parse_count, parse_int, parse_text
+
+BRANCH = Option("branch", parse_text, "main", "branch that is read")
+SCAN_SNAPSHOT_ID: Option[int] = Option("scan.snapshot-id", parse_count, None, "id of the snapshot that is read")
+SCAN_TAG_NAME: Option[str] = Option("scan.tag-name", parse_text, None, "tag that is read")
+SCAN_TIMESTAMP_MILLIS: Option[int] = Option(
+    "scan.timestamp-millis", parse_int, None, "the newest snapshot committed by then is read, epoch ms"
+)
+SCAN_VERSION: Option[str] = Option("scan.version", parse_text, None, "tag, or else snapshot id, that is read")
+INCREMENTAL_BETWEEN_SCAN_MODE = Option(
+    "incremental-between-scan-mode",
+    parse_choice("auto", "delta", "changelog"),
+    "auto",
+    "files that changes are read from; auto: changelog files of tables that produce them, else new data files",
+)
+DELETION_VECTORS_ENABLED = Option(
+    "deletion-vectors.enabled", parse_bool, False, "rows are deleted by their position in a file"
+)
+DV_MERGE_ON_READ = Option(
+    "deletion-vectors.merge-on-read", parse_bool, False, "see rows that no compaction has looked up yet"
+)
+POSTPONE_MERGE_ON_READ = Option("postpone.merge-on-read", parse_bool, False, "see rows that are still postponed")
+
+VERSIONS = (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_TIMESTAMP_MILLIS, SCAN_VERSION)
+"""Of these at most one may be set."""
+
+_READ_OPTIONS = (BRANCH, *VERSIONS, INCREMENTAL_BETWEEN_SCAN_MODE, DV_MERGE_ON_READ, POSTPONE_MERGE_ON_READ)
+
+_REFUSED: Mapping[str, tuple[str, ...]] = {
+    "type": ("table", "materialized-table"),
+    "manifest.format": ("avro",),
+    "sequence.snapshot-ordering": ("false",),
+    "pk-clustering-override": ("false",),
+    "data-evolution.enabled": ("false",),
+    "query-auth.enabled": ("false",),
+    "chain-table.enabled": ("false",),
+    "record-level.expire-time": (),
+    "batch-scan-mode": ("none",),
+    "scan.fallback-branch": (),
+    "scan.fallback-delta-branch": (),
+    "scan.fallback-snapshot-branch": (),
+    "scan.primary-branch": (),
+    "scan.timestamp": (),
+    "scan.watermark": (),
+    "scan.creation-time-millis": (),
+    "scan.file-creation-time-millis": (),
+    "scan.bucket": (),
+    "scan.partitions": (),
+    "incremental-between": (),
+    "incremental-between-timestamp": (),
+    "incremental-to-auto-tag": (),
+}
+"""Options that change which rows there are, with the values, in lower case, under which they do not."""
+
+
+def is_read_option(key: str) -> bool:
+    """Whether the option says what a read sees, so that it can be given when a table is opened."""
+    return key in _REFUSED or any(option.key == key for option in _READ_OPTIONS)
+
+
+def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
+    """The first option, with its value, under which rows cannot be read rightly; None when there is none."""
+    for key, accepted in _REFUSED.items():
+        value = options.get(key)
+        if value is not None and value.strip().lower() not in accepted:
+            return key, value
+    return None
+
+
+def names_version(options: Mapping[str, str]) -> bool:
+    """Whether the options ask for a snapshot other than whichever is newest."""
+    return any(option.is_set(options) for option in VERSIONS)
+
+
+def check_read_options(options: Mapping[str, str]) -> None:
+    """Raises OptionError for a read option whose text cannot be read, or for two that name a snapshot."""
+    for option in _READ_OPTIONS:
+        option.find(options)
+    named = [option.key for option in VERSIONS if option.is_set(options)]
+    if len(named) > 1:
+        raise OptionError(f"'{named[0]}' and '{named[1]}' both say which snapshot to read; set one", key=named[1])
