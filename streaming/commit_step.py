@@ -16,7 +16,7 @@ from bucketline.state.store.committer import Committed
 from bucketline.state.store.expiry import maybe_expire
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import LiveTable
-from bucketline.streaming.recover import DIGEST, END_OFFSETS, SOURCE, START_OFFSETS
+from bucketline.streaming.recover import DIGEST, END_OFFSETS, SOURCE, START_OFFSETS, check_twin
 from bucketline.streaming.rejects import RejectPolicy, settle_rejects
 from bucketline.streaming.route import BatchOutcome
 
@@ -46,6 +46,8 @@ def commit_batch(table: LiveTable, identity: BatchIdentity, outcome: BatchOutcom
         identifier=identity.batch_id,
         properties=batch_properties(identity),
     )
+    if committed.replayed:
+        check_twin(identity, committed.snapshots[0])
     _tell_dropped(committed)
     return CommitReport(committed, rejected, _settle(table, committed.snapshots))
 

@@ -125,6 +125,19 @@ def _recognise(batch: BatchIdentity, same: list[Snapshot], *, allow_reprocess: b
     )
 
 
+def check_twin(batch: BatchIdentity, twin: Snapshot) -> None:
+    """Returns if a snapshot that another run made under this batch's name holds the same input; it is then done.
+
+    Raises CheckpointMismatchError otherwise: two runs share a query's id, and have read different records.
+    """
+    if twin.properties.get(DIGEST) != batch.digest:
+        raise CheckpointMismatchError(
+            f"another run of this query has committed batch {batch.batch_id} with other input at the same time: its "
+            f"checkpoint was copied. Stop one of the two. {_REMEDIES}",
+            snapshot=twin.id,
+        )
+
+
 _REMEDIES = (
     "Either restore the checkpoint that wrote the table; or start a new checkpoint from the table's own offsets "
     "(`bucketline offsets PATH` prints them) with --reset-identity; or, if rows may be written twice, pass "

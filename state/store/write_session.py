@@ -70,13 +70,19 @@ class WriteSession:
         properties: Mapping[str, str] | None = None,
         kind: CommitKind = CommitKind.APPEND,
     ) -> Committed:
-        """Commits, and says what came of it.
+        """Commits what was planned on the view as it is now, and says what came of it.
 
         Raises CommitConflictError when the messages' rows are not in the table and will not be,
         CommitOutcomeUnknownError when nobody knows; a compaction that lost is in `Committed.dropped`.
         """
         outcome = self._committer.commit(
-            messages, user=user, identifier=identifier, properties=properties, kind=kind, view=self.view
+            messages,
+            user=user,
+            identifier=identifier,
+            properties=properties,
+            kind=kind,
+            based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
+            view=self.view,
         )
         if isinstance(outcome, Committed):
             return outcome
