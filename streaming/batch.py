@@ -33,7 +33,7 @@ def plan_batch(session: WriteSession, identity: BatchIdentity, *, parallelism: i
         trigger=trigger,
         shard_count=shards,
         in_place=unaware,
-        route=RouteTask(plan.seal_plan(session.view), shards, decode),
+        route=RouteTask(plan.seal_plan(session.view), shards, decode, plan.sink.bad_records_max + 1000),
         write=WriteTask(
             write=plan.bucket_write(trigger),
             states={} if unaware else session.bucket_states(trigger),

@@ -4,6 +4,7 @@ Map tasks report rejects through the batch's own shuffle. The driver counts them
 before the snapshot, under a name made of commit user and batch id: a replay of the batch overwrites, never doubles.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,37 @@ REJECTS_SCHEMA = pa.schema(
     ]
 )
 """What is kept of a rejected record. Sources without topics leave the first three null."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRows:
+    """Rejects on their way to the driver: how many, and an Arrow IPC stream of REJECTS_SCHEMA."""
+
+    row_count: int
+    blob: bytes
+
+
+def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows:
+    """Rows that are refused, each with its reason; only the first `limit` are kept, as more stop the job anyway.
+
+    The value kept of a row is its JSON text.
+    """
+    kept = rows.slice(0, limit)
+    texts = [json.dumps(row, default=str, ensure_ascii=False).encode() for row in kept.to_pylist()]
+    nothing = {n: pa.nulls(len(texts), REJECTS_SCHEMA.field(n).type) for n in ("topic", "partition", "offset")}
+    table = pa.table(
+        {**nothing, "reason": reasons[: len(texts)], "value": pa.array(texts, pa.binary())}, schema=REJECTS_SCHEMA
+    )
+    return RejectedRows(table.num_rows, pack_rejects(table))
+
+
+def pack_rejects(rejects: pa.Table) -> bytes:
+    """The bytes of a table of REJECTS_SCHEMA, for the shuffle."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, REJECTS_SCHEMA) as writer:
+        writer.write_table(rejects)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
 
 
 class RejectedRecordsError(BucketlineError):
@@ -51,7 +83,7 @@ def settle_rejects(policy: RejectPolicy, blobs: Sequence[bytes], *, user: str, b
     )
     if rejects.num_rows > policy.max_count or policy.path is None:
         raise RejectedRecordsError(
-            f"{rejects.num_rows} records of batch {batch_id} cannot be written, {policy.max_count} are allowed; "
+            f"at least {rejects.num_rows} records of batch {batch_id} cannot be written, {policy.max_count} are allowed; "
             f"first: {_describe(rejects)}. Mend the source, or set bad-records.path and bad-records.max to let "
             "records like this one go to a folder",
             rejected=rejects.num_rows,

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from bucketline.state.bucket.intake import accept_rows
+from bucketline.state.bucket.intake import accept_rows, poison_reasons
 from bucketline.state.store.sealed_runs import RunSealer, SealPlan
 from bucketline.streaming.placement import shard_keys, shard_of_bucket
+from bucketline.streaming.rejects import rejected_rows
 from bucketline.streaming.wire import REJECTS, routed_note, routed_run
 
 
@@ -40,6 +42,7 @@ class RouteTask:
     plan: SealPlan
     shard_count: int
     decode: Decode | None = None
+    reject_limit: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -51,10 +54,18 @@ class RouteTask:
             if self.decode is not None:
                 rows, rejects = self.decode(rows)
                 if rejects is not None:
-                    yield routed_note(
-                        REJECTS, shard_key=keys[0], origin=origin, row_count=rejects.row_count, blob=rejects.blob
-                    )
+                    yield _note(rejects, keys[0], origin)
+            reasons = poison_reasons(rows, self.plan.schema)
+            if reasons is not None:
+                good = pc.is_null(reasons)
+                bad = rows.filter(pc.invert(good))
+                yield _note(rejected_rows(bad, reasons.drop_null(), self.reject_limit), keys[0], origin)
+                rows = rows.filter(good)
             for run in sealer.add(accept_rows(rows, self.plan.schema)):
                 yield routed_run(run, keys[shard_of_bucket(run.partition, run.bucket, self.shard_count)])
         for run in sealer.finish():
             yield routed_run(run, keys[shard_of_bucket(run.partition, run.bucket, self.shard_count)])
+
+
+def _note(rejects: Rejected, shard_key: int, origin: int) -> pa.RecordBatch:
+    return routed_note(REJECTS, shard_key=shard_key, origin=origin, row_count=rejects.row_count, blob=rejects.blob)

@@ -3,6 +3,7 @@
 Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter: kinds are read first, filtered rows leave no trace.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -50,6 +51,36 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> Intake:
     if not schema.primary_keys:
         _refuse_retracts(kinds)
     return _filter_kinds(rows, kinds, schema)
+
+
+def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:
+    """Why single rows cannot be taken, though the columns fit: a text a row, null for good rows; None if all are good.
+
+    Looks at nulls in NOT NULL columns and at row kinds that are none. Shapes: n rows in, n texts out.
+    """
+    reasons: pa.ChunkedArray | None = None
+    for bad, why in _poison_masks(data, schema):
+        if not pc.any(bad).as_py():
+            continue
+        told = pc.if_else(bad, pa.scalar(why), pa.scalar(None, pa.string()))
+        reasons = told if reasons is None else pc.coalesce(reasons, told)
+    return reasons
+
+
+def _poison_masks(data: pa.Table, schema: TableSchema) -> Iterator[tuple[pa.ChunkedArray, str]]:
+    for f in schema.fields:
+        if not f.type.nullable and f.name in data.column_names and data[f.name].null_count:
+            yield pc.is_null(data[f.name]), f"column '{f.name}' is null, and the table declares it NOT NULL"
+    names = {f.name for f in schema.fields}
+    if ROW_KIND_COLUMN in data.column_names and ROW_KIND_COLUMN not in names:
+        kinds = data[ROW_KIND_COLUMN]
+        if pa.types.is_integer(kinds.type):
+            known = pc.and_(pc.greater_equal(kinds, 0), pc.less_equal(kinds, 3))
+            yield pc.fill_null(pc.invert(known), True), f"column {ROW_KIND_COLUMN} holds no row kind (0 to 3)"
+    kind_field = ROWKIND_FIELD.find(schema.options)
+    if kind_field is not None and kind_field in data.column_names and pa.types.is_string(data[kind_field].type):
+        known = pc.is_in(data[kind_field], value_set=pa.array(list(SHORT_NAMES)))
+        yield pc.invert(known), f"rowkind.field '{kind_field}' holds no row kind ({', '.join(SHORT_NAMES)})"
 
 
 def _explicit_kinds(data: pa.Table) -> pa.Array:

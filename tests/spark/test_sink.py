@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bucketline.state.store.table import Table, create_table, open_table
@@ -205,3 +206,27 @@ def test_offsets_are_in_the_snapshots_and_an_empty_batch_makes_one(spark: Any, t
     snapshots = [table.snapshot_store.get(i) for i in table.snapshot_store.ids()]
     assert [s.commit_identifier for s in snapshots if s is not None] == [0, 1]
     assert all("bucketline.batch-digest" in s.properties for s in snapshots if s is not None)
+
+
+def test_poison_rows_stop_the_job_or_go_to_the_reject_folder(spark: Any, tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    stream, folder = FileStream(tmp_path, f"{DDL}, _row_kind byte"), tmp_path / "rejects"
+    good = batch(0, rows=40)
+    poison = pa.table(
+        {"id": [None, 77], "name": ["no key", "no kind"], "n": [1, 1]}, schema=pa.schema([*COLUMNS]).remove(0).insert(
+            0, pa.field("id", pa.int64()))
+    )  # fmt: skip
+    rows = pa.concat_tables([good.cast(poison.schema), poison])
+    stream.add(rows.append_column("_row_kind", pa.array([0] * 41 + [9], pa.int8())))
+    options = {"bad-records.path": str(folder), "bad-records.max": "1"}
+    message = error_of(lambda: stream.run(spark, TableSink(table.path)))
+    assert "at least 2 records of batch 0 cannot be written, 0 are allowed" in message
+    assert "column 'id' is null" in message or "no row kind" in message
+    assert "1 are allowed" in error_of(lambda: stream.run(spark, TableSink(table.path, options)))
+    assert table.snapshots().num_rows == 0 and not folder.exists()
+    stream.run(spark, TableSink(table.path, {**options, "bad-records.max": "2"}))
+    assert content(table) == folded(good)
+    kept = pq.read_table(folder).to_pylist()
+    told = sorted(r["reason"].split(",")[0] for r in kept)
+    assert told == ["column 'id' is null", "column _row_kind holds no row kind (0 to 3)"]
+    assert any(b'"no key"' in r["value"] for r in kept)
