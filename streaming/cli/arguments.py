@@ -50,3 +50,19 @@ def assignments(texts: Sequence[str], name: str) -> dict[str, str]:
 def names(texts: Sequence[str]) -> tuple[str, ...]:
     """The names in comma-separated lists, in order."""
     return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+
+
+def partition_option(command: Command) -> Command:
+    """Adds `--partition`, repeatable; the command is given `partitions` as `choose_partitions` takes them, or None."""
+    return click.option(
+        "--partition",
+        "partitions",
+        metavar="K=V[,K2=V2]",
+        multiple=True,
+        callback=lambda context, parameter, texts: [_choice(t) for t in texts] or None,
+        help="Only this partition, values as they are printed; repeatable.",
+    )(command)
+
+
+def _choice(text: str) -> dict[str, object]:
+    return dict(assignments([part for part in text.split(",") if part.strip()], "--partition"))

@@ -1,0 +1,197 @@
+"""`status`: a table at one glance, down to the levels and runs of each bucket."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from bucketline.conf.table_options import MERGE_ENGINE
+from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.determinism import SYSTEM_CLOCK
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.partition_choice import choose_partitions
+from bucketline.state.store.scan import group_by_bucket
+from bucketline.state.store.table import Table
+from bucketline.state.store.views import partition_text
+from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
+from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.rows import Format, console, print_table
+from bucketline.streaming.cli.survey import (
+    Backlog,
+    BucketSurvey,
+    LevelSurvey,
+    PartitionSurvey,
+    survey_bucket,
+    survey_partitions,
+    survey_table,
+)
+from bucketline.streaming.cli.texts import printable
+
+_BAR_CELLS = 30
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_RUNS_DRAWN = 12
+_LEVEL_STYLES = ("yellow", "cyan", "cyan", "cyan", "cyan", "green")
+_BACKLOG_STYLES = {Backlog.NONE: "", Backlog.DUE: "yellow", Backlog.WRITERS_WAIT: "bold red"}
+_BACKLOG_WORDS = {
+    Backlog.NONE: "",
+    Backlog.DUE: "compaction due",
+    Backlog.WRITERS_WAIT: "far behind: writers wait for its compaction",
+}
+
+
+@program.command()
+@table_arguments
+@partition_option
+@click.option(
+    "--buckets",
+    "most",
+    type=click.IntRange(min=0),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="Buckets drawn, those with the most runs first; 0 draws all.",
+)
+@format_option
+def status(
+    path: str, option: tuple[str, ...], partitions: list[dict[str, object]] | None, most: int, form: Format
+) -> None:
+    """Draws the levels and runs of each bucket, with sizes, rows and skew, and says what is due.
+
+    A run is a sorted piece that readers merge with the others: each file of level 0 is one, each level above is one.
+    Rows are those in files, so a key may count more than once until it is compacted. json and csv print one row a
+    bucket.
+    """
+    table = opened(path, option)
+    snapshot = table.snapshot_store.latest()
+    buckets = [] if snapshot is None else _survey(table, snapshot, partitions)
+    if form is Format.TABLE:
+        _draw(console(), table, snapshot, buckets, most)
+    else:
+        print_table(survey_table(buckets), form)
+
+
+def _survey(table: Table, snapshot: Snapshot, partitions: list[dict[str, object]] | None) -> list[BucketSurvey]:
+    schema = table.table_schema
+    chosen = choose_partitions(schema, partitions)
+    return [
+        survey_bucket(b, partition_text(schema, b.partition), schema.options, keyed=bool(schema.primary_keys))
+        for b in group_by_bucket(table.manifests.live_entries(snapshot))
+        if chosen(b.partition)
+    ]
+
+
+def _draw(out: Console, table: Table, snapshot: Snapshot | None, buckets: list[BucketSurvey], most: int) -> None:
+    mode = bucket_mode(table.table_schema)
+    for line in _headlines(table, snapshot, buckets, mode):
+        out.print(Text(line))
+    shown = set(map(id, sorted(buckets, key=lambda b: (-b.run_count, -b.size_bytes))[: most or len(buckets)]))
+    largest = max((level.size_bytes for b in buckets for level in b.levels), default=0)
+    partitions = survey_partitions(buckets, mode)
+    for partition in partitions:
+        members = [b for b in partition.buckets if id(b) in shown]
+        if not members:
+            continue
+        out.print()
+        out.print(_partition_line(partition, partitioned=bool(table.partition_by)))
+        for bucket in members:
+            for text in _bucket_lines(bucket, largest):
+                out.print(text)
+    if len(shown) < len(buckets):
+        out.print(Text(f"\n… and {len(buckets) - len(shown):,} buckets with fewer runs; --buckets 0 draws all"))
+    for line in _advice_lines(partitions):
+        out.print(Text(line, style="yellow"))
+
+
+def _advice_lines(partitions: Sequence[PartitionSurvey]) -> list[str]:
+    """Each piece of advice once, with the partitions it is for where it is not for all."""
+    concerned: dict[str, list[str]] = {}
+    for partition in partitions:
+        if partition.advice is not None:
+            concerned.setdefault(partition.advice, []).append(partition.partition)
+    lines = []
+    for advice, names in concerned.items():
+        where = f"in {len(names):,} of {len(partitions):,} partitions (the first is {printable(names[0])}): "
+        lines.append(f"\n→ {where if len(partitions) > 1 else ''}{advice}")
+    return lines
+
+
+def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[BucketSurvey], mode: BucketMode) -> list[str]:
+    schema = table.table_schema
+    kind = f"primary key {', '.join(schema.primary_keys)}" if schema.primary_keys else "append table"
+    engine = f", merge engine {MERGE_ENGINE.get(schema.options)}" if schema.primary_keys else ""
+    by = f", partitioned by {', '.join(schema.partition_keys)}" if schema.partition_keys else ""
+    lines = [printable(table.path), f"{kind}{by}, {mode.value} buckets{engine}"]
+    if snapshot is None:
+        return [*lines, "no snapshot yet: nothing has been written"]
+    earliest = table.snapshot_store.earliest_id()
+    age = _age_text(SYSTEM_CLOCK.now_ms() - snapshot.time_ms)
+    user = printable(snapshot.commit_user)
+    lines.append(f"snapshot {snapshot.id} ({snapshot.commit_kind.value}) {age} ago by {user}; oldest kept: {earliest}")
+    files, size = sum(b.file_count for b in buckets), sum(b.size_bytes for b in buckets)
+    rows, deletes = sum(b.row_count for b in buckets), sum(b.delete_row_count for b in buckets)
+    lines.append(f"{rows:,} rows ({deletes:,} of them deletes) in {files:,} files, {_size_text(size)}")
+    due = [b for b in buckets if b.backlog is not Backlog.NONE]
+    waiting = sum(b.backlog is Backlog.WRITERS_WAIT for b in due)
+    if schema.primary_keys:
+        lines.append(f"compaction due in {len(due):,} of {len(buckets):,} buckets, writers wait for {waiting:,}")
+    return lines
+
+
+def _partition_line(partition: PartitionSurvey, *, partitioned: bool) -> Text:
+    name = f"partition {printable(partition.partition)}: " if partitioned else ""
+    size = f"{_size_text(partition.size_bytes)}, {partition.row_count:,} rows"
+    count = len(partition.buckets)
+    skew = f", largest bucket {partition.skew:.1f} × mean" if count > 1 else ""
+    return Text(f"{name}{count:,} bucket{'s' if count > 1 else ''} with files, {size}{skew}", style="bold")
+
+
+def _bucket_lines(bucket: BucketSurvey, largest: int) -> list[Text]:
+    of = f" of {bucket.total_buckets}" if bucket.total_buckets > 0 else ""
+    name = "postpone bucket" if bucket.bucket < 0 else f"bucket {bucket.bucket}{of}"
+    head = Text(f"  {name}: {_size_text(bucket.size_bytes)}, {bucket.row_count:,} rows, ")
+    head.append(f"{bucket.run_count} run{'s' if bucket.run_count > 1 else ''}")
+    if bucket.backlog is not Backlog.NONE:
+        head.append(f"  {_BACKLOG_WORDS[bucket.backlog]}", style=_BACKLOG_STYLES[bucket.backlog])
+    return [head, *(_level_line(level, largest) for level in bucket.levels)]
+
+
+def _level_line(level: LevelSurvey, largest: int) -> Text:
+    """The level's size as a bar; on level 0 one piece for each run, newest first, parted by thin lines."""
+    style = _LEVEL_STYLES[min(level.level, len(_LEVEL_STYLES) - 1)]
+    sizes = [sum(f.file_size for f in run) for run in level.runs]
+    bars = [_bar(size, largest) for size in sizes[:_RUNS_DRAWN]]
+    drawn = "│".join(bars) + (" …" if len(sizes) > _RUNS_DRAWN else "")
+    files = len(level.files)
+    line = Text(f"    L{level.level}  ")
+    line.append(drawn, style=style)
+    line.append(f"  {files:,} file{'s' if files > 1 else ''}, {_size_text(level.size_bytes)}", style="dim")
+    return line
+
+
+def _bar(size: int, largest: int) -> str:
+    eighths = max(1, round(size / max(1, largest) * _BAR_CELLS * 8))
+    if not _draws_blocks():
+        return "#" * max(1, eighths // 8)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def _draws_blocks() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16")
+
+
+def _size_text(size: int) -> str:
+    units = ("bytes", "KB", "MB", "GB", "TB", "PB")
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(units) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{size:,} bytes" if unit == 0 else f"{value:,.1f} {units[unit]}"
+
+
+def _age_text(age_ms: int) -> str:
+    seconds = max(0, age_ms // 1000)
+    for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:,} {name}s"
+    return f"{seconds} second{'' if seconds == 1 else 's'}"

@@ -1,0 +1,208 @@
+"""What `status` says of a table: each bucket's levels and runs, and whether another number of buckets would serve.
+
+Pure: from live files and options to values; nothing is opened, and a damaged table can be looked at as well.
+Source: Paimon's documentation on buckets ("the recommended data size in each bucket is about 200MB - 1GB").
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from bucketline.conf.table_options import COMPACTION_TRIGGER, stop_trigger
+from bucketline.state.bucket.mode import BucketMode
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.store.scan import BucketFiles
+
+SMALL_BUCKET_BYTES = 200 << 20
+LARGE_BUCKET_BYTES = 1 << 30
+_FITTING_BUCKET_BYTES = 512 << 20
+_SKEWED = 3.0
+"""Times the mean size from which a bucket is worth a word."""
+
+
+class Backlog(Enum):
+    """Whether a bucket waits for a compaction: not, or at the next chance, or so much that writers wait."""
+
+    NONE = "none"
+    DUE = "due"
+    WRITERS_WAIT = "writers wait"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSurvey:
+    """One level's runs, newest first; on level 0 every file is a run, above all files are one."""
+
+    level: int
+    runs: tuple[tuple[DataFileMeta, ...], ...]
+
+    @property
+    def files(self) -> tuple[DataFileMeta, ...]:
+        return tuple(f for run in self.runs for f in run)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(f.file_size for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSurvey:
+    """One bucket. `row_count` counts the rows in its files: versions of one key and deletes included."""
+
+    partition: str
+    bucket: int
+    total_buckets: int
+    levels: tuple[LevelSurvey, ...]
+    backlog: Backlog
+
+    @property
+    def run_count(self) -> int:
+        return sum(len(level.runs) for level in self.levels)
+
+    @property
+    def file_count(self) -> int:
+        return sum(len(level.files) for level in self.levels)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(level.size_bytes for level in self.levels)
+
+    @property
+    def row_count(self) -> int:
+        return sum(f.row_count for level in self.levels for f in level.files)
+
+    @property
+    def delete_row_count(self) -> int:
+        return sum(f.delete_row_count or 0 for level in self.levels for f in level.files)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSurvey:
+    """One partition. `skew` is the largest bucket's size over the mean of all its buckets, empty ones included."""
+
+    partition: str
+    buckets: tuple[BucketSurvey, ...]
+    skew: float
+    advice: str | None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(b.size_bytes for b in self.buckets)
+
+    @property
+    def row_count(self) -> int:
+        return sum(b.row_count for b in self.buckets)
+
+
+def survey_bucket(found: BucketFiles, partition: str, options: Mapping[str, str], *, keyed: bool) -> BucketSurvey:
+    """One bucket's levels; `keyed` is whether the table has a primary key, without which files form no runs."""
+    levels = []
+    for level in sorted({f.level for f in found.files}):
+        files = [f for f in found.files if f.level == level]
+        files.sort(key=lambda f: -f.max_sequence_number)
+        levels.append(LevelSurvey(level, tuple((f,) for f in files) if level == 0 else (tuple(files),)))
+    runs = sum(len(level.runs) for level in levels)
+    backlog = Backlog.NONE
+    if keyed and found.bucket >= 0 and runs >= COMPACTION_TRIGGER.get(options):
+        backlog = Backlog.WRITERS_WAIT if runs >= stop_trigger(options) else Backlog.DUE
+    return BucketSurvey(partition, found.bucket, found.total_buckets, tuple(levels), backlog)
+
+
+def survey_partitions(buckets: Sequence[BucketSurvey], mode: BucketMode) -> tuple[PartitionSurvey, ...]:
+    """The partitions in the order their buckets come, each with its skew and what to do about its buckets."""
+    by_partition: dict[str, list[BucketSurvey]] = {}
+    for bucket in buckets:
+        by_partition.setdefault(bucket.partition, []).append(bucket)
+    found = []
+    for name, members in by_partition.items():
+        skew = _skew(members)
+        found.append(PartitionSurvey(name, tuple(members), skew, _advice(members, mode, skew)))
+    return tuple(found)
+
+
+def survey_table(buckets: Sequence[BucketSurvey]) -> pa.Table:
+    """One row for each bucket, for programs."""
+    rows = [
+        {
+            "partition": b.partition,
+            "bucket": b.bucket,
+            "total_buckets": b.total_buckets,
+            "row_count": b.row_count,
+            "delete_row_count": b.delete_row_count,
+            "file_count": b.file_count,
+            "size_bytes": b.size_bytes,
+            "run_count": b.run_count,
+            "compaction": b.backlog.value,
+            "levels": [
+                {
+                    "level": level.level,
+                    "run_count": len(level.runs),
+                    "file_count": len(level.files),
+                    "row_count": sum(f.row_count for f in level.files),
+                    "size_bytes": level.size_bytes,
+                }
+                for level in b.levels
+            ],
+        }
+        for b in buckets
+    ]
+    return pa.Table.from_pylist(rows, schema=SURVEY_SCHEMA)
+
+
+SURVEY_SCHEMA = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("bucket", pa.int32()),
+        ("total_buckets", pa.int32()),
+        ("row_count", pa.int64()),
+        ("delete_row_count", pa.int64()),
+        ("file_count", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("run_count", pa.int64()),
+        ("compaction", pa.string()),
+        (
+            "levels",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("level", pa.int32()),
+                        ("run_count", pa.int64()),
+                        ("file_count", pa.int64()),
+                        ("row_count", pa.int64()),
+                        ("size_bytes", pa.int64()),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+
+
+def _bucket_count(members: Sequence[BucketSurvey]) -> int:
+    return max(len(members), *(b.total_buckets for b in members))
+
+
+def _skew(members: Sequence[BucketSurvey]) -> float:
+    total = sum(b.size_bytes for b in members)
+    return max(b.size_bytes for b in members) * _bucket_count(members) / total if total else 1.0
+
+
+def _advice(members: Sequence[BucketSurvey], mode: BucketMode, skew: float) -> str | None:
+    if mode is BucketMode.POSTPONE and any(b.bucket < 0 for b in members):
+        return "rows wait in the postpone bucket, which no reader sees: compact the table to deal them out"
+    if mode is not BucketMode.FIXED:
+        return None
+    count, total = _bucket_count(members), sum(b.size_bytes for b in members)
+    fitting = max(1, -(-total // _FITTING_BUCKET_BYTES))
+    if total > count * LARGE_BUCKET_BYTES:
+        return f"more than 1 GB a bucket: about {fitting} buckets instead of {count} would serve it better"
+    if count > 1 and total < count * SMALL_BUCKET_BYTES and fitting < count:
+        word = "bucket" if fitting == 1 else "buckets"
+        return f"less than 200 MB a bucket: {fitting} {word} instead of {count} would do, unless the table still grows"
+    if skew >= _SKEWED and total >= SMALL_BUCKET_BYTES:
+        return (
+            f"the largest bucket is {skew:.1f} times the mean: few values of the bucket key hold many rows, "
+            "and more buckets alone do not part them"
+        )
+    return None
