@@ -5,10 +5,12 @@ Source: Paimon 2.0 TagManager.
 """
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import TAG_DIR, parse_tag, tag_name
 from bucketline.state.format.tag_json import Tag, decode_tag, encode_tag
 from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.snapshots import Snapshots
 
 
 class Tags:
@@ -52,6 +54,34 @@ class Tags:
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{tag_name(name)}"
+
+
+def tag_snapshot(
+    io: FileIO,
+    path: str,
+    name: str,
+    snapshot_id: int | None = None,
+    *,
+    retained_ms: int | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Tag:
+    """Makes a tag of a snapshot, the newest when no id is given, that lives until it is deleted or its time is over.
+
+    Raises OptionError for a name that is taken or cannot be one, and for a snapshot that is not there, or no longer.
+    """
+    snapshots, tags = Snapshots(io, path), Tags(io, path)
+    found = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
+    if found is None:
+        wanted = "has no snapshot to tag" if snapshot_id is None else f"has no snapshot {snapshot_id}"
+        raise OptionError(f"{path} {wanted}", key="snapshot", value=snapshot_id)
+    tag = Tag(name, found, created_local_ms=None if retained_ms is None else clock.local_ms(), retained_ms=retained_ms)
+    if not tags.create(tag):
+        raise OptionError(f"Tag '{name}' already exists.", key="tag", value=name)
+    if snapshots.get(found.id) is None:
+        # Expired in between, by a run that did not see the tag.
+        tags.delete(name)
+        raise OptionError(f"{path} has no snapshot {found.id} any more", key="snapshot", value=found.id)
+    return tag
 
 
 def check_tag_name(name: str) -> None:
