@@ -1,0 +1,335 @@
+"""Changes to a table's schema: decided here, one after the other, into the fields of the next version.
+
+Old files are read by field id, so a rename keeps data, a drop and a later column of the same name share nothing, and a
+type may change only to one that holds every old value. Ids are never used twice.
+Source: Paimon 2.0 SchemaManager, SchemaChange, SchemaValidation; texts that Paimon's users know are kept word for word.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.new_table import check_new_table
+from bucketline.conf.option import parse_bool, parse_int, parse_names
+from bucketline.conf.table_options import BUCKET, BUCKET_KEY, SEQUENCE_FIELD
+from bucketline.state.commit.schema_edit import (
+    ColumnPath,
+    FreshIds,
+    Position,
+    edit_field,
+    edit_row,
+    placed,
+    plain_type,
+    refuse_column,
+    set_field,
+    shown,
+)
+from bucketline.state.commit.widen import narrows
+from bucketline.state.format.schema_json import CURRENT_VERSION, TableSchema
+from bucketline.state.types.logical import DataField, DataType
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new nullable field, last unless `position` says otherwise. Ids in `type` are given anew."""
+
+    path: ColumnPath
+    type: DataType
+    comment: str | None = None
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    path: ColumnPath
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """`name` is the new last part of the path."""
+
+    path: ColumnPath
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeType:
+    """To a type that holds every value of the old one; nullability stays."""
+
+    path: ColumnPath
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeNullability:
+    path: ColumnPath
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeComment:
+    path: ColumnPath
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveColumn:
+    path: ColumnPath
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetOption:
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTableComment:
+    comment: str | None
+
+
+SchemaChange = (
+    AddColumn
+    | DropColumn
+    | RenameColumn
+    | ChangeType
+    | ChangeNullability
+    | ChangeComment
+    | MoveColumn
+    | SetOption
+    | UnsetOption
+    | SetTableComment
+)
+
+_IMMUTABLE = frozenset(
+    {
+        "type",
+        "bucket-key",
+        "bucket-function.type",
+        "merge-engine",
+        "rowkind.field",
+        "data-file.path-directory",
+        "index-file-in-data-file-dir",
+        "row-tracking.enabled",
+        "data-evolution.enabled",
+        "sequence.snapshot-ordering",
+        "dynamic-bucket.initial-buckets",
+        "force-lookup",
+        "pk-clustering-override",
+        "blob-field",
+        "blob-descriptor-field",
+        "blob-view-field",
+        "aggregation.remove-record-on-delete",
+        "partial-update.remove-record-on-delete",
+        "partial-update.remove-record-on-sequence-group",
+    }
+)
+"""Options that files in the table depend on."""
+
+_NULL_TO_NOT_NULL = "alter-column-null-to-not-null.disabled"
+_COLUMN_LISTS = (BUCKET_KEY.key, SEQUENCE_FIELD.key, "rowkind.field")
+"""Options that name columns and follow a rename, next to the `fields.<column>.` family."""
+
+
+def change_schema(
+    schema: TableSchema, changes: Sequence[SchemaChange], *, now_ms: int, has_snapshots: bool
+) -> TableSchema:
+    """The next version of a schema; the given one itself when the changes change nothing.
+
+    With `has_snapshots` the options that old files depend on can no longer change. Adding a column that is there with
+    the same type changes nothing, so two writers that add one end with one.
+    Raises SchemaMismatchError, with `column`, for a column that is not there, is there already, or cannot be changed
+    so; OptionError for an option that cannot change, and for a result that Paimon would not accept as a table.
+    """
+    found = schema
+    for change in changes:
+        found = _apply(found, change, has_snapshots=has_snapshots)
+    if found == schema:
+        return schema
+    _check(schema, found)
+    return replace(found, id=schema.id + 1, version=CURRENT_VERSION, time_ms=now_ms)
+
+
+def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) -> TableSchema:
+    match change:
+        case SetOption(key, value):
+            _check_option(schema.options, key, value, has_snapshots=has_snapshots)
+            return replace(schema, options={**schema.options, key: value})
+        case UnsetOption(key):
+            if key in schema.options:
+                _check_option(schema.options, key, None, has_snapshots=has_snapshots)
+            return replace(schema, options={k: v for k, v in schema.options.items() if k != key})
+        case SetTableComment(comment):
+            return replace(schema, comment=comment)
+        case AddColumn():
+            return _add(schema, change)
+        case DropColumn(path):
+            return _drop(schema, path)
+        case RenameColumn(path, name):
+            return _rename(schema, path, name)
+        case ChangeType(path, data_type):
+            return _change_type(schema, path, data_type)
+        case ChangeNullability(path, nullable):
+            return _change_nullability(schema, path, nullable)
+        case ChangeComment(path, comment):
+            return set_field(schema, path, lambda field: replace(field, description=comment))
+        case MoveColumn(path, position):
+            return edit_field(schema, path, lambda fields, at: placed(fields, at, position, path))
+
+
+def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
+    path = change.path
+    if not change.type.nullable:
+        refuse_column(
+            path, f"Column {shown(path)} cannot specify NOT NULL in the table: rows that exist have no value for it"
+        )
+    ids = FreshIds(schema.highest_field_id)
+    field = DataField(ids.next(), path[-1], ids.renumber(change.type), description=change.comment)
+
+    def insert(fields: list[DataField]) -> list[DataField]:
+        there = next((f for f in fields if f.name == field.name), None)
+        if there is None:
+            return placed([*fields, field], len(fields), change.position, path)
+        if plain_type(there.type) != plain_type(change.type):
+            refuse_column(path, f"Column {shown(path)} already exists, as {there.type}")
+        ids.last = schema.highest_field_id
+        return fields
+
+    fields = edit_row(list(schema.fields), path, insert)
+    return replace(schema, fields=tuple(fields), highest_field_id=ids.last)
+
+
+def _drop(schema: TableSchema, path: ColumnPath) -> TableSchema:
+    if len(path) == 1 and path[0] in (*schema.partition_keys, *schema.primary_keys):
+        refuse_column(path, f"Cannot drop partition key or primary key: [{path[0]}]")
+
+    def drop(fields: list[DataField], at: int) -> list[DataField]:
+        if len(fields) == 1:
+            where = "table" if len(path) == 1 else shown(path[:-1])
+            refuse_column(path, f"Cannot drop all fields in {where}")
+        return [*fields[:at], *fields[at + 1 :]]
+
+    return edit_field(schema, path, drop)
+
+
+def _rename(schema: TableSchema, path: ColumnPath, name: str) -> TableSchema:
+    old = path[-1]
+
+    def rename(fields: list[DataField], at: int) -> list[DataField]:
+        if name != old and any(f.name == name for f in fields):
+            refuse_column((*path[:-1], name), f"Column {shown((*path[:-1], name))} already exists")
+        return [*fields[:at], replace(fields[at], name=name), *fields[at + 1 :]]
+
+    if len(path) > 1:
+        return edit_field(schema, path, rename)
+    if old in schema.partition_keys:
+        refuse_column(path, f"Cannot rename partition column: [{old}]")
+    renamed = edit_field(schema, path, rename)
+    return replace(
+        renamed,
+        primary_keys=tuple(name if k == old else k for k in schema.primary_keys),
+        options=_renamed_options(schema.options, old, name),
+    )
+
+
+def _renamed_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+    found = {}
+    for key, value in options.items():
+        if key in _COLUMN_LISTS and old in parse_names(value):
+            value = ",".join(new if n == old else n for n in parse_names(value))
+        parts = key.split(".")
+        if parts[0] == "fields" and len(parts) > 2:
+            # `fields.a,b.sequence-group` = `c,d`: both sides name columns.
+            names = ".".join(parts[1:-1]).split(",")
+            key = ".".join(["fields", ",".join(new if n.strip() == old else n for n in names), parts[-1]])
+            if parts[-1] in ("sequence-group", "nested-key"):
+                value = ",".join(new if n.strip() == old else n for n in value.split(","))
+        found[key] = value
+    return found
+
+
+def _change_type(schema: TableSchema, path: ColumnPath, data_type: DataType) -> TableSchema:
+    if len(path) == 1:
+        name = path[0]
+        if name in schema.partition_keys:
+            refuse_column(path, f"Cannot update partition column: [{name}]")
+        if name in schema.primary_keys:
+            refuse_column(path, f"Cannot update primary key: [{name}]")
+        if name in (BUCKET_KEY.find(schema.options) or ()):
+            refuse_column(path, f"Cannot update bucket key: [{name}]: its rows would belong into other buckets")
+
+    def change(field: DataField) -> DataField:
+        wanted = replace(data_type, nullable=field.type.nullable)
+        if plain_type(wanted) == plain_type(field.type):
+            return field
+        reason = narrows(field.type, wanted)
+        if reason is not None:
+            refuse_column(path, f"Column type {shown(path)}[{field.type}] cannot be converted to {data_type}: {reason}")
+        return replace(field, type=wanted)
+
+    return set_field(schema, path, change)
+
+
+def _change_nullability(schema: TableSchema, path: ColumnPath, nullable: bool) -> TableSchema:
+    if len(path) == 1 and path[0] in schema.primary_keys:
+        refuse_column(path, "Cannot change nullability of primary key")
+    is_disabled = parse_bool(schema.options.get(_NULL_TO_NOT_NULL, "true"))
+
+    def change(field: DataField) -> DataField:
+        if field.type.nullable and not nullable and is_disabled:
+            refuse_column(
+                path,
+                f"Cannot update column type from nullable to non nullable for {shown(path)}. You can set table "
+                f"configuration option '{_NULL_TO_NOT_NULL}' = 'false' to allow converting null columns to not null",
+            )
+        return replace(field, type=replace(field.type, nullable=nullable))
+
+    return set_field(schema, path, change)
+
+
+def _check_option(options: Mapping[str, str], key: str, value: str | None, *, has_snapshots: bool) -> None:
+    """Returns if the option may be set to the value, or unset (None)."""
+    if options.get(key) == value:
+        return
+    if key in ("primary-key", "partition") or (has_snapshots and key in _IMMUTABLE):
+        raise OptionError(f"Change '{key}' is not supported yet.", key=key, value=value)
+    if key != BUCKET.key or not has_snapshots:
+        return
+    if value is None:
+        raise OptionError("Cannot reset bucket.", key=key)
+    if BUCKET.get(options) == parse_int(value):
+        return
+    if BUCKET.get(options) == -1:
+        raise OptionError("Cannot change bucket when it is -1.", key=key, value=value)
+    if parse_int(value) == -1:
+        raise OptionError("Cannot change bucket to -1.", key=key, value=value)
+
+
+def _check(old: TableSchema, new: TableSchema) -> None:
+    """Holds the new schema against the rules for tables; what was wrong with the old one already is not its fault."""
+    problem = _problem(new)
+    if problem is None:
+        return
+    before = _problem(old)
+    if before is None or before.message != problem.message:
+        raise problem
+
+
+def _problem(schema: TableSchema) -> OptionError | None:
+    try:
+        check_new_table(
+            schema.options,
+            columns=[f.name for f in schema.fields],
+            nested=[f.name for f in schema.fields if not f.type.is_atomic],
+            primary_key=schema.primary_keys,
+            partition_keys=schema.partition_keys,
+        )
+    except OptionError as e:
+        return e
+    return None

@@ -1,0 +1,149 @@
+"""Edits of a schema's tree of fields, by paths that lead into rows and collections.
+
+Source: Paimon 2.0 SchemaManager (updateNestedColumn, updateIntermediateColumn), ReassignFieldId.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+ColumnPath = tuple[str, ...]
+"""From a column to a field inside it: names of ROW fields, `element` into an ARRAY, `value` into a MAP."""
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """Before all other fields of the same row."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Right after the field of that name."""
+
+    name: str
+
+
+Position = First | After
+
+
+def plain_type(data_type: DataType) -> DataType:
+    """The type without the ids and comments of the fields in it: what two declarations have in common."""
+    return _rebuilt(data_type, lambda f: DataField(0, f.name, plain_type(f.type)))
+
+
+class FreshIds:
+    """Field ids that were never used in the table."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+
+    def next(self) -> int:
+        self.last += 1
+        return self.last
+
+    def renumber(self, data_type: DataType) -> DataType:
+        """The type with new ids for all fields in it, depth first."""
+
+        def numbered(field: DataField) -> DataField:
+            field_id = self.next()
+            return replace(field, id=field_id, type=self.renumber(field.type))
+
+        return _rebuilt(data_type, numbered, self.renumber)
+
+
+def _rebuilt(
+    data_type: DataType,
+    of_field: Callable[[DataField], DataField],
+    of_child: Callable[[DataType], DataType] = lambda child: plain_type(child),
+) -> DataType:
+    def child(found: DataType | None) -> DataType | None:
+        return None if found is None else of_child(found)
+
+    return replace(
+        data_type,
+        fields=tuple(of_field(f) for f in data_type.fields),
+        key=child(data_type.key),
+        value=child(data_type.value),
+        element=child(data_type.element),
+    )
+
+
+def set_field(schema: TableSchema, path: ColumnPath, change: Callable[[DataField], DataField]) -> TableSchema:
+    return edit_field(schema, path, lambda fields, at: [*fields[:at], change(fields[at]), *fields[at + 1 :]])
+
+
+def edit_field(
+    schema: TableSchema, path: ColumnPath, edit: Callable[[list[DataField], int], list[DataField]]
+) -> TableSchema:
+    """The schema with the row that holds the path's last field edited, given where that field is."""
+
+    def find(fields: list[DataField]) -> list[DataField]:
+        at = next((i for i, f in enumerate(fields) if f.name == path[-1]), None)
+        if at is None:
+            refuse_column(path, f"Column {shown(path)} does not exist.")
+        return edit(fields, at)
+
+    return replace(schema, fields=tuple(edit_row(list(schema.fields), path, find)))
+
+
+def edit_row(
+    fields: list[DataField],
+    path: ColumnPath,
+    edit: Callable[[list[DataField]], list[DataField]],
+    depth: int = 0,
+) -> list[DataField]:
+    if depth == len(path) - 1:
+        return edit(fields)
+    for at, field in enumerate(fields):
+        if field.name == path[depth]:
+            changed = replace(field, type=_edit_type(field.type, path, edit, depth + 1))
+            return [*fields[:at], changed, *fields[at + 1 :]]
+    refuse_column(path, f"Column {shown(path[: depth + 1])} does not exist.")
+
+
+def _edit_type(
+    data_type: DataType, path: ColumnPath, edit: Callable[[list[DataField]], list[DataField]], depth: int
+) -> DataType:
+    """Descends through collections to the row in which `path[depth]` is a field, or to the collection's own element."""
+    if data_type.root is TypeRoot.ROW:
+        return replace(data_type, fields=tuple(edit_row(list(data_type.fields), path, edit, depth)))
+    part = path[depth]
+    inner = data_type.element if data_type.root is TypeRoot.ARRAY else data_type.value
+    if inner is None or part != {TypeRoot.ARRAY: "element", TypeRoot.MAP: "value"}.get(data_type.root):
+        refuse_column(path, f"Column {shown(path[: depth + 1])} does not exist.")
+    if depth == len(path) - 1:
+        # The element as if it were the one field of a row, so that types and nullability are changed alike.
+        found = edit([DataField(-1, part, inner)])
+        if [f.name for f in found] != [part]:
+            refuse_column(path, f"Column {shown(path)} is the {part} of a collection, which can only change its type")
+        changed = found[0].type
+    else:
+        changed = _edit_type(inner, path, edit, depth + 1)
+    return replace(data_type, element=changed) if part == "element" else replace(data_type, value=changed)
+
+
+def placed(fields: list[DataField], at: int, position: Position | None, path: ColumnPath) -> list[DataField]:
+    """The fields with the one at `at` moved."""
+    field, rest = fields[at], [*fields[:at], *fields[at + 1 :]]
+    if position is None:
+        return [*rest[:at], field, *rest[at:]]
+    if isinstance(position, First):
+        return [field, *rest]
+    if position.name == field.name:
+        refuse_column(path, f"Cannot move itself for column {field.name}")
+    for i, other in enumerate(rest):
+        if other.name == position.name:
+            return [*rest[: i + 1], field, *rest[i + 1 :]]
+    refuse_column(path, f"Column {shown((*path[:-1], position.name))} does not exist.")
+
+
+def shown(path: ColumnPath) -> str:
+    return ".".join(path)
+
+
+def refuse_column(path: ColumnPath, message: str) -> NoReturn:
+    raise SchemaMismatchError(message, column=shown(path))
