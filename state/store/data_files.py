@@ -17,6 +17,7 @@ from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.paths import extension_of
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.avro_rows import AvroRows
+from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.orc_rows import OrcRows
 from bucketline.state.store.parquet_rows import ParquetRows
@@ -79,7 +80,11 @@ def read_data_file(
             )
         place.rows = opened(source)
         for batch in _stored_batches(place.rows, meta, sources, batch_rows):
-            yield pa.RecordBatch.from_arrays([_read_one(batch, s, place.rows.declare) for s in sources], schema=out)
+            arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
+            for array, s in zip(arrays, sources, strict=True):
+                if array.null_count and not s.wanted.type.nullable:
+                    raise CorruptFileError(f"column {s.wanted.name} is NOT NULL and holds nulls", column=s.wanted.name)
+            yield pa.RecordBatch.from_arrays(arrays, schema=out)
 
 
 class StoredRows(Protocol):
@@ -106,6 +111,10 @@ _READERS: dict[str, Callable[[pa.NativeFile], StoredRows]] = {"parquet": Parquet
 class _Place:
     rows: StoredRows | None = None
 
+    @property
+    def offset(self) -> int:
+        return 0 if self.rows is None else self.rows.offset
+
 
 @contextmanager
 def _naming(path: str) -> Iterator[_Place]:
@@ -113,13 +122,16 @@ def _naming(path: str) -> Iterator[_Place]:
     place = _Place()
     try:
         yield place
-    except (CorruptFileError, UnsupportedTableError) as e:
-        raise type(e)(f"{path}: {e.message}", **{"path": path, **e.fields}) from e
+    except CorruptFileError as e:
+        with naming_file(path):
+            raise CorruptFileError(e.message, **{"offset": place.offset, **e.fields}) from e
+    except UnsupportedTableError as e:
+        raise UnsupportedTableError(f"{path}: {e.message}", **{"path": path, **e.fields}) from e
     except (*LIBRARY_ERRORS, pa.ArrowException, OSError) as e:
         if isinstance(e, OSError) and e.errno is not None:
             raise StorageError(f"{path}: {e}", path=path, retryable=True, missing=False) from e
-        offset = 0 if place.rows is None else place.rows.offset
-        raise CorruptFileError(f"{path}: at offset {offset}: {e}", path=path, offset=offset) from e
+        with naming_file(path):
+            raise CorruptFileError(str(e), offset=place.offset) from e
 
 
 def _stored_batches(

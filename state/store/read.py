@@ -120,7 +120,8 @@ def read_buckets(
         for batch in read_bucket(access, bucket, projection.needed, batch_rows):
             found = _filtered(batch, projection.expression)
             if found.num_rows:
-                yield from found.select(list(projection.columns)).cast(out).to_batches()
+                for kept in found.select(list(projection.columns)).to_batches():
+                    yield pa.RecordBatch.from_arrays(kept.columns, schema=out)
 
 
 def read_stored_rows(

@@ -94,7 +94,12 @@ def _convert_row(column: pa.Array, stored: DataType, wanted: DataType, declare: 
         position = column.type.get_field_index(old.name)
         if position < 0:
             raise pa.ArrowInvalid(f"sub-field {old.name!r} is missing in {column.type}")
-        children.append(_convert(pc.struct_field(column, position), old.type, field.type, declare))
+        child = _convert(pc.struct_field(column, position), old.type, field.type, declare)
+        if child.null_count and not field.type.nullable:
+            if child.filter(column.is_valid()).null_count:
+                raise pa.ArrowInvalid(f"sub-field {old.name!r} is NOT NULL and holds nulls")
+            child = _without_nulls(child)
+        children.append(child)
     nulls = column.is_null() if column.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(wanted)), mask=nulls)
 
@@ -110,6 +115,17 @@ def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, de
     keys = _convert(compact.keys, old[0], new[0], declare)
     items = _convert(compact.items, old[1], new[1], declare)
     return pa.MapArray.from_arrays(compact.offsets, keys, items, type=target, mask=nulls)
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    """The array with some value in the place of each null: nothing can be absent from a row that is absent itself."""
+    if pa.types.is_struct(array.type):
+        return pa.StructArray.from_arrays(array.flatten(), fields=list(array.type))
+    if pa.types.is_map(array.type):
+        return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=array.type)
+    if pa.types.is_list(array.type):
+        return pa.ListArray.from_arrays(array.offsets, array.values, type=array.type)
+    return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], offset=array.offset)
 
 
 def _is_bytes(found: pa.DataType) -> bool:
