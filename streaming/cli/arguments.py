@@ -16,7 +16,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def table_arguments(command: Command) -> Command:
     """Adds `PATH` and storage options; the command is given `path` and `option`, see `opened`."""
     command = click.option(
-        "-o", "--option", metavar="KEY=VALUE", multiple=True, help="Option of the storage, as s3.endpoint; repeatable."
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Option of storage or reading, as s3.endpoint.",
     )(command)
     return click.argument("path")(command)
 

@@ -1,9 +1,9 @@
 """Where the program starts: every module of commands is imported, so that the program knows them all."""
 
-from bucketline.streaming.cli import look, make, status
+from bucketline.streaming.cli import care, look, make, offsets, ship, status
 from bucketline.streaming.cli.program import program
 
-COMMANDS = (look, make, status)
+COMMANDS = (care, look, make, offsets, ship, status)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from bucketline.conf.option import did_you_mean
 from bucketline.conf.resolve import mask
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.table import Table
+from bucketline.state.store.versions import Version, Versions
 from bucketline.state.types.columns_text import type_text
 from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments
 from bucketline.streaming.cli.parquet_output import check_output, write_parquet
@@ -60,7 +61,8 @@ _OPTIONS_SCHEMA = pa.schema([("option", pa.string()), ("value", pa.string())])
 @table_arguments
 @click.option("--columns", metavar="A,B", multiple=True, help="Columns to print, in this order; all by default.")
 @click.option("--where", metavar="SQL", help="Condition, as \"id > 5 AND name LIKE 'a%'\".")
-@click.option("--snapshot", type=int, metavar="N", help="Read this snapshot instead of the newest.")
+@click.option("--snapshot", metavar="N", help="Read this snapshot or tag instead of the newest snapshot.")
+@click.option("--changes-since", metavar="N", help="Rows committed after this snapshot or tag, with their row kinds.")
 @click.option("--read-optimized", is_flag=True, help="Only what full compactions have written, without merging.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after so many rows.")
 @click.option("--output", metavar="FILE.parquet", help="Write the rows to a new Parquet file instead.")
@@ -70,7 +72,8 @@ def scan(
     option: tuple[str, ...],
     columns: tuple[str, ...],
     where: str | None,
-    snapshot: int | None,
+    snapshot: str | None,
+    changes_since: str | None,
     read_optimized: bool,
     limit: int | None,
     output: str | None,
@@ -84,9 +87,11 @@ def scan(
     if output is not None:
         check_output(output)
     table = opened(path, option)
-    schema = _schema_at(table, snapshot)
+    version = _version(snapshot)
+    schema = _schema_at(table, version)
     wanted = _known_columns(schema, names(columns)) if columns else None
-    rows = table.to_batches(wanted, _condition(schema, where), snapshot, read_optimized)
+    condition = _condition(schema, where)
+    rows = table.to_batches(wanted, condition, version, read_optimized, changes_since=_version(changes_since))
     batches = rows if limit is None else _first(rows, limit)
     if output is None:
         print_rows(batches, rows.schema, form)
@@ -154,9 +159,13 @@ def _options_table(schema: TableSchema) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_OPTIONS_SCHEMA)
 
 
-def _schema_at(table: Table, snapshot: int | None) -> TableSchema:
-    """The schema that a read of the snapshot uses; the newest where the read itself will say that there is none."""
-    found = None if snapshot is None else table.snapshot_store.get(snapshot)
+def _version(text: str | None) -> Version | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+
+
+def _schema_at(table: Table, version: Version | None) -> TableSchema:
+    """The schema that a read of the version uses."""
+    found = None if version is None else Versions(table.io, table.metadata_path).find(version, table.options)
     return table.table_schema if found is None else table.schema_store.get(found.schema_id)
 
 

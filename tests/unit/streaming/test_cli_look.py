@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.table import create_table
+from bucketline.state.store.tags import tag_snapshot
 from bucketline.streaming.cli.commands import program
 
 SCHEMA = pa.schema(
@@ -62,6 +64,10 @@ def test_scan_prints_the_newest_rows(path: str) -> None:
 def test_scan_filters_limits_and_travels_in_time(path: str) -> None:
     assert printed_rows("scan", path, "--where", "id = 2", "--columns", "name,price") == [{"name": "b", "price": None}]
     assert printed_rows("scan", path, "--where", "id = 2", "--columns", "name", "--snapshot", "1") == [{"name": None}]
+    tag_snapshot(LocalIO(), path, "before", 1)
+    assert printed_rows("scan", path, "--where", "id = 2", "--columns", "dt", "--snapshot", "before") == [{"dt": "d1"}]
+    changes = printed_rows("scan", path, "--columns", "id", "--changes-since", "before")
+    assert changes == [{"id": 2, "_row_kind": 0}]
     assert len(printed_rows("scan", path, "--limit", "2")) == 2
     assert printed_rows("scan", path, "--limit", "0") == []
     assert printed_rows("scan", path, "--read-optimized") == []
@@ -140,7 +146,7 @@ def test_create_makes_what_it_is_told(tmp_path: Path) -> None:
         (["scan", "nowhere"], 1, "error [UNSUPPORTED_TABLE]"),
         (["scan"], 2, "error [USAGE]: Missing argument 'PATH'"),
         (["scan", "PATH", "--snapshot", "99"], 3, "has no snapshot 99; there are 1 to 2"),
-        (["scan", "PATH", "--snapshot", "x"], 2, "error [USAGE]"),
+        (["scan", "PATH", "--snapshot", "x"], 3, "has no tag 'x'"),
         (["scan", "PATH", "--limit", "-1"], 2, "error [USAGE]"),
         (["scan", "PATH", "--columns", "nmae"], 2, "did you mean 'name'"),
         (["scan", "PATH", "--columns", "id,id"], 2, "asked for twice"),

@@ -1,0 +1,89 @@
+"""`compact`, `expire`, `orphans`: what keeps a table small and quick, in this process and without Spark."""
+
+import click
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import UNLIMITED, parse_duration
+from bucketline.state.commit.expire import Retention
+from bucketline.state.store.expiry import expire_snapshots
+from bucketline.state.store.local_compact import STRATEGIES
+from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
+from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
+from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.rows import Format, print_table
+
+_ORPHANS_SCHEMA = pa.schema(
+    [("path", pa.string()), ("size_bytes", pa.int64()), ("modified", pa.timestamp("ms", "UTC"))]
+)
+
+
+@program.command()
+@table_arguments
+@click.option(
+    "--strategy",
+    type=click.Choice(sorted(STRATEGIES)),
+    default="full",
+    show_default=True,
+    help="full: everything to the last level; minor: what is due.",
+)
+@partition_option
+def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[dict[str, object]] | None) -> None:
+    """Merges the runs of each bucket and commits the result. Rows stay as they are, and readers are not disturbed."""
+    table = opened(path, option)
+    snapshot_id = table.compact(strategy, partitions)
+    click.echo("nothing to compact" if snapshot_id is None else f"snapshot {snapshot_id}")
+
+
+@program.command()
+@table_arguments
+@click.option("--retain-min", type=click.IntRange(min=1), metavar="N", help="Keep at least so many snapshots.")
+@click.option("--retain-max", type=click.IntRange(min=1), metavar="N", help="Keep at most so many snapshots.")
+@click.option("--retain-time", metavar="DURATION", help="Keep snapshots that are younger, as '12 h'.")
+def expire(
+    path: str, option: tuple[str, ...], retain_min: int | None, retain_max: int | None, retain_time: str | None
+) -> None:
+    """Removes old snapshots, and the files that only they needed. What is not given is as the table's options say."""
+    table = opened(path, option)
+    kept = Retention.of(table.options)
+    most = kept.max_count if retain_max is None else retain_max
+    least = min(kept.min_count, most) if retain_min is None else retain_min
+    time_ms = kept.time_ms if retain_time is None else _duration_ms(retain_time, "--retain-time")
+    # Asked for by hand, so a run goes on until it is done.
+    asked = Retention(min_count=least, max_count=most, time_ms=time_ms, limit=UNLIMITED)
+    done = expire_snapshots(table.io, table.path, table.table_schema, retention=asked)
+    files = done.data_files + done.changelog_files + done.metadata_files
+    tags = f", {len(done.tags):,} tags whose time was over" if done.tags else ""
+    click.echo(f"{done.snapshots:,} snapshots and {files:,} files removed{tags}")
+
+
+@program.command()
+@table_arguments
+@click.option("--delete", is_flag=True, help="Remove the files; otherwise they are only listed.")
+@click.option(
+    "--older-than",
+    default="1 d",
+    show_default=True,
+    metavar="DURATION",
+    help="Only files that have not changed for so long. A running commit must take less.",
+)
+@format_option
+def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, form: Format) -> None:
+    """Lists the files that no snapshot, tag or branch names: what crashed writers left behind."""
+    table = opened(path, option)
+    found = remove_orphan_files(table, dry_run=not delete, older_than_ms=_duration_ms(older_than, "--older-than"))
+    print_table(_orphans_table(found), form)
+    done = "removed" if found.deleted else "found; --delete removes them"
+    click.echo(f"{len(found.files):,} files, {found.size_bytes:,} bytes {done}", err=True)
+
+
+def _orphans_table(found: OrphanResult) -> pa.Table:
+    rows = [{"path": f.path, "size_bytes": f.size_bytes, "modified": f.modified_ms} for f in found.files]
+    return pa.Table.from_pylist(rows, schema=_ORPHANS_SCHEMA)
+
+
+def _duration_ms(text: str, name: str) -> int:
+    try:
+        return parse_duration(text)
+    except OptionError as e:
+        raise click.BadParameter(e.message, param_hint=name) from e

@@ -1,0 +1,93 @@
+"""`py-files`, `job-file`: the package as Spark's --py-files takes it, and the script that spark-submit runs."""
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+from io import BytesIO
+from pathlib import Path
+
+import click
+
+from bucketline import __version__
+from bucketline.streaming.cli.program import program
+
+_FOLDERS = ("conf", "state", "streaming")
+_LEFT_OUT = ("__pycache__", "_root")
+_ENDINGS = (".py", ".typed", ".properties", ".conf", ".yaml", ".yml")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest time a zip can name: the same files make the same zip."""
+
+
+@program.command("py-files")
+@click.option("--directory", metavar="DIR", help="Where the zip is kept; a cache folder by default.")
+def py_files(directory: str | None) -> None:
+    """Prints the path of the zip for --py-files, building it if needed.
+
+    Only this package is in it. Its dependencies hold machine code, which Python cannot import from a zip: they belong
+    into the workers' environment.
+    """
+    click.echo(build_zip(Path(directory) if directory is not None else cache_folder()))
+
+
+def build_zip(folder: Path) -> Path:
+    """The zip of this package in a folder, made if it is not there; its name tells its content.
+
+    It appears whole or not at all, so that several jobs can ask for it at once.
+    """
+    files = package_files()
+    target = folder / f"bucketline-{__version__}-{_digest(files)}.zip"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".bucketline-", delete=False) as unfinished:
+            try:
+                unfinished.write(_zipped(files))
+                unfinished.close()
+                Path(unfinished.name).chmod(0o644)
+                os.replace(unfinished.name, target)
+            except BaseException:
+                Path(unfinished.name).unlink(missing_ok=True)
+                raise
+    return target
+
+
+def package_files() -> dict[str, bytes]:
+    """The files of this package by their path in it, wherever it is: installed, in a repository, in a zip."""
+    found = {f"bucketline/{name}": data for name, data in _files(resources.files("bucketline"), nested=False)}
+    for folder in _FOLDERS:
+        below = _files(resources.files(f"bucketline.{folder}"), nested=True)
+        found |= {f"bucketline/{folder}/{name}": data for name, data in below}
+    return dict(sorted(found.items()))
+
+
+def cache_folder() -> Path:
+    """Where this user's files go that can be made again."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "bucketline"
+
+
+def _files(folder: Traversable, *, nested: bool, above: str = "") -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            if nested and entry.name not in _LEFT_OUT:
+                yield from _files(entry, nested=True, above=f"{above}{entry.name}/")
+        elif entry.name.endswith(_ENDINGS) and not entry.name.startswith("."):
+            yield f"{above}{entry.name}", entry.read_bytes()
+
+
+def _digest(files: dict[str, bytes]) -> str:
+    found = hashlib.sha256()
+    for name, data in files.items():
+        found.update(f"{name}\0{len(data)}\0".encode() + data)
+    return found.hexdigest()[:12]
+
+
+def _zipped(files: dict[str, bytes]) -> bytes:
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+    return out.getvalue()

@@ -1,0 +1,112 @@
+"""`compact`, `expire`, `orphans`, `offsets` from the shell's side."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.store.table import Table, create_table
+from bucketline.state.store.tags import tag_snapshot
+from bucketline.streaming.cli.commands import program
+from bucketline.streaming.recover import END_OFFSETS
+
+
+def bucketline(*arguments: str, code: int = 0) -> Result:
+    found = CliRunner().invoke(program, arguments)
+    assert found.exit_code == code, (found.output, found.stderr)
+    return found
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Three appends of 20 keys to two partitions of one bucket, nothing compacted."""
+    options = {"bucket": "1", "write-only": "true"}
+    made = create_table(
+        str(tmp_path / "w.db" / "t"), "id INT, dt STRING", ["dt", "id"], partition_by=["dt"], options=options
+    )
+    for _ in range(3):
+        made.write(pa.table({"id": pa.array(range(20), pa.int32()), "dt": ["d1", "d2"] * 10}))
+    return made
+
+
+def test_compact_commits_once_and_then_finds_nothing_to_do(table: Table) -> None:
+    assert bucketline("compact", table.path).stdout == "snapshot 4\n"
+    assert set(table.files()["level"].to_pylist()) == {5}
+    assert bucketline("compact", table.path).stdout == "nothing to compact\n"
+    assert table.to_arrow().num_rows == 20
+
+
+def test_compact_takes_a_partition_and_a_strategy(table: Table) -> None:
+    bucketline("compact", table.path, "--partition", "dt=d2")
+    files = table.files()
+    assert {(p, lv) for p, lv in zip(files["partition"].to_pylist(), files["level"].to_pylist(), strict=True)} == {
+        ("{d1}", 0),
+        ("{d2}", 5),
+    }
+    assert bucketline("compact", table.path, "--strategy", "minor").stdout == "nothing to compact\n"
+    assert "error [USAGE]" in bucketline("compact", table.path, "--strategy", "huge", code=2).stderr
+    assert "error [OPTION]" in bucketline("compact", table.path, "--partition", "x=1", code=3).stderr
+    assert "error [USAGE]" in bucketline("compact", table.path, "--partition", "d2", code=2).stderr
+
+
+def test_expire_keeps_what_it_is_told_to_keep(table: Table) -> None:
+    assert bucketline("expire", table.path).stdout.startswith("0 snapshots and 0 files")
+    assert bucketline("expire", table.path, "--retain-max", "1").stdout.startswith("2 snapshots and ")
+    assert table.snapshots()["snapshot_id"].to_pylist() == [3]
+    assert table.to_arrow().num_rows == 20
+    assert "error [OPTION]" in bucketline("expire", table.path, "--retain-min", "3", "--retain-max", "2", code=3).stderr
+    assert "--retain-time" in bucketline("expire", table.path, "--retain-time", "soon", code=2).stderr
+    assert "error [USAGE]" in bucketline("expire", table.path, "--retain-max", "0", code=2).stderr
+
+
+def test_orphans_are_listed_and_only_deleted_when_asked(table: Table) -> None:
+    stray = Path(table.path) / "dt=d1" / "bucket-0" / "data-00000000-0000-0000-0000-000000000000-0.parquet"
+    stray.write_bytes(b"left behind")
+    assert bucketline("orphans", table.path, "--format", "json").stdout == ""
+    listed = bucketline("orphans", table.path, "--older-than", "0 s", "--format", "json")
+    (found,) = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert (found["path"], found["size_bytes"]) == (str(stray), 11)
+    assert "--delete removes them" in listed.stderr and stray.exists()
+    assert "1 files, 11 bytes removed" in bucketline("orphans", table.path, "--older-than", "0 s", "--delete").stderr
+    assert not stray.exists() and table.to_arrow().num_rows == 20
+    assert "--older-than" in bucketline("orphans", table.path, "--older-than", "ever", code=2).stderr
+
+
+def _tell_offsets(table: Table, snapshot_id: int, user: str, sources: object) -> None:
+    """Writes offsets into a snapshot as a sink would have."""
+    path = Path(Snapshots(table.io, table.path).path(snapshot_id))
+    told = json.loads(path.read_text())
+    told["commitUser"] = user
+    told["properties"] = {END_OFFSETS: sources if isinstance(sources, str) else json.dumps(sources)}
+    path.write_text(json.dumps(told))
+
+
+def test_offsets_are_those_of_the_newest_snapshot_that_has_them(table: Table) -> None:
+    _tell_offsets(table, 1, "query-a", [{"orders": {"0": 5, "1": 7}}])
+    _tell_offsets(table, 2, "query-a", [{"orders": {"0": 15, "1": 17}}])
+    assert json.loads(bucketline("offsets", table.path).stdout) == {"orders": {"0": 15, "1": 17}}
+
+
+def test_offsets_of_several_sources_of_a_query_are_printed_together(table: Table) -> None:
+    _tell_offsets(table, 3, "q", [{"a": {"0": 1}}, {"logOffset": 4}, None, {"b": {"0": 2}}])
+    assert json.loads(bucketline("offsets", table.path).stdout) == {"a": {"0": 1}, "b": {"0": 2}}
+
+
+def test_offsets_tell_of_other_writers_and_print_theirs_on_demand(table: Table) -> None:
+    _tell_offsets(table, 1, "query-a", [{"orders": {"0": 5}}])
+    tag_snapshot(table.io, table.path, "marker", 1)
+    _tell_offsets(table, 2, "query-b", [{"returns": {"0": 3}}])
+    found = bucketline("offsets", table.path)
+    assert json.loads(found.stdout) == {"returns": {"0": 3}}
+    assert "query-a wrote orders as well" in found.stderr
+    assert json.loads(bucketline("offsets", table.path, "--user", "query-a").stdout) == {"orders": {"0": 5}}
+    assert "of commit user nobody" in bucketline("offsets", table.path, "--user", "nobody", code=1).stderr
+
+
+@pytest.mark.parametrize("sources", [[], [None], [{"logOffset": 3}], "{", '"x"', [{"orders": {"x": 1}}], [{"a": 1}]])
+def test_offsets_that_are_not_kafkas_are_none(table: Table, sources: object) -> None:
+    _tell_offsets(table, 3, "q", sources)
+    assert "holds Kafka offsets" in bucketline("offsets", table.path, code=1).stderr
