@@ -1,0 +1,173 @@
+"""What the key index stores, as columns and as bytes.
+
+    00 "label"                 JSON: which table, which shard, which snapshot
+    00 "p" u32 BE code         a serialized partition
+    00 "q" partition           u32 BE: its code
+    00 "r" u32 BE code u16 BE  u64 LE: keys in that partition's bucket
+    01 key                     u32 LE partition code, u16 LE bucket, u32 LE seconds when the key was last written
+
+A key is the normalized full primary key, so bytes ascend as keys do. Seconds are local wall-clock time, as creation
+times of data files are. Codes are the index's own and never reused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bucketline.state.bucket.cross_partition import NOWHERE, Places
+from bucketline.state.bucket.fill import Int32s
+from bucketline.state.errors import IndexStateError
+from bucketline.state.types.binary_row import hash_rows
+from bucketline.state.types.logical import DataType
+from bucketline.state.types.order import normalized_keys
+
+META_PREFIX = b"\x00"
+KEY_PREFIX = b"\x01"
+LABEL_KEY = META_PREFIX + b"label"
+
+UInt32s = NDArray[np.uint32]
+
+_VALUE = np.dtype([("partition", "<u4"), ("bucket", "<u2"), ("seconds", "<u4")])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HashedKeys:
+    """n keys in any order: the normalized full primary key (int64 or large_binary), and the hash of each."""
+
+    normalized: pa.Array
+    hashes: Int32s
+
+    def __len__(self) -> int:
+        return len(self.normalized)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> "HashedKeys":
+        """The keys of these rows, by number or by mask."""
+        found = self.normalized.filter(pa.array(rows)) if rows.dtype == np.bool_ else self.normalized.take(rows)
+        return HashedKeys(found, self.hashes[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyEntries:
+    """n keys and where they live. Shapes: n normalized keys, n int32 partition codes, n int32 buckets, n uint32."""
+
+    keys: pa.Array
+    partitions: Int32s
+    buckets: Int32s
+    seconds: UInt32s
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: NDArray[np.int64]) -> "KeyEntries":
+        return KeyEntries(self.keys.take(rows), self.partitions[rows], self.buckets[rows], self.seconds[rows])
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.keys.nbytes) + 12 * len(self.keys)
+
+
+def concat_entries(parts: Sequence[KeyEntries]) -> KeyEntries:
+    """The entries of all parts, one after the other; there is at least one part."""
+    return KeyEntries(
+        pa.concat_arrays([p.keys for p in parts]),
+        np.concatenate([p.partitions for p in parts]),
+        np.concatenate([p.buckets for p in parts]),
+        np.concatenate([p.seconds for p in parts]),
+    )
+
+
+def hashed_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> HashedKeys:
+    """The keys of n rows; `columns` are those of the full primary key, in its order."""
+    return HashedKeys(normalized_keys(columns, types), np.asarray(hash_rows(columns, types)))
+
+
+def key_order(keys: pa.Array) -> NDArray[np.int64]:
+    """The row numbers of normalized keys in ascending order; equal keys keep theirs."""
+    if pa.types.is_integer(keys.type):
+        return np.argsort(keys.to_numpy(), kind="stable")
+    return np.asarray(pc.array_sort_indices(keys)).astype(np.int64)
+
+
+def key_borders(sorted_keys: pa.Array) -> NDArray[np.bool_]:
+    """True where a key differs from the one before it; the first is True."""
+    found = np.ones(len(sorted_keys), np.bool_)
+    if len(found) < 2:
+        return found
+    if pa.types.is_integer(sorted_keys.type):
+        values = sorted_keys.to_numpy()
+        found[1:] = values[1:] != values[:-1]
+    else:
+        found[1:] = np.asarray(pc.not_equal(sorted_keys.slice(1), sorted_keys.slice(0, len(found) - 1)))
+    return found
+
+
+def number_keys(keys: HashedKeys) -> tuple[HashedKeys, NDArray[np.int64]]:
+    """The distinct keys, ascending, and for each row the number of its key among them."""
+    order = key_order(keys.normalized)
+    borders = key_borders(keys.normalized.take(order))
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(borders) - 1
+    return keys.take(order[borders]), numbers
+
+
+def stored_keys(keys: pa.Array) -> list[bytes]:
+    """Normalized keys as RocksDB takes them: it asks for one bytes object a key, so here columns end."""
+    if pa.types.is_integer(keys.type):
+        octets = np.empty((len(keys), 9), np.uint8)
+        octets[:, 0] = KEY_PREFIX[0]
+        octets[:, 1:] = keys.to_numpy().astype(">i8").view(np.uint8).reshape(-1, 8)
+        octets[:, 1] ^= 0x80
+        return _bytes_list(octets)
+    prefix, nothing = (pa.scalar(b, pa.large_binary()) for b in (KEY_PREFIX, b""))
+    found: list[bytes] = pc.binary_join_element_wise(prefix, keys, nothing).to_pylist()
+    return found
+
+
+def stored_places(entries: KeyEntries) -> list[bytes]:
+    """The values of entries."""
+    found = np.empty(len(entries), _VALUE)
+    found["partition"], found["bucket"], found["seconds"] = entries.partitions, entries.buckets, entries.seconds
+    return _bytes_list(found.view(np.uint8).reshape(-1, _VALUE.itemsize))
+
+
+def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> Places:
+    """The places in stored values; NOWHERE for None, and for keys last written before `alive_since` (seconds).
+
+    Raises IndexStateError for a value of another form.
+    """
+    found = pa.array(values, pa.large_binary())
+    known = np.asarray(found.is_valid()) if found.null_count else np.ones(len(found), np.bool_)
+    octets = np.frombuffer(found.buffers()[2] or b"", np.uint8)
+    if len(octets) != int(known.sum()) * _VALUE.itemsize:
+        raise IndexStateError("the key index holds values of another form", found=len(octets))
+    stored = octets.view(_VALUE)
+    partitions, buckets = np.full(len(found), NOWHERE, np.int32), np.zeros(len(found), np.int32)
+    partitions[known] = np.where(stored["seconds"] >= alive_since, stored["partition"].astype(np.int32), NOWHERE)
+    buckets[known] = stored["bucket"]
+    return Places(partitions, buckets)
+
+
+def partition_key(code: int) -> bytes:
+    return META_PREFIX + b"p" + code.to_bytes(4, "big")
+
+
+def partition_code_key(partition: bytes) -> bytes:
+    return META_PREFIX + b"q" + partition
+
+
+def rows_prefix(code: int) -> bytes:
+    return META_PREFIX + b"r" + code.to_bytes(4, "big")
+
+
+def rows_key(code: int, bucket: int) -> bytes:
+    return rows_prefix(code) + bucket.to_bytes(2, "big")
+
+
+def _bytes_list(octets: NDArray[np.uint8]) -> list[bytes]:
+    """The rows of a matrix of bytes."""
+    found: list[bytes] = np.ascontiguousarray(octets).view(f"V{octets.shape[1]}").ravel().tolist()
+    return found
