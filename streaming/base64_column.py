@@ -1,0 +1,79 @@
+"""Base64 texts as bytes, and bytes as decimals, whole columns at a time."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_NO_DIGIT = 255
+_DIGITS = np.full(256, _NO_DIGIT, dtype=np.uint8)
+_DIGITS[np.frombuffer(_ALPHABET, dtype=np.uint8)] = np.arange(64, dtype=np.uint8)
+_LARGEST_DECIMAL_BYTES = 16
+
+
+def decode_base64(texts: pa.Array) -> pa.Array:
+    """The bytes that standard, padded base64 texts stand for. Shapes: n string in, n large_binary out, nulls kept.
+
+    Raises ValueError for a text that is not base64.
+    """
+    offsets, data = _filled(texts.cast(pa.string()))
+    lengths = np.diff(offsets)
+    if np.any(lengths % 4):
+        raise ValueError("its length is no multiple of 4")
+    ends = offsets[1:][lengths > 0]
+    last, before = data[ends - 1] == ord("="), data[ends - 2] == ord("=")
+    padding = np.zeros(len(lengths), dtype=np.int64)
+    padding[lengths > 0] = last.astype(np.int64) + (last & before)
+    digits = _DIGITS[data]
+    digits[ends[last] - 1] = 0
+    digits[ends[last & before] - 2] = 0
+    if np.any(digits == _NO_DIGIT):
+        raise ValueError("not base64")
+    words = digits.reshape(-1, 4).astype(np.uint32)
+    packed = (words[:, 0] << 18) | (words[:, 1] << 12) | (words[:, 2] << 6) | words[:, 3]
+    decoded = np.stack([packed >> 16, packed >> 8, packed], axis=1).astype(np.uint8).ravel()
+    keep = np.ones(len(decoded), dtype=bool)
+    decoded_ends = ends // 4 * 3
+    keep[decoded_ends[last] - 1] = False
+    keep[decoded_ends[last & before] - 2] = False
+    found_offsets = np.concatenate([[0], np.cumsum(lengths // 4 * 3 - padding)]).astype(np.int64)
+    found = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(texts), [None, pa.py_buffer(found_offsets), pa.py_buffer(decoded[keep])]
+    )
+    return pc.if_else(texts.is_null(), pa.scalar(None, pa.large_binary()), found)
+
+
+def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
+    """Big-endian two's complement numbers as decimals of 38 digits.
+
+    Shapes: n large_binary in, n decimal128(38, scale) out, nulls kept.
+    Raises ValueError for a number of no bytes or of more than 38 digits, and for a scale Arrow does not know.
+    """
+    offsets, data = _filled(numbers)
+    lengths = np.diff(offsets)
+    valid = numbers.is_valid().to_numpy(zero_copy_only=False)
+    if np.any(lengths[valid] == 0) or np.any(lengths > _LARGEST_DECIMAL_BYTES):
+        raise ValueError("a decimal must be of 1 to 16 bytes")
+    sign = np.zeros(len(lengths), dtype=np.uint8)
+    sign[lengths > 0] = np.where(data[offsets[:-1][lengths > 0]] & 0x80, 0xFF, 0)
+    rows = np.repeat(sign[:, None], _LARGEST_DECIMAL_BYTES, axis=1)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    from_end = np.repeat(offsets[1:] - 1, lengths) - np.arange(len(data))
+    rows[row, from_end] = data  # little-endian, as Arrow holds decimals
+    data_type = pa.decimal128(38, scale)
+    found = pa.Array.from_buffers(data_type, len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))])
+    found.validate(full=True)  # 16 bytes can hold more than 38 digits
+    return pc.if_else(numbers.is_null(), pa.scalar(None, data_type), found)
+
+
+def _filled(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Offsets from 0 and the bytes between them; a null is as long as the empty text."""
+    filled = pc.fill_null(texts.cast(pa.large_binary()), b"")
+    if len(filled) == 0:
+        return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)
+    _, offset_buffer, data_buffer = filled.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64, count=len(filled) + 1, offset=filled.offset * 8)
+    if data_buffer is None:
+        return offsets - offsets[0], np.zeros(0, dtype=np.uint8)
+    return offsets - offsets[0], np.frombuffer(data_buffer, dtype=np.uint8)[offsets[0] : offsets[-1]]

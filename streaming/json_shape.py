@@ -1,0 +1,236 @@
+"""What a JSON value must look like to become a table value: a tree of logical types and the forms JSON may hold them
+in.
+
+A leaf may come in several forms, one for each kind of JSON value: a whole number as `12` or as `"12"`. Where the record
+brings Debezium's schema along, that schema decides the forms: it alone knows the unit of a time, the scale of a
+decimal.
+
+Source: Flink 2.0 JsonToRowDataConverters; Paimon 2.0 DebeziumSchemaUtils; Debezium 3 data type mappings; Kafka 4.0
+Connect logical types.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.fit import map_types
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+
+class JsonKind(Enum):
+    """The kinds of JSON value a leaf can be; null stands for itself."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    OBJECT = "object"
+    ARRAY = "array"
+
+
+class Reading(Enum):
+    """How one kind of JSON value becomes a table value; `json_convert` does it."""
+
+    PLAIN = "plain"  # the JSON type that belongs to the table type
+    TEXT = "text"  # the text that a person would write
+    COUNT = "count"  # whole number of units since the epoch or midnight
+    ASSUMED_COUNT = "assumed count"  # the same, in the unit of the table type, if the number's size speaks for it
+    BASE64 = "base64"
+    DECIMAL_BYTES = "decimal bytes"  # base64 of a big-endian two's complement number
+    VARIABLE_DECIMAL = "variable decimal"  # {"scale": int, "value": base64}
+    LITERAL = "literal"  # the JSON text of a value that is no text itself
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of a leaf. `unit` is d, s, ms, us or ns; `reason` says why a form is refused."""
+
+    kind: JsonKind
+    reading: Reading
+    unit: str = ""
+    scale: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A logical type with its forms: leaves have `forms`, rows have `names` and children, arrays one child, maps two.
+
+    `arrow` is the Arrow type of what is read, every part of it nullable and without field ids.
+    """
+
+    type: DataType
+    arrow: pa.DataType
+    forms: tuple[Form, ...] = ()
+    names: tuple[str, ...] = ()
+    children: "tuple[Shape, ...]" = ()
+
+    @property
+    def is_row(self) -> bool:
+        return self.type.root is TypeRoot.ROW
+
+    @property
+    def is_map(self) -> bool:
+        return self.type.root in (TypeRoot.MAP, TypeRoot.MULTISET)
+
+    def form_of(self, kind: JsonKind) -> Form | None:
+        return next((form for form in self.forms if form.kind is kind), None)
+
+
+SourceSchema = Mapping[str, object]
+"""One node of the `schema` in a Kafka Connect envelope: type, name, parameters, fields, items, keys, values."""
+
+_NO_SOURCE: SourceSchema = {}
+
+_WHOLE = frozenset({TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT})
+_REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
+_TEXTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR})
+_BYTES = frozenset({TypeRoot.BINARY, TypeRoot.VARBINARY})
+_STAMPS = frozenset({TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ})
+_DECIMAL_TARGETS = frozenset({TypeRoot.DECIMAL}) | _WHOLE | _REAL | _TEXTS
+
+_DATES = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
+_TIME_UNITS = {
+    "io.debezium.time.Time": "ms",
+    "io.debezium.time.MicroTime": "us",
+    "io.debezium.time.NanoTime": "ns",
+    "org.apache.kafka.connect.data.Time": "ms",
+}
+_STAMP_UNITS = {
+    "io.debezium.time.Timestamp": "ms",
+    "io.debezium.time.MicroTimestamp": "us",
+    "io.debezium.time.NanoTimestamp": "ns",
+    "org.apache.kafka.connect.data.Timestamp": "ms",
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+
+_TEXT = Form(JsonKind.TEXT, Reading.TEXT)
+_NUMBER = Form(JsonKind.NUMBER, Reading.PLAIN)
+_NO_UNIT = Form(
+    JsonKind.NUMBER,
+    Reading.REFUSED,
+    reason="a number does not say its unit here; send ISO 8601 texts, or Debezium's schema with each record",
+)
+
+
+def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE) -> Shape:
+    """The shape of an object that holds these columns; `source` is the schema of that object, where there is one.
+
+    Raises UnsupportedTableError for columns that JSON cannot hold.
+    """
+    return shape_of(DataType(TypeRoot.ROW, fields=tuple(fields)), source)
+
+
+def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE) -> Shape:
+    """The shape of a value of the type."""
+    root = data_type.root
+    if root is TypeRoot.ROW:
+        known = _source_fields(source)
+        children = tuple(shape_of(f.type, known.get(f.name, _NO_SOURCE)) for f in data_type.fields)
+        names = tuple(f.name for f in data_type.fields)
+        arrow = pa.struct([pa.field(n, c.arrow) for n, c in zip(names, children, strict=True)])
+        return Shape(data_type, arrow, names=names, children=children)
+    if root in (TypeRoot.ARRAY, TypeRoot.VECTOR):
+        assert data_type.element is not None
+        child = shape_of(data_type.element, _node(source, "items"))
+        return Shape(data_type, pa.list_(child.arrow), children=(child,))
+    if root in (TypeRoot.MAP, TypeRoot.MULTISET):
+        key_type, value_type = map_types(data_type)
+        key, value = shape_of(key_type), shape_of(value_type, _node(source, "values"))
+        if key.form_of(JsonKind.TEXT) is None:
+            raise UnsupportedTableError(
+                f"a map with keys of type {key_type} cannot be read from JSON, whose keys are texts",
+                type=str(data_type),
+            )
+        return Shape(data_type, pa.map_(key.arrow, value.arrow), children=(key, value))
+    return Shape(data_type, arrow_type(data_type), forms=_forms(data_type, source))
+
+
+def envelope_shape(row: Shape) -> Shape:
+    """The shape of a Debezium event: row images before and after, and the operation."""
+    names = ("before", "after", "op")
+    children = (row, row, shape_of(DataType(TypeRoot.VARCHAR, length=1)))
+    arrow = pa.struct([pa.field(n, c.arrow) for n, c in zip(names, children, strict=True)])
+    return Shape(DataType(TypeRoot.ROW), arrow, names=names, children=children)
+
+
+def _forms(data_type: DataType, source: SourceSchema) -> tuple[Form, ...]:
+    """The forms of a leaf, the one to expect first."""
+    root, name = data_type.root, source.get("name")
+    if root in _DECIMAL_TARGETS and name == _DECIMAL:
+        return _decimal_forms(source)
+    if root in _DECIMAL_TARGETS and name == _VARIABLE_DECIMAL:
+        return (Form(JsonKind.OBJECT, Reading.VARIABLE_DECIMAL),)
+    if root is TypeRoot.BOOLEAN:
+        return (Form(JsonKind.BOOLEAN, Reading.PLAIN), _TEXT, _NUMBER)
+    if root in _TEXTS:
+        literals = (JsonKind.NUMBER, JsonKind.BOOLEAN, JsonKind.OBJECT, JsonKind.ARRAY)
+        return (Form(JsonKind.TEXT, Reading.PLAIN), *(Form(kind, Reading.LITERAL) for kind in literals))
+    if root in _BYTES:
+        return (Form(JsonKind.TEXT, Reading.BASE64),)
+    if root is TypeRoot.DATE:
+        return (_TEXT, _date_form(name))
+    if root is TypeRoot.TIME:
+        return (_TEXT, _time_form(name))
+    if root in _STAMPS:
+        return (_TEXT, _stamp_form(data_type, name))
+    return (_NUMBER, _TEXT)
+
+
+def _decimal_forms(source: SourceSchema) -> tuple[Form, ...]:
+    parameters = source.get("parameters")
+    scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
+    try:
+        return (Form(JsonKind.TEXT, Reading.DECIMAL_BYTES, scale=int(str(scale))),)
+    except ValueError:
+        reason = f"the record's schema gives its decimal no scale, but {scale!r}"
+        return (Form(JsonKind.TEXT, Reading.REFUSED, reason=reason),)
+
+
+def _date_form(name: object) -> Form:
+    if name in _DATES:
+        return Form(JsonKind.NUMBER, Reading.COUNT, unit="d")
+    if _is_time_like(name):
+        return _mismatch(name, "a date")
+    return Form(JsonKind.NUMBER, Reading.ASSUMED_COUNT, unit="d")
+
+
+def _time_form(name: object) -> Form:
+    if name in _TIME_UNITS:
+        return Form(JsonKind.NUMBER, Reading.COUNT, unit=_TIME_UNITS[str(name)])
+    return _mismatch(name, "a time of day") if _is_time_like(name) else _NO_UNIT
+
+
+def _stamp_form(data_type: DataType, name: object) -> Form:
+    if name in _STAMP_UNITS:
+        return Form(JsonKind.NUMBER, Reading.COUNT, unit=_STAMP_UNITS[str(name)])
+    if name in _DATES:
+        return Form(JsonKind.NUMBER, Reading.COUNT, unit="d")
+    if _is_time_like(name):
+        return _mismatch(name, "a timestamp")
+    return Form(JsonKind.NUMBER, Reading.ASSUMED_COUNT, unit=arrow_type(data_type).unit)
+
+
+def _is_time_like(name: object) -> bool:
+    return name in _DATES or name in _TIME_UNITS or name in _STAMP_UNITS
+
+
+def _mismatch(name: object, wanted: str) -> Form:
+    return Form(JsonKind.NUMBER, Reading.REFUSED, reason=f"the source sends {name}, which is not {wanted}")
+
+
+def _source_fields(source: SourceSchema) -> dict[str, SourceSchema]:
+    fields = source.get("fields")
+    if not isinstance(fields, Sequence):
+        return {}
+    return {str(f.get("field")): f for f in fields if isinstance(f, Mapping)}
+
+
+def _node(source: SourceSchema, name: str) -> SourceSchema:
+    found = source.get(name)
+    return found if isinstance(found, Mapping) else _NO_SOURCE
