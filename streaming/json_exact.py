@@ -155,22 +155,21 @@ def _by_kind(values: Sequence[object]) -> Iterator[tuple[JsonKind, list[int]]]:
 def _convert(
     values: Sequence[object], records: Sequence[int], shape: Shape, form: Form, path: str, failures: Failures
 ) -> pa.Array:
-    """All values together; when that fails, one by one, to learn which of them are the bad ones."""
+    """All values together; when that fails, half by half, down to the values that are bad."""
     try:
         return convert_leaf(_raw(values, shape, form), shape, form)
-    except ValueError:
-        pass
-    parts: list[pa.Array] = []
-    for value, record in zip(values, records, strict=True):
-        try:
-            parts.append(convert_leaf(_raw([value], shape, form), shape, form))
-        except NotConvertible as e:
-            failures.add(record, f"{_place(path)}{show(value)} {e}")
-            parts.append(pa.nulls(1, shape.arrow))
-        except ValueError:
-            failures.add(record, f"{_place(path)}{show(value)} cannot become {shape.type}")
-            parts.append(pa.nulls(1, shape.arrow))
-    return pa.concat_arrays(parts)
+    except ValueError as e:
+        if len(values) == 1:
+            reason = f"{e}" if isinstance(e, NotConvertible) else f"cannot become {shape.type}"
+            failures.add(records[0], f"{_place(path)}{show(values[0])} {reason}")
+            return pa.nulls(1, shape.arrow)
+    half = len(values) // 2
+    return pa.concat_arrays(
+        [
+            _convert(values[:half], records[:half], shape, form, path, failures),
+            _convert(values[half:], records[half:], shape, form, path, failures),
+        ]
+    )
 
 
 def _raw(values: Sequence[object], shape: Shape, form: Form) -> pa.Array:
