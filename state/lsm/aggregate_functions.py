@@ -13,10 +13,13 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.lsm.aggregate_choice import Extreme, FirstNonNullValue, FirstValue, LastNonNullValue, LastValue
+from bucketline.state.lsm.aggregate_collections import Collect, MergeMap, MergeMapWithTime
+from bucketline.state.lsm.aggregate_nested import NestedPartialUpdate, NestedUpdate
 from bucketline.state.lsm.aggregate_numbers import Logic, Product, Sum
+from bucketline.state.lsm.aggregate_text import BitmapUnion, ListAgg
 from bucketline.state.lsm.events import Events, Op
 from bucketline.state.lsm.field_options import FieldOptions
-from bucketline.state.types.logical import DataField, TypeRoot
+from bucketline.state.types.logical import MAX_LENGTH, DataField, TypeRoot
 
 NUMBERS = frozenset(
     {
@@ -116,6 +119,97 @@ def _plain(make: Callable[[], AggregateFunction]) -> _Make:
     return lambda field, options: make()
 
 
+def _list_agg(field: DataField, options: FieldOptions) -> AggregateFunction:
+    if field.type.length != MAX_LENGTH:
+        raise OptionError(
+            f"'fields.{field.name}.aggregate-function' = 'listagg': column {field.name} is {field.type}, but listagg "
+            "takes STRING only, as joined texts grow",
+            key=f"fields.{field.name}.aggregate-function",
+            column=field.name,
+        )
+    if options.distinct and not options.delimiter:
+        raise OptionError(
+            f"'fields.{field.name}.list-agg-delimiter' is empty, but 'fields.{field.name}.distinct' = 'true' needs one "
+            "to tell parts apart; name a delimiter",
+            key=f"fields.{field.name}.list-agg-delimiter",
+            column=field.name,
+        )
+    return ListAgg(options.delimiter, options.distinct)
+
+
+def _merge_map_with_time(field: DataField, options: FieldOptions) -> AggregateFunction:
+    value = field.type.value
+    key = f"fields.{field.name}.ts-field"
+    if value is None or value.root is not TypeRoot.ROW or not value.fields:
+        raise OptionError(
+            f"'fields.{field.name}.aggregate-function' = 'merge_map_with_keytime': column {field.name} is {field.type}"
+            ", but the values of its map must be rows that hold a time",
+            key=f"fields.{field.name}.aggregate-function",
+            column=field.name,
+        )
+    names = [f.name for f in value.fields]
+    name = options.time_field or names[-1]
+    if name not in names:
+        raise OptionError(
+            f"'{key}' = '{name}': the rows of column {field.name} have no such field, only {', '.join(names)}",
+            key=key,
+            column=field.name,
+        )
+    if value.fields[names.index(name)].type.root not in (TypeRoot.CHAR, TypeRoot.VARCHAR):
+        raise OptionError(
+            f"'{key}' = '{name}': field {name} of column {field.name} must be text, as times are compared as text",
+            key=key,
+            column=field.name,
+        )
+    return MergeMapWithTime(names.index(name))
+
+
+def _nested_update(field: DataField, options: FieldOptions) -> AggregateFunction:
+    key = _sub_fields(field, "nested_update", "nested-key", options.nested_key)
+    sequence = _sub_fields(field, "nested_update", "nested-sequence-field", options.nested_sequence)
+    if sequence and not key:
+        raise OptionError(
+            f"'fields.{field.name}.nested-sequence-field' orders rows of one key, but there is no "
+            f"'fields.{field.name}.nested-key'; name one",
+            key=f"fields.{field.name}.nested-sequence-field",
+            column=field.name,
+        )
+    return NestedUpdate(field.name, key, sequence, options.null_key_strategy, options.count_limit)
+
+
+def _nested_partial_update(field: DataField, options: FieldOptions) -> AggregateFunction:
+    key = _sub_fields(field, "nested_partial_update", "nested-key", options.nested_key)
+    if not key:
+        raise OptionError(
+            f"column {field.name}: nested_partial_update needs 'fields.{field.name}.nested-key'; name the key fields",
+            key=f"fields.{field.name}.nested-key",
+            column=field.name,
+        )
+    return NestedPartialUpdate(key)
+
+
+def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Positions of the named fields in the rows of an array column."""
+    element = field.type.element
+    if element is None or element.root is not TypeRoot.ROW:
+        raise OptionError(
+            f"'fields.{field.name}.aggregate-function' = '{function}': column {field.name} is {field.type}, but this "
+            "function takes arrays of rows",
+            key=f"fields.{field.name}.aggregate-function",
+            column=field.name,
+        )
+    known = [f.name for f in element.fields]
+    for name in names:
+        if name not in known:
+            raise OptionError(
+                f"'fields.{field.name}.{suffix}': the rows of column {field.name} have no field {name}, only "
+                f"{', '.join(known)}",
+                key=f"fields.{field.name}.{suffix}",
+                column=field.name,
+            )
+    return tuple(known.index(name) for name in names)
+
+
 _BITMAP_64 = "Java stores 64-bit bitmaps in a form of its own, which no library here reads"
 _SKETCH = "its stored form is that of Apache DataSketches, which no library here reads"
 _REFUSED: Mapping[str, str] = {"theta_sketch": _SKETCH, "hll_sketch": _SKETCH, "rbm64": _BITMAP_64}
@@ -132,4 +226,15 @@ _FUNCTIONS: Mapping[str, tuple[frozenset[TypeRoot] | None, _Make]] = {
     "first_not_null_value": (None, _plain(FirstNonNullValue)),
     "bool_and": (frozenset({TypeRoot.BOOLEAN}), _plain(lambda: Logic(every=True))),
     "bool_or": (frozenset({TypeRoot.BOOLEAN}), _plain(lambda: Logic(every=False))),
+    "listagg": (frozenset({TypeRoot.VARCHAR}), _list_agg),
+    "collect": (
+        frozenset({TypeRoot.ARRAY}),
+        # Ignoring retracts, Paimon puts late rows in front; otherwise it appends them like any other.
+        lambda field, options: Collect(options.distinct, late_first=options.ignores_retracts),
+    ),
+    "merge_map": (frozenset({TypeRoot.MAP}), _plain(MergeMap)),
+    "merge_map_with_keytime": (frozenset({TypeRoot.MAP}), _merge_map_with_time),
+    "nested_update": (frozenset({TypeRoot.ARRAY}), _nested_update),
+    "nested_partial_update": (frozenset({TypeRoot.ARRAY}), _nested_partial_update),
+    "rbm32": (frozenset({TypeRoot.VARBINARY}), lambda field, options: BitmapUnion(field.name)),
 }

@@ -15,6 +15,8 @@ from bucketline.conf.read_options import check_read_options, is_read_option
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.field_options import check_field_options
+from bucketline.state.lsm.fold import fold_for
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.local_compact import compact_table
 from bucketline.state.store.local_write import Data, write_table
@@ -153,6 +155,9 @@ def create_table(
         comment=comment,
         time_ms=clock.now_ms(),
     )
+    check_field_options(rest, [f.name for f in fields])
+    if keys:
+        fold_for(new)
     schemas = Schemas(io, root)
     if schemas.latest_id() is not None or not schemas.create(new):
         raise OptionError(f"there is a table at {root} already", key="path", path=root)

@@ -19,14 +19,14 @@ SEQ, KIND = "_SEQUENCE_NUMBER", "_VALUE_KIND"
 UPDATE_BEFORE, DELETE = 1, 3
 _INT_BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.BIGINT: 64}
 _EXACT = Context(prec=200)
-_BLANK = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f "
+_NO_JAVA_WHITE_SPACE = "\x85\u00a0\u2007\u202f"
 
 
 class RefusedError(Exception):
     """Paimon fails on this input."""
 
 
-class _ArithmeticError(Exception):
+class _NoResultError(Exception):
     """A result that does not exist. Paimon fails at once; we fail unless a later -D replaces the value."""
 
 
@@ -77,7 +77,7 @@ class Sum(Function):
             return value if lowest <= units < limit else None
         if self.type.root in _INT_BITS:
             if not -(2 ** (_INT_BITS[self.type.root] - 1)) <= value < 2 ** (_INT_BITS[self.type.root] - 1):
-                raise _ArithmeticError("overflow")
+                raise _NoResultError("overflow")
             return value
         return float32(value) if self.type.root is TypeRoot.FLOAT else value
 
@@ -101,7 +101,7 @@ class Product(Function):
             return found if abs(found.scaleb(self.type.scale, _EXACT)) < 10**self.type.precision else None
         if self.type.root in _INT_BITS:
             if not -(2 ** (_INT_BITS[self.type.root] - 1)) <= value < 2 ** (_INT_BITS[self.type.root] - 1):
-                raise _ArithmeticError("overflow")
+                raise _NoResultError("overflow")
             return value
         return float32(value) if self.type.root is TypeRoot.FLOAT else value
 
@@ -120,11 +120,11 @@ class Product(Function):
                 return float("nan") if nan else float("-inf") if signs & 0x80 else float("inf")
             return self.fitted(held / value)
         if value == 0:
-            raise _ArithmeticError("division by zero")
+            raise _NoResultError("division by zero")
         if isinstance(held, Decimal):
             top, bottom = (int(v.scaleb(self.type.scale, _EXACT)) for v in (held, value))
             if 10**200 % (abs(bottom) // gcd(top, bottom)):
-                raise _ArithmeticError("no end")
+                raise _NoResultError("no end")
             return self.fitted(_EXACT.divide(held, value))
         return self.fitted(abs(held) // abs(value) * (1 if (held < 0) == (value < 0) else -1))
 
@@ -192,20 +192,24 @@ class BoolOr(BoolAnd):
         return held or value
 
 
+def _blank(text: str) -> bool:
+    return all(c.isspace() and c not in _NO_JAVA_WHITE_SPACE for c in text)
+
+
 class ListAgg(Function):
     def add(self, held: Any, value: Any) -> Any:
         if held is None or value is None:
             return value if held is None else held
-        if not value.strip(_BLANK):
+        if _blank(value):
             return held
-        if not held.strip(_BLANK):
+        if _blank(held):
             return value
         separator = self.options.get("list-agg-delimiter", ",")
         if self.options.get("distinct") != "true":
             return held + separator + value
         known, new = set(held.split(separator)), []
         for token in value.split(separator):
-            if token.strip(_BLANK) and token not in known:
+            if not _blank(token) and token not in known:
                 known.add(token)
                 new.append(token)
         return separator.join([held, *new])
@@ -252,6 +256,87 @@ class MergeMap(Function):
         return [p for p in held if not any(same(p[0], q[0]) for q in value)]
 
 
+class MergeMapWithTime(Function):
+    """The time is the field `t`, the last one."""
+
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        found = dict(held)
+        for key, item in value:
+            if item is None:
+                found.pop(key, None)
+            elif item["t"] is not None:
+                old = found.get(key)
+                if old is None or old["t"] is None or item["t"] > old["t"]:
+                    found[key] = item
+        return list(found.items())
+
+
+class NestedUpdate(Function):
+    def names(self, suffix: str) -> list[str]:
+        return [n for n in self.options.get(suffix, "").split(",") if n]
+
+    def key_of(self, row: Any) -> Any:
+        key = [plain(row[n]) for n in self.names("nested-key")]
+        if None in key and self.options.get("nested-key-null-strategy") == "error":
+            raise _NoResultError("null key")
+        return key
+
+    def usable(self, rows: Any) -> list[Any]:
+        found = [r for r in rows if r is not None]
+        if self.names("nested-key"):
+            ignores = self.options.get("nested-key-null-strategy") == "ignore"
+            found = [r for r in found if not (None in self.key_of(r) and ignores)]
+        return found
+
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        limit = int(self.options.get("count-limit", 10**9))
+        if not self.names("nested-key"):
+            kept = self.usable(held)
+            return kept + self.usable(value)[: max(0, limit - len(kept))]
+        found: list[Any] = []
+        base = len(self.usable(held))
+        for number, row in enumerate(self.usable(held) + self.usable(value)):
+            place = next((i for i, r in enumerate(found) if self.key_of(r) == self.key_of(row)), None)
+            if place is None:
+                if number < base or len(found) < limit:
+                    found.append(row)
+            elif [rank(row[n]) for n in self.names("nested-sequence-field")] >= [
+                rank(found[place][n]) for n in self.names("nested-sequence-field")
+            ]:
+                found[place] = row
+        return found
+
+    def retract(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return held
+        if not self.names("nested-key"):
+            return [r for r in self.usable(held) if not any(same(r, v) for v in self.usable(value))]
+        found = self.add([], held)
+        gone = [self.key_of(v) for v in self.usable(value)]
+        return [r for r in found if self.key_of(r) not in gone]
+
+
+class NestedPartialUpdate(NestedUpdate):
+    def add(self, held: Any, value: Any) -> Any:
+        if held is None or value is None:
+            return value if held is None else held
+        found: list[Any] = []
+        for row in self.usable(held) + self.usable(value):
+            old = next((r for r in found if self.key_of(r) == self.key_of(row)), None)
+            if old is None:
+                found.append(dict(row))
+            else:
+                old.update({k: v for k, v in row.items() if v is not None})
+        return found
+
+    def retract(self, held: Any, value: Any) -> Any:
+        raise RefusedError("no retract")
+
+
 def same(a: Any, b: Any) -> bool:
     """Equal as Java's objects are: NaN equals NaN, -0.0 does not equal 0.0."""
     return bool(plain(a) == plain(b))
@@ -264,7 +349,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
+        return {k: plain(v) for k, v in sorted(value.items())}
     return value
 
 
@@ -282,6 +367,9 @@ FUNCTIONS: dict[str, type[Function]] = {
     "listagg": ListAgg,
     "collect": Collect,
     "merge_map": MergeMap,
+    "nested_update": NestedUpdate,
+    "nested_partial_update": NestedPartialUpdate,
+    "merge_map_with_keytime": MergeMapWithTime,
 }
 
 
@@ -305,7 +393,7 @@ class _Column:
             return held
         try:
             return change(held, value)
-        except _ArithmeticError:
+        except _NoResultError:
             return _LOST
 
 

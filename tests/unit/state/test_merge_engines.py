@@ -1,0 +1,250 @@
+"""Merge engines by example: what Paimon 2.0 was seen to do, and which options it and we refuse."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import BucketlineError, SchemaMismatchError, UnsupportedTableError
+from bucketline.state.lsm.fold import fold_for
+from bucketline.state.lsm.merge_engines import aggregation_fold, columns_to_merge, partial_update_fold
+from bucketline.state.store.table import create_table
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.logical import parse_type, parse_type_text
+from tests.support.folding import Case, fold_rows, table_schema
+
+_KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
+_NAMES = {0: "+I", 1: "-U", 2: "+U", 3: "-D"}
+
+
+def _merged(options: dict[str, str], columns: str, rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The merged row as (kind, values...); rows are (kind, values...) of one key, all columns INT."""
+    types = {"k": parse_type_text("INT NOT NULL"), **{c: parse_type_text("INT") for c in columns}}
+    keyed = [
+        {"k": 1, **dict(zip(columns, values, strict=True)), SEQUENCE: i, VALUE_KIND: _KINDS[kind]}
+        for i, (kind, *values) in enumerate(rows)
+    ]
+    (found,) = fold_rows(Case(types, options, [keyed]))
+    return (_NAMES[found[VALUE_KIND]], *(found[c] for c in columns))
+
+
+_PARTIAL = {"merge-engine": "partial-update"}
+_IGNORE = {**_PARTIAL, "ignore-delete": "true"}
+_REMOVE = {**_PARTIAL, "partial-update.remove-record-on-delete": "true"}
+_GROUP = {**_PARTIAL, "fields.g.sequence-group": "a"}
+_SUM_GROUP = {**_GROUP, "fields.a.aggregate-function": "sum"}
+_REMOVE_GROUP = {**_GROUP, "partial-update.remove-record-on-sequence-group": "g"}
+_SUM = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "rows", "expected"),
+    [
+        # A delete that comes first sets the values even where deletes are ignored.
+        (_IGNORE, "ab", [("-D", 9, 99), ("+I", None, 3)], ("+I", 9, 3)),
+        (_IGNORE, "abc", [("-D", 9, 5, 99), ("-D", 8, 6, 77), ("+I", None, None, 1)], ("+I", 9, 5, 1)),
+        (_IGNORE, "abc", [("+I", None, None, 1), ("-D", 9, 5, 99)], ("+I", None, None, 1)),
+        # Values of a removed row survive, and any later row brings it back.
+        (_REMOVE, "a", [("+I", 10), ("-D", 9), ("-U", 7)], ("+I", 9)),
+        (_REMOVE, "ab", [("+I", 1, 10), ("-D", 9, 99), ("+I", None, 30)], ("+I", 9, 30)),
+        (_REMOVE, "a", [("+I", 10), ("-D", 9)], ("-D", 9)),
+        # An empty sequence leaves its group alone; equal sequences overwrite, even by null.
+        (_GROUP, "ag", [("+I", 1, 5), ("+I", 2, None)], ("+I", 1, 5)),
+        (_GROUP, "ag", [("+I", 1, 5), ("+I", None, 5)], ("+I", None, 5)),
+        (_GROUP, "ag", [("+I", 1, 5), ("+I", 2, 4)], ("+I", 1, 5)),
+        (_GROUP, "ag", [("+I", 1, 5), ("-D", 2, 6)], ("+I", None, 6)),
+        (_GROUP, "ag", [("+I", 1, 5), ("-D", 2, 4)], ("+I", 1, 5)),
+        (_SUM_GROUP, "ag", [("+I", 1, 5), ("+I", 2, 4)], ("+I", 3, 5)),
+        (_SUM_GROUP, "ag", [("+I", 5, 5), ("-D", 2, 4)], ("+I", 3, 5)),
+        (_REMOVE_GROUP, "agc", [("+I", 1, 5, 7), ("-D", 9, 6, 99)], ("-D", 9, 6, 99)),
+        (_REMOVE_GROUP, "agc", [("+I", 1, 5, 7), ("-D", 9, 4, 99)], ("+I", 1, 5, 7)),
+        # A retract that comes first acts twice.
+        (_GROUP, "agc", [("-D", 9, 5, 99), ("+I", 1, 3, None)], ("+I", None, 5, 99)),
+        (_GROUP, "agc", [("-D", 9, 5, 99), ("-D", 8, 6, 77)], ("-D", None, 6, 99)),
+        (_GROUP, "agc", [("-D", 9, None, 99), ("+I", None, None, None)], ("+I", 9, None, 99)),
+        (_SUM_GROUP, "agc", [("-D", 9, 5, 99), ("+I", 1, 6, None)], ("+I", 1, 6, 99)),
+        (_SUM_GROUP, "agc", [("+I", 1, 6, None), ("-D", 9, 5, 99)], ("+I", -8, 6, None)),
+        # Aggregation goes on from a removed row's values; retracts alone still make an insert.
+        ({**_SUM, "aggregation.remove-record-on-delete": "true"}, "a", [("+I", 1), ("-D", 5), ("+I", 3)], ("+I", 8)),
+        ({**_SUM, "aggregation.remove-record-on-delete": "true"}, "a", [("+I", 1), ("-D", 5)], ("-D", 5)),
+        (_SUM, "ab", [("+I", 1, 7), ("-D", 5, 7)], ("+I", -4, None)),
+        (_SUM, "a", [("-U", 1), ("-D", 5)], ("+I", -6)),
+        # A row that is alone is not touched.
+        (_PARTIAL, "a", [("-D", 1)], ("-D", 1)),
+        (_SUM, "a", [("+U", 1)], ("+U", 1)),
+    ],
+)
+def test_rows_become_what_paimon_was_seen_to_make(
+    options: dict[str, str], columns: str, rows: list[tuple[Any, ...]], expected: tuple[Any, ...]
+) -> None:
+    assert _merged(options, columns, rows) == expected
+
+
+def test_small_decimals_may_exceed_their_precision_and_large_ones_become_null() -> None:
+    for text, value, expected in [("DECIMAL(4, 2)", "99.99", "199.98"), ("DECIMAL(20, 0)", "9" * 20, None)]:
+        types = {"k": parse_type_text("INT NOT NULL"), "v": parse_type_text(text)}
+        number = pa.scalar(value).cast(pa.decimal128(types["v"].precision, types["v"].scale)).as_py()
+        rows = [{"k": 1, "v": number, SEQUENCE: i, VALUE_KIND: 0} for i in range(2)]
+        options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+        (found,) = fold_rows(Case(types, options, [rows]))
+        assert (None if found["v"] is None else str(found["v"])) == expected
+
+
+def test_retracts_without_a_rule_for_them_are_refused_with_the_three_remedies() -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        _merged(_PARTIAL, "a", [("+I", 1), ("-D", 1)])
+    for remedy in ("ignore-delete", "partial-update.remove-record-on-delete", "sequence-group"):
+        assert remedy in caught.value.message
+
+
+def test_a_function_that_cannot_take_back_says_which_column_and_what_to_set() -> None:
+    options = {"merge-engine": "aggregation", "fields.a.aggregate-function": "max"}
+    with pytest.raises(SchemaMismatchError, match=r"column a: .*'max'.*fields\.a\.ignore-retract"):
+        _merged(options, "a", [("+I", 1), ("-U", 1)])
+    assert _merged({**options, "fields.a.ignore-retract": "true"}, "a", [("+I", 1), ("-U", 9)]) == ("+I", 1)
+
+
+def test_integers_that_overflow_are_refused_by_column() -> None:
+    with pytest.raises(SchemaMismatchError, match="column a: the sum"):
+        _merged(_SUM, "a", [("+I", 2**31 - 1), ("+I", 1)])
+
+
+def test_lookups_fold_lone_rows_as_well() -> None:
+    types = {"k": parse_type_text("INT NOT NULL"), "a": parse_type_text("INT")}
+    rows = [[{"k": 1, "a": 5, SEQUENCE: 0, VALUE_KIND: 1}]]
+    fold = aggregation_fold(table_schema(types, _SUM))
+    looked_up = type(fold)(fold.columns, folds_lone_rows=True)
+    assert fold_rows(Case(types, _SUM, rows), looked_up) == [{"k": 1, "a": -5, SEQUENCE: 0, VALUE_KIND: 0}]
+    assert fold_rows(Case(types, _SUM, rows), fold) == rows[0]
+
+
+def test_no_rows_fold_to_no_rows() -> None:
+    types = {"k": parse_type_text("INT NOT NULL"), "a": parse_type_text("INT")}
+    for fold in (partial_update_fold(table_schema(types, _PARTIAL)), aggregation_fold(table_schema(types, _SUM))):
+        schema = pa.schema({"k": pa.int32(), "a": pa.int32(), SEQUENCE: pa.int64(), VALUE_KIND: pa.int8()})
+        assert fold.fold(schema.empty_table(), np.zeros(0, bool)).num_rows == 0
+
+
+def test_a_read_of_some_columns_also_needs_the_sequences_of_their_groups() -> None:
+    types = {n: parse_type_text("INT") for n in "kabcghi"}
+    options = {**_PARTIAL, "fields.g.sequence-group": "a", "fields.h,i.sequence-group": "b"}
+    schema = table_schema(types, options)
+    assert columns_to_merge(schema, ["a"]) == ("a", "g")
+    assert columns_to_merge(schema, ["c"]) == ("c",)
+    assert columns_to_merge(schema, ["i"]) == ("i", "h")
+    removing = {**options, "partial-update.remove-record-on-sequence-group": "g"}
+    assert columns_to_merge(table_schema(types, removing), ["c"]) == ("c", "g")
+
+
+_TYPES = {
+    "k": "INT NOT NULL",
+    "a": "INT",
+    "b": "BOOLEAN",
+    "s": "STRING",
+    "t": "VARCHAR(9)",
+    "g": "BIGINT",
+    "h": "BIGINT",
+    "y": "BYTES",
+}
+_AGG = {"merge-engine": "aggregation"}
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "column"),
+    [
+        ({**_AGG, "fields.a.aggregate-function": "summ"}, "fields.a.aggregate-function", "a"),
+        ({**_AGG, "fields.a.aggregate-function": "count"}, "fields.a.aggregate-function", "a"),
+        ({**_AGG, "fields.default-aggregate-function": "nothing"}, "fields.default-aggregate-function", "a"),
+        ({**_AGG, "fields.s.aggregate-function": "sum"}, "fields.s.aggregate-function", "s"),
+        ({**_AGG, "fields.b.aggregate-function": "max"}, "fields.b.aggregate-function", "b"),
+        ({**_AGG, "fields.a.aggregate-function": "bool_or"}, "fields.a.aggregate-function", "a"),
+        ({**_AGG, "fields.a.aggregate-function": "nested_update"}, "fields.a.aggregate-function", "a"),
+        ({**_AGG, "fields.n.aggregate-function": "nested_partial_update"}, "fields.n.nested-key", "n"),
+        (
+            {**_AGG, "fields.n.aggregate-function": "nested_update", "fields.n.nested-key": "z"},
+            "fields.n.nested-key",
+            "n",
+        ),
+        ({**_AGG, "fields.x.aggregate-function": "sum"}, "fields.x.aggregate-function", "x"),
+        ({**_AGG, "fields.a.ignore-retract": "yes"}, "fields.a.ignore-retract", None),
+        (
+            {**_AGG, "aggregation.remove-record-on-delete": "true", "fields.a.ignore-retract": "true"},
+            "fields.a.ignore-retract",
+            "a",
+        ),
+        ({**_AGG, "sequence.field": "g", "fields.g.aggregate-function": "sum"}, "fields.g.aggregate-function", "g"),
+        ({**_PARTIAL, "fields.x.sequence-group": "a"}, "fields.x.sequence-group", "x"),
+        ({**_PARTIAL, "fields.g.sequence-group": "x"}, "fields.g.sequence-group", "x"),
+        ({**_PARTIAL, "fields.g.sequence-group": "k"}, "fields.g.sequence-group", "k"),
+        ({**_PARTIAL, "fields.g.sequence-group": "a", "fields.h.sequence-group": "a"}, "fields.h.sequence-group", "a"),
+        (
+            {**_PARTIAL, "fields.g.sequence-group": "a", "fields.g.aggregate-function": "sum"},
+            "fields.g.aggregate-function",
+            "g",
+        ),
+        ({**_PARTIAL, "fields.a.aggregate-function": "sum"}, "fields.a.aggregate-function", "a"),
+        ({**_REMOVE, "ignore-delete": "true"}, "partial-update.remove-record-on-delete", None),
+        ({**_REMOVE, "fields.g.sequence-group": "a"}, "partial-update.remove-record-on-delete", None),
+        ({**_REMOVE_GROUP, "ignore-delete": "true"}, "partial-update.remove-record-on-sequence-group", None),
+        (
+            {**_GROUP, "partial-update.remove-record-on-sequence-group": "h"},
+            "partial-update.remove-record-on-sequence-group",
+            "h",
+        ),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_fit_are_refused_by_option_and_column(
+    options: dict[str, str], key: str, column: str | None, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        fold_for(table_schema(_types(), options))
+    assert caught.value.fields["key"] == key
+    assert caught.value.fields.get("column") == column
+    assert key in caught.value.message and (column or "") in caught.value.message
+    path = tmp_path / "db.db" / "t"
+    with pytest.raises(OptionError) as at_creation:
+        create_table(str(path), _arrow(), ["k"], options={"bucket": "1", **options})
+    assert at_creation.value.fields["key"] == key
+    assert not path.exists()
+
+
+def test_listagg_takes_text_without_limit_only() -> None:
+    with pytest.raises(OptionError, match=r"column t is VARCHAR\(9\), but listagg takes STRING only"):
+        fold_for(table_schema(_types(), {**_AGG, "fields.t.aggregate-function": "listagg"}))
+
+
+@pytest.mark.parametrize("function", ["theta_sketch", "hll_sketch", "rbm64"])
+def test_functions_only_java_can_merge_are_refused_by_name(function: str) -> None:
+    with pytest.raises(UnsupportedTableError, match=f"column y: aggregate function '{function}'"):
+        fold_for(table_schema(_types(), {**_AGG, "fields.y.aggregate-function": function}))
+
+
+def test_options_of_unknown_columns_are_refused_for_every_engine(tmp_path: Path) -> None:
+    with pytest.raises(BucketlineError, match="Field x can not be found"):
+        create_table(
+            str(tmp_path / "t"), _arrow(), ["k"], options={"bucket": "1", "fields.x.aggregate-function": "sum"}
+        )
+
+
+def _types() -> dict[str, Any]:
+    row = {"type": "ROW", "fields": [{"id": 90, "name": "x", "type": "INT"}]}
+    return {
+        **{name: parse_type_text(text) for name, text in _TYPES.items()},
+        "n": parse_type({"type": "ARRAY", "element": row}),
+    }
+
+
+def _arrow() -> pa.Schema:
+    kinds = {
+        "INT": pa.int32(),
+        "BOOLEAN": pa.bool_(),
+        "STRING": pa.string(),
+        "BIGINT": pa.int64(),
+        "BYTES": pa.binary(),
+    }
+    columns = [pa.field(n, kinds.get(t.split(" ")[0], pa.string())) for n, t in _TYPES.items()]
+    return pa.schema([*columns, pa.field("n", pa.list_(pa.struct([pa.field("x", pa.int32())])))])
