@@ -31,6 +31,10 @@ DV_MERGE_ON_READ = Option(
 )
 POSTPONE_MERGE_ON_READ = Option("postpone.merge-on-read", parse_bool, False, "see rows that are still postponed")
 
+POSTPONE_DEFAULT_BUCKETS = Option(
+    "postpone.default-bucket-num", parse_count, 1, "buckets of a partition whose first rows leave the postpone bucket"
+)
+
 VERSIONS = (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_TIMESTAMP_MILLIS, SCAN_VERSION)
 """Of these at most one may be set."""
 

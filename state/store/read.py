@@ -114,14 +114,19 @@ def read_buckets(
 
     Memory: one batch of each run of the section being merged. Batches are never empty.
     """
-    out = pa.schema([arrow_schema(access.schema.fields).field(name) for name in projection.columns])
     read_bucket = _merged_rows if access.schema.primary_keys else _raw_rows
     for bucket in buckets:
         for batch in read_bucket(access, bucket, projection.needed, batch_rows):
-            found = _filtered(batch, projection.expression)
-            if found.num_rows:
-                for kept in found.select(list(projection.columns)).to_batches():
-                    yield pa.RecordBatch.from_arrays(kept.columns, schema=out)
+            yield from project(access.schema, batch, projection)
+
+
+def project(schema: TableSchema, batch: pa.RecordBatch, projection: Projection) -> Iterator[pa.RecordBatch]:
+    """The rows that pass the filter, in the columns asked for and the table's own types; no batch is empty."""
+    found = _filtered(batch, projection.expression)
+    if found.num_rows:
+        out = pa.schema([arrow_schema(schema.fields).field(name) for name in projection.columns])
+        for kept in found.select(list(projection.columns)).to_batches():
+            yield pa.RecordBatch.from_arrays(kept.columns, schema=out)
 
 
 def read_stored_rows(

@@ -11,11 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.read_options import DELETION_VECTORS_ENABLED, INCREMENTAL_BETWEEN_SCAN_MODE, names_version
+from bucketline.conf.read_options import (
+    DELETION_VECTORS_ENABLED,
+    INCREMENTAL_BETWEEN_SCAN_MODE,
+    POSTPONE_MERGE_ON_READ,
+    names_version,
+)
 from bucketline.conf.table_options import CHANGELOG_PRODUCER
+from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.deletions import find_deletions
+from bucketline.state.store.postponed import read_with_postponed
 from bucketline.state.store.read import (
     FileAccess,
     Projection,
@@ -28,9 +36,6 @@ from bucketline.state.store.scan import group_by_bucket, prune, prune_stored, vi
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.versions import Version, Versions
 from bucketline.state.types.arrow import arrow_schema
-
-ROW_KIND = "_row_kind"
-"""The column of changes that holds each row's kind, an int8: +I 0, -U 1, +U 2, -D 3."""
 
 Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
@@ -67,7 +72,7 @@ def read_table(table: TableHandle, request: Request) -> Rows:
     until = 0 if found is None else found.id
     mode = _change_mode(schema)
     snapshots = versions.between(since, until, with_changelogs=mode == "changelog")
-    out = out.append(pa.field(ROW_KIND, pa.int8(), nullable=False))
+    out = out.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
     return out, _changes(table, access, snapshots, mode, projection, out)
 
 
@@ -80,8 +85,11 @@ def _rows_of(
     if DELETION_VECTORS_ENABLED.get(schema.options):
         entries = table.manifests.read_index(snapshot.index_manifest)
         access = replace(access, deletions=find_deletions(table.io, table.path, schema, entries))
-    buckets = group_by_bucket(table.manifests.live_entries(snapshot))
-    buckets = visible_files(schema, buckets, read_optimized=read_optimized)
+    found = group_by_bucket(table.manifests.live_entries(snapshot))
+    buckets = visible_files(schema, found, read_optimized=read_optimized)
+    waiting = [b for b in found if b.bucket == POSTPONE_BUCKET]
+    if waiting and POSTPONE_MERGE_ON_READ.get(schema.options) and not read_optimized:
+        return read_with_postponed(access, [*buckets, *waiting], projection)
     if projection.expression is not None:
         buckets = prune(schema, buckets, projection.expression, access.schema_of)
     return read_buckets(access, buckets, projection)

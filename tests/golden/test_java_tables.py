@@ -49,6 +49,13 @@ def test_rows_that_no_compaction_has_looked_up_are_seen_when_asked_for(bits: str
     assert_same_rows(json_rows(asked.to_arrow()), expected, table_fields(path))
 
 
+def test_postponed_rows_are_seen_when_asked_for() -> None:
+    path = str(JAVA / "postponed")
+    assert open_table(path).to_arrow().num_rows == 0
+    asked = open_table(path, options={"postpone.merge-on-read": "true"})
+    assert json_rows(asked.to_arrow()) == [{"k": 1, "v": "a"}, {"k": 2, "v": "b2"}]
+
+
 @pytest.mark.parametrize("producer", ["none", "input", "lookup"])
 def test_changes_between_two_snapshots_are_those_that_java_reads(producer: str) -> None:
     path = JAVA / f"changes_{producer}"
