@@ -109,18 +109,18 @@ def position_of(text: str | None) -> Position | None:
 
 def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) -> Handle:
     while True:
-        newest = newest_schema(table.io, table.path)
+        newest = newest_schema(table.io, table.metadata_path)
         wanted = decide(newest)
         if wanted is None:
-            return replace(table, table_schema=newest)
+            return replace(table, table_schema=table.with_read_options(newest))
         table.io.require_publish()
         if _publish(table, wanted):
-            return replace(table, table_schema=wanted)
+            return replace(table, table_schema=table.with_read_options(wanted))
 
 
 def _publish(table: TableHandle, wanted: TableSchema) -> bool:
     """Whether the schema is the table's now; False when another one has its id."""
-    schemas = Schemas(table.io, table.path)
+    schemas = Schemas(table.io, table.metadata_path)
     try:
         return schemas.create(wanted)
     except StorageError:

@@ -38,6 +38,7 @@ from bucketline.state.store.kept_files import (
     live_keys,
     metadata_paths,
     remains_of,
+    remove_file,
     reraise_unless_missing,
 )
 from bucketline.state.store.manifests import Manifests
@@ -293,4 +294,4 @@ class _Expiry:
 
     def _delete(self, paths: Iterable[str]) -> None:
         for path in paths:
-            self._io.delete(path)
+            remove_file(self._io, self._schema, path)

@@ -3,6 +3,7 @@
 Source: Paimon 2.0 FileDeletionBase, SnapshotDeletion, OrphanFilesClean.
 """
 
+import re
 from collections.abc import Sequence
 
 from bucketline.state.commit.expire import FileKey, Footprint, file_key
@@ -10,7 +11,10 @@ from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
 from bucketline.state.format.paths import INDEX_DIR, MANIFEST_DIR, STATISTICS_DIR, bucket_path
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.file_io import FileIO, file_io_for
 from bucketline.state.store.manifests import EntryFilter, Manifests
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str]:
@@ -34,7 +38,14 @@ def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:
 
 def located(root: str, path: str) -> str:
     """The full path of what `index_path` gives."""
-    return path if path.startswith("/") or "://" in path else f"{root}/{path}"
+    return path if path.startswith("/") or _URI.match(path) else f"{root}/{path}"
+
+
+def remove_file(io: FileIO, schema: TableSchema, path: str) -> None:
+    """Removes a file of the table, on its own storage or wherever its full path says; a missing one is no error."""
+    if _URI.match(path):
+        io, path = file_io_for(path, schema.options)
+    io.delete(path)
 
 
 def metadata_paths(root: str, footprint: Footprint) -> list[str]:

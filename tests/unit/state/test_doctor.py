@@ -1,0 +1,211 @@
+"""The doctor finds nothing in sound tables, and each thing that is broken on purpose."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import FileKind, ManifestEntry
+from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.store.branches import Branches
+from bucketline.state.store.doctor import Finding, Severity, examine
+from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.tags import tag_snapshot
+from tests.support.golden import golden_table, golden_tables
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Two buckets, several levels, a tag and a branch."""
+    path = tmp_path_factory.mktemp("doctor") / "t"
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    table = create_table(str(path), schema, primary_key=["id"], options={"bucket": "2"})
+    for start in (0, 50, 25):
+        table.write(pa.table({"id": range(start, start + 60), "v": ["x"] * 60}, schema=schema))
+    table.compact()
+    table.write(pa.table({"id": range(10), "v": ["y"] * 10}, schema=schema))
+    table.write(pa.table({"id": range(10), "v": ["z"] * 10}, schema=schema))
+    tag = tag_snapshot(table.io, table.path, "t", 2)
+    Branches(table.io, table.path).create("b", tag)
+    return table
+
+
+@pytest.fixture
+def table(sound: Table, tmp_path: Path) -> Table:
+    shutil.copytree(sound.path, tmp_path / "t")
+    return open_table(str(tmp_path / "t"))
+
+
+def test_a_sound_table_has_no_findings(sound: Table) -> None:
+    assert examine(sound, rows=True) == []
+
+
+@pytest.mark.parametrize("name", golden_tables())
+def test_what_paimon_wrote_is_sound(name: str) -> None:
+    found = examine(open_table(str(golden_table(name))), rows=True)
+    # The hint EARLIEST and orphans depend on how the copies were made.
+    assert [f for f in found if f.severity is Severity.ERROR] == []
+
+
+def _rewrite_delta(table: Table, change: Callable[[list[ManifestEntry]], list[ManifestEntry]]) -> None:
+    """Gives the newest snapshot another delta."""
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    metas = table.manifests.write(change(table.manifests.delta_entries(newest)), 0)
+    name, size = table.manifests.write_list(metas)
+    changed = replace(newest, delta_manifest_list=name, delta_manifest_list_size=size)
+    table.io.overwrite(table.snapshot_store.path(newest.id), encode_snapshot(changed))
+
+
+def _with_file(change: Callable[[DataFileMeta], DataFileMeta]) -> Callable[[list[ManifestEntry]], list[ManifestEntry]]:
+    return lambda entries: [replace(entries[0], file=change(entries[0].file)), *entries[1:]]
+
+
+def _lose_data(table: Table) -> None:
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    name = table.manifests.live_entries(newest)[0].file.file_name
+    next(Path(table.path).rglob(name)).unlink()
+
+
+def _cut_data(table: Table) -> None:
+    found = max(Path(table.path).glob("bucket-*/*"), key=lambda p: p.stat().st_mtime_ns)
+    found.write_bytes(found.read_bytes()[:-10])
+
+
+def _lose_tagged(table: Table) -> None:
+    tagged, newest = table.snapshot_store.get(2), table.snapshot_store.latest()
+    assert tagged is not None and newest is not None
+    live = {e.file.file_name for e in table.manifests.live_entries(newest)}
+    name = next(e.file.file_name for e in table.manifests.live_entries(tagged) if e.file.file_name not in live)
+    next(Path(table.path).rglob(name)).unlink()
+    for snapshot_id in table.snapshot_store.ids()[:-1]:
+        table.io.delete(table.snapshot_store.path(snapshot_id))
+    table.snapshot_store.write_earliest_hint(newest.id)
+
+
+def _lose_list(table: Table) -> None:
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    table.io.delete(table.manifests.path(newest.base_manifest_list))
+
+
+def _write(path: str, data: bytes) -> Callable[[Table], None]:
+    return lambda table: table.io.overwrite(f"{table.path}/{path}", data)
+
+
+def _replace_in(path: str, old: str, new: str) -> Callable[[Table], None]:
+    def change(table: Table) -> None:
+        text = Path(table.path, path).read_text()
+        assert old in text
+        Path(table.path, path).write_text(text.replace(old, new))
+
+    return change
+
+
+def _commit_twice(table: Table) -> None:
+    for snapshot_id in (5, 6):
+        found = table.snapshot_store.get(snapshot_id)
+        assert found is not None
+        again = replace(found, commit_user="u", commit_identifier=7)
+        table.io.overwrite(table.snapshot_store.path(snapshot_id), encode_snapshot(again))
+
+
+def _wrong_base(table: Table) -> None:
+    newest = table.snapshot_store.latest()
+    before = table.snapshot_store.get(2)
+    assert newest is not None and before is not None
+    changed = replace(
+        newest,
+        base_manifest_list=before.base_manifest_list,
+        base_manifest_list_size=before.base_manifest_list_size,
+    )
+    table.io.overwrite(table.snapshot_store.path(newest.id), encode_snapshot(changed))
+
+
+def _delta(change: Callable[[list[ManifestEntry]], list[ManifestEntry]]) -> Callable[[Table], None]:
+    return lambda table: _rewrite_delta(table, change)
+
+
+BROKEN: dict[str, tuple[Callable[[Table], None], str]] = {
+    "a data file is gone": (_lose_data, "missing-file"),
+    "a data file is cut short": (_cut_data, "file-size"),
+    "a tag's data file is gone": (_lose_tagged, "missing-file"),
+    "a manifest list is gone": (_lose_list, "unreadable"),
+    "a gap": (lambda t: t.io.delete(t.snapshot_store.path(3)), "snapshot-gap"),
+    "a snapshot is no snapshot": (_write("snapshot/snapshot-3", b"{}"), "snapshot"),
+    "LATEST too high": (_write("snapshot/LATEST", b"77"), "hint"),
+    "LATEST too low": (_write("snapshot/LATEST", b"1"), "hint"),
+    "EARLIEST is no number": (_write("snapshot/EARLIEST", b"x"), "hint"),
+    "a foreign snapshot": (_write("snapshot/snapshot-1.bak", b""), "foreign-file"),
+    "a foreign schema": (_write("schema/schema-old", b""), "foreign-file"),
+    "a field id twice": (_replace_in("schema/schema-0", '"id": 1,', '"id": 0,'), "schema"),
+    "the highest field id": (_replace_in("schema/schema-0", '"highestFieldId": 1', '"highestFieldId": 0'), "schema"),
+    "a consumer": (_write("consumer/consumer-c", b"[]"), "consumer"),
+    "a tag is no snapshot": (_write("tag/tag-x", b"{}"), "tag"),
+    "a branch without schema": (_write("branch/branch-x/tag/x", b""), "branch"),
+    "the same commit twice": (_commit_twice, "commit-twice"),
+    "another base": (_wrong_base, "base"),
+    "record counts": (_delta(_with_file(lambda f: replace(f, row_count=f.row_count + 1))), "record-count"),
+    "a file added twice": (_delta(lambda e: [*e, e[0]]), "record-count"),
+    "a level overlap": (_delta(_with_file(lambda f: replace(f, level=5))), "level-overlap"),
+    "bucket counts": (_delta(lambda e: [replace(e[0], total_buckets=3), *e[1:]]), "bucket-count"),
+    "a bucket too high": (_delta(lambda e: [replace(e[0], bucket=9), *e[1:]]), "bucket"),
+    "a schema that is gone": (_delta(_with_file(lambda f: replace(f, schema_id=9))), "missing-schema"),
+    "added before deleted": (
+        _delta(lambda e: [e[0], replace(e[0], kind=FileKind.DELETE, file=replace(e[0].file, level=1))]),
+        "entry-order",
+    ),
+    "deleted without having been": (
+        _delta(lambda e: [replace(e[0], kind=FileKind.DELETE), *e[1:]]),
+        "deleted-nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_is_broken_is_found(case: str, table: Table) -> None:
+    breaks, rule = BROKEN[case]
+    breaks(table)
+    found = examine(table)
+    assert rule in [f.rule for f in found]
+    assert all(f.message and f.subject for f in found)
+    severities = [f.severity for f in found]
+    assert severities == sorted(severities, key=lambda s: s is Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda f: replace(f, min_sequence_number=f.max_sequence_number), "sequence"),
+        (lambda f: replace(f, row_count=1), "data-file"),
+    ],
+)
+def test_rows_are_held_against_their_metadata(
+    table: Table, change: Callable[[DataFileMeta], DataFileMeta], rule: str
+) -> None:
+    _rewrite_delta(table, _with_file(change))
+    assert rule in {f.rule for f in examine(table, rows=True)}
+
+
+def test_rows_in_the_wrong_bucket_are_found(table: Table) -> None:
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    entry = table.manifests.delta_entries(newest)[0]
+    name, other = entry.file.file_name, 1 - entry.bucket
+    shutil.copy(Path(table.path, f"bucket-{entry.bucket}", name), Path(table.path, f"bucket-{other}", name))
+    _rewrite_delta(table, lambda e: [replace(entry, bucket=other)])
+    assert "bucket-of-row" in {f.rule for f in examine(table, rows=True)}
+
+
+def test_old_files_that_nothing_names_are_a_warning(table: Table) -> None:
+    table.io.write_new(f"{table.path}/bucket-0/data-x.parquet", b"x")
+    assert examine(table) == []
+    os.utime(Path(table.path, "bucket-0/data-x.parquet"), (0, 0))
+    (found,) = examine(table)
+    assert found == Finding(Severity.WARNING, "orphans", f"{table.path}/bucket-0/data-x.parquet", found.message)
