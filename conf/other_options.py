@@ -85,11 +85,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         write.hive-style-dynamic-partition.enabled
     """,
     _OTHER_MODE: """
-        dynamic-bucket.target-row-num dynamic-bucket.initial-buckets dynamic-bucket.max-buckets
-        dynamic-bucket.assigner-parallelism cross-partition-upsert.index-ttl
-        cross-partition-upsert.bootstrap-parallelism postpone.batch-write-fixed-bucket
-        postpone.batch-write-fixed-bucket.max-parallelism postpone.batch-write-fixed-bucket.rescale-load-factor
-        postpone.default-bucket-num postpone.target-row-num-per-bucket postpone.target-size-per-bucket
+        postpone.batch-write-fixed-bucket.rescale-load-factor
         changelog-producer.row-deduplicate
         changelog-producer.row-deduplicate-ignore-fields changelog.num-retained.min changelog.num-retained.max
         changelog.time-retained deletion-vectors.bitmap64 deletion-vectors.modifiable

@@ -8,6 +8,7 @@ Source: Paimon 2.0 CoreOptions, SchemaValidation; texts that Paimon's users know
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from bucketline.conf.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, TARGET_ROW_NUM
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     UNLIMITED,
@@ -165,8 +166,8 @@ SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "snapshot
 
 HONOURED: Mapping[str, Option[Any]] = {
     found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
-}
-"""Every option above by its key, in the order of this file."""
+} | dict(BUCKET_OPTIONS)
+"""Every option above by its key, in the order of this file, then those of `bucket_options`."""
 
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
@@ -256,12 +257,12 @@ def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partit
         refuse(BUCKET.key, "The number of buckets needs to be greater than 0.")
     if bucket > 0 and not primary_key and bucket_key is None:
         refuse(BUCKET_KEY.key, "You should define a 'bucket-key' for bucketed append mode.")
-    if bucket < 0 and primary_key:
-        mode = "postponed" if bucket == -2 else "dynamic"
+    if bucket == -2 or (bucket == -1 and primary_key and not set(partition_keys) <= set(primary_key)):
+        mode = "postponed" if bucket == -2 else "cross-partition"
         refuse(
             BUCKET.key,
-            f"table option 'bucket' = {bucket} is not supported: this release does not write {mode} buckets of tables "
-            "with a primary key; set 'bucket' to a number above 0",
+            f"table option 'bucket' = {bucket} is not supported: this release does not write {mode} tables; set "
+            "'bucket' to a number above 0",
         )
 
 
@@ -276,6 +277,10 @@ def _check_numbers(options: Mapping[str, str]) -> None:
             SNAPSHOT_NUM_RETAINED_MIN.key,
             f"{SNAPSHOT_NUM_RETAINED_MIN.key} should not be larger than {SNAPSHOT_NUM_RETAINED_MAX.key}",
         )
+    if TARGET_ROW_NUM.get(options) < 1:
+        refuse(TARGET_ROW_NUM.key, f"{TARGET_ROW_NUM.key} should be at least 1")
+    if MAX_BUCKETS.get(options) < 1 and MAX_BUCKETS.get(options) != -1:
+        refuse(MAX_BUCKETS.key, f"{MAX_BUCKETS.key} should be at least 1, or -1 for no limit")
     commits = FULL_COMPACTION_DELTA_COMMITS.find(options)
     if commits is not None and commits < 1:
         refuse(FULL_COMPACTION_DELTA_COMMITS.key, f"{FULL_COMPACTION_DELTA_COMMITS.key} should be at least 1")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bucketline.conf.bucket_options import ASSIGNER_PARALLELISM
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.write_session import WriteSession
@@ -22,20 +23,38 @@ class BatchPlan:
     write: WriteTask
 
 
-def plan_batch(session: WriteSession, identity: BatchIdentity, *, parallelism: int, decode: Decode | None) -> BatchPlan:
-    """The plan of a batch on the table as the session sees it; `parallelism` is Spark's."""
+def plan_batch(
+    session: WriteSession,
+    identity: BatchIdentity,
+    *,
+    parallelism: int,
+    decode: Decode | None,
+    expected_rows: int = 0,
+) -> BatchPlan:
+    """The plan of a batch on the table as the session sees it; `parallelism` is Spark's.
+
+    `expected_rows` is a guess at the size of the batch, the last one's: it decides how many tasks open dynamic buckets.
+    """
     plan = session.plan
     trigger = plan.trigger(identity.batch_id)
     shards = _shard_count(session, parallelism)
+    entries = session.hash_entries()
+    dynamic = plan.dynamic_write(entries, shards=shards, expected_rows=expected_rows)
     unaware = plan.mode is BucketMode.UNAWARE
     return BatchPlan(
         identity=identity,
         trigger=trigger,
         shard_count=shards,
         in_place=unaware,
-        route=RouteTask(plan.seal_plan(session.view), shards, decode, plan.sink.bad_records_max + 1000),
+        route=RouteTask(
+            plan.seal_plan(session.view, entries, dynamic),
+            shards,
+            decode,
+            dynamic,
+            plan.sink.bad_records_max + 1000,
+        ),
         write=WriteTask(
-            write=plan.bucket_write(trigger),
+            write=plan.bucket_write(trigger, dynamic),
             states={} if unaware else session.bucket_states(trigger),
             shelf_bytes=plan.sink.merge_memory_bytes,
             local_directory=plan.sink.local_directory,
@@ -48,6 +67,9 @@ def _shard_count(session: WriteSession, parallelism: int) -> int:
     """How many write tasks share the buckets; with partitions, their number is not known before the rows are seen."""
     plan = session.plan
     wanted = plan.sink.write_parallelism or 2 * parallelism
+    if plan.mode is BucketMode.DYNAMIC:
+        assigners = ASSIGNER_PARALLELISM.find(plan.schema.options) or plan.sink.assigner_parallelism
+        return assigners or plan.sink.write_parallelism or parallelism
     if plan.schema.partition_keys:
         return wanted
     return max(1, min(wanted, plan.total_buckets))

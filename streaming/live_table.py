@@ -27,6 +27,7 @@ class LiveTable:
     def __init__(self, path: str, options: Mapping[str, str], user: str) -> None:
         self.session = WriteSession(path, options)
         self.user = user
+        self.last_rows = 0
         self._commits: list[Snapshot] = []
         self._seen_id = 0
         self._lock = Lock()

@@ -83,9 +83,9 @@ def settle_rejects(policy: RejectPolicy, blobs: Sequence[bytes], *, user: str, b
     )
     if rejects.num_rows > policy.max_count or policy.path is None:
         raise RejectedRecordsError(
-            f"at least {rejects.num_rows} records of batch {batch_id} cannot be written, {policy.max_count} are allowed; "
-            f"first: {_describe(rejects)}. Mend the source, or set bad-records.path and bad-records.max to let "
-            "records like this one go to a folder",
+            f"at least {rejects.num_rows} records of batch {batch_id} cannot be written, {policy.max_count} are "
+            f"allowed; first: {_describe(rejects)}. Mend the source, or set bad-records.path and bad-records.max to "
+            "let records like this one go to a folder",
             rejected=rejects.num_rows,
             allowed=policy.max_count,
         )

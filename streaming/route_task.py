@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from bucketline.state.bucket.intake import accept_rows, poison_reasons
-from bucketline.state.store.sealed_runs import RunSealer, SealPlan
+from bucketline.state.store.grouping import share_of_group
+from bucketline.state.store.new_keys import DynamicWrite
+from bucketline.state.store.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.streaming.placement import shard_keys, shard_of_bucket
 from bucketline.streaming.rejects import rejected_rows
 from bucketline.streaming.wire import REJECTS, routed_note, routed_run
@@ -42,6 +44,7 @@ class RouteTask:
     plan: SealPlan
     shard_count: int
     decode: Decode | None = None
+    dynamic: DynamicWrite | None = None
     reject_limit: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -62,9 +65,15 @@ class RouteTask:
                 yield _note(rejected_rows(bad, reasons.drop_null(), self.reject_limit), keys[0], origin)
                 rows = rows.filter(good)
             for run in sealer.add(accept_rows(rows, self.plan.schema)):
-                yield routed_run(run, keys[shard_of_bucket(run.partition, run.bucket, self.shard_count)])
+                yield routed_run(run, keys[self._shard_of(run)])
         for run in sealer.finish():
-            yield routed_run(run, keys[shard_of_bucket(run.partition, run.bucket, self.shard_count)])
+            yield routed_run(run, keys[self._shard_of(run)])
+
+    def _shard_of(self, run: SealedRun) -> int:
+        share = share_of_group(run.bucket)
+        if share is None:
+            share = run.bucket if self.dynamic is None else self.dynamic.owner(run.partition, run.bucket)
+        return shard_of_bucket(run.partition, share, self.shard_count)
 
 
 def _note(rejects: Rejected, shard_key: int, origin: int) -> pa.RecordBatch:

@@ -71,11 +71,18 @@ class TableSink:
             return self._settle_skipped(table, spark, identity, started)
         if self.decode is None:
             check_columns(batch.schema.names, session.plan.schema)
-        plan = plan_batch(session, identity, parallelism=spark.sparkContext.defaultParallelism, decode=self.decode)
+        plan = plan_batch(
+            session,
+            identity,
+            parallelism=spark.sparkContext.defaultParallelism,
+            decode=self.decode,
+            expected_rows=table.last_rows,
+        )
         planned = time.monotonic()
         outcome = run_batch(batch, plan)
         ran = time.monotonic()
         report = commit_batch(table, identity, outcome)
+        table.last_rows = outcome.accepted_rows
         seconds = (planned - started, ran - planned, time.monotonic() - ran)
         return describe_batch(session.table.path, identity.batch_id, outcome, report, seconds)
 

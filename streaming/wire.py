@@ -13,7 +13,7 @@ from bucketline.state.store.sealed_runs import SealedRun
 
 ROUTED_DDL = (
     "shard_key int, kind string, partition binary, bucket int, origin int, flush int, consumed_rows long, "
-    "row_count long, blob binary"
+    "rank_end long, row_count long, blob binary"
 )
 ROUTED = pa.schema(
     [
@@ -24,6 +24,7 @@ ROUTED = pa.schema(
         ("origin", pa.int32()),
         ("flush", pa.int32()),
         ("consumed_rows", pa.int64()),
+        ("rank_end", pa.int64()),
         ("row_count", pa.int64()),
         ("blob", pa.binary()),
     ]
@@ -61,6 +62,7 @@ def routed_run(run: SealedRun, shard_key: int) -> pa.RecordBatch:
                 "origin": run.origin,
                 "flush": run.flush,
                 "consumed_rows": run.consumed_rows,
+                "rank_end": run.rank_end,
                 "row_count": run.row_count,
                 "blob": run.blob,
             }
@@ -81,6 +83,7 @@ def routed_note(kind: str, *, shard_key: int, origin: int, row_count: int, blob:
                 "origin": origin,
                 "flush": 0,
                 "consumed_rows": 0,
+                "rank_end": 0,
                 "row_count": row_count,
                 "blob": blob,
             }
@@ -93,7 +96,7 @@ def read_routed(batch: pa.RecordBatch) -> Iterator[tuple[str, SealedRun]]:
     """The kind and the run of each routed row; blobs are copied out of the batch, so that it can be freed."""
     columns = [batch.column(name) for name in ROUTED.names[1:]]
     for i in range(batch.num_rows):
-        kind, partition, bucket, origin, flush, consumed, count, blob = (c[i].as_py() for c in columns)
+        kind, partition, bucket, origin, flush, consumed, rank_end, count, blob = (c[i].as_py() for c in columns)
         yield (
             kind,
             SealedRun(
@@ -102,6 +105,7 @@ def read_routed(batch: pa.RecordBatch) -> Iterator[tuple[str, SealedRun]]:
                 origin=origin,
                 flush=flush,
                 consumed_rows=consumed,
+                rank_end=rank_end,
                 row_count=count,
                 blob=blob,
             ),

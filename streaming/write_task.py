@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from bucketline.state.commit.message import encode_messages
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
 from bucketline.state.store.run_shelf import RunShelf
+from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table_view import BucketId
 from bucketline.streaming.placement import shard_of_bucket
 from bucketline.streaming.wire import MESSAGES, REJECTS, RUN, TaskStats, read_routed, result, stats_result
@@ -47,10 +48,12 @@ class WriteTask:
                     elif kind == REJECTS:
                         yield result(REJECTS, run.blob)
             received = time.monotonic()
-            found = shelf.buckets()
-            for bucket_id in (*found, *self._idle(shard, found)):
-                state = self.states.get(bucket_id, BucketState())
-                message = write_bucket(self.write, bucket_id, state, shelf.take(bucket_id))
+            busy: set[BucketId] = set()
+            for message in write_shelf(self.write, shelf, self.states):
+                busy.add((message.partition, message.bucket))
+                yield result(MESSAGES, encode_messages([message]))
+            for bucket_id in self._idle(shard, busy):
+                message = write_bucket(self.write, bucket_id, self.states[bucket_id], [])
                 yield result(MESSAGES, encode_messages([message]))
         yield stats_result(
             TaskStats(
@@ -62,23 +65,16 @@ class WriteTask:
             )
         )
 
-    def _idle(self, shard: int | None, busy: list[BucketId]) -> list[BucketId]:
+    def _idle(self, shard: int | None, busy: set[BucketId]) -> list[BucketId]:
         """The shard's buckets without rows in this batch that may still owe a compaction."""
         if shard is None or self.write.trigger is CompactTrigger.NONE:
             return []
         return [
             b
             for b, state in self.states.items()
-            if state.files and state.complete and b not in busy and shard_of_bucket(*b, self.shard_count) == shard
+            if state.files and state.complete and b not in busy and self._shard_of(b) == shard
         ]
 
-
-@dataclass(frozen=True, slots=True)
-class InPlaceTask:
-    """Route and write in one task, without a shuffle: append tables without buckets have no owners."""
-
-    write: WriteTask
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Routed rows of this very task in, results out."""
-        return self.write.run(batches, shard=None)
+    def _shard_of(self, bucket_id: BucketId) -> int:
+        partition, bucket = bucket_id
+        return shard_of_bucket(partition, self.write.owner(partition, bucket), self.shard_count)

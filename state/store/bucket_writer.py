@@ -4,15 +4,17 @@ Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the co
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.state.bucket.fill import Int32s
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.lsm.fold import fold_for
 from bucketline.state.lsm.levels import Levels
@@ -20,6 +22,8 @@ from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.lsm.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.compactor import CompactResult, compact_unit
+from bucketline.state.store.grouping import hash_index_store
+from bucketline.state.store.new_keys import DynamicWrite
 from bucketline.state.store.sealed_runs import SealedRun, sequence_offsets, unseal
 from bucketline.state.store.table_view import BucketId
 from bucketline.state.types.arrow import SEQUENCE
@@ -40,11 +44,13 @@ class BucketState:
     """What the table holds of a bucket before this batch. An unknown bucket is an empty one.
 
     `files` are all live files where `complete`; else they were left out because the bucket is not to be compacted.
+    `hash_entry` is the HASH file of a dynamic bucket.
     """
 
     next_sequence_number: int = 0
     files: tuple[DataFileMeta, ...] = ()
     complete: bool = True
+    hash_entry: IndexManifestEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,12 @@ class BucketWrite:
     trigger: CompactTrigger
     merge_memory_bytes: int
     compact_memory_bytes: int
+    dynamic: DynamicWrite | None = None
+    index_cache_bytes: int = 256 << 20
+
+    def owner(self, partition: bytes, bucket: int) -> int:
+        """A number that is the same for all buckets that one task must write; see `placement`."""
+        return bucket if self.dynamic is None else self.dynamic.owner(partition, bucket)
 
     @property
     def compact_options(self) -> CompactOptions:
@@ -63,11 +75,15 @@ class BucketWrite:
 
 
 def write_bucket(
-    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
+    write: BucketWrite,
+    bucket_id: BucketId,
+    state: BucketState,
+    runs: Sequence[tuple[SealedRun, pa.Buffer]],
+    new_hashes: Int32s | None = None,
 ) -> CommitMessage:
     """What the batch does to one bucket. `runs` are in arrival order; without any, only a due compaction happens.
 
-    An error leaves none of the new files behind.
+    `new_hashes` are those of keys that a dynamic bucket has got. An error leaves none of the new files behind.
     """
     if not write.access.schema.primary_keys:
         new_files = _append(write, bucket_id, state, runs)
@@ -75,10 +91,25 @@ def write_bucket(
     new_files = _flush(write, bucket_id, state, runs)
     try:
         compacted = compact_bucket(write, bucket_id, (*state.files, *new_files)) if state.complete else CompactResult()
+        message = _message(write, bucket_id, new_files, compacted)
+        return message if new_hashes is None else _with_hashes(write, message, state, new_hashes)
     except BaseException:
         write.access.delete_own(new_files, bucket_id)
         raise
-    return _message(write, bucket_id, new_files, compacted)
+
+
+def _with_hashes(write: BucketWrite, message: CommitMessage, state: BucketState, new_hashes: Int32s) -> CommitMessage:
+    """The message, with the HASH file that holds the bucket's new keys as well."""
+    store = hash_index_store(write.access.uri, write.access.schema, write.index_cache_bytes)
+    try:
+        change = store.grow(message.partition, message.bucket, state.hash_entry, new_hashes)
+    except BaseException:
+        write.access.delete_own(message.made_files, (message.partition, message.bucket))
+        raise
+    if change is None:
+        return message
+    replaced = () if change.replaced is None else (change.replaced,)
+    return replace(message, new_index_files=(change.new,), deleted_index_files=replaced)
 
 
 def compact_bucket(write: BucketWrite, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> CompactResult:

@@ -37,6 +37,7 @@ class AppendCheck(Enum):
     """How much of the table new files are held against before they are appended."""
 
     BUCKET_COUNT = "the bucket count of their partitions: enough for files that were just written"
+    ONE_WRITER = "the same, and that nobody else has written rows since the work was planned"
     ALL_RULES = "every rule: for files that an earlier run may have committed already"
 
 
@@ -117,6 +118,26 @@ class CommitChecks:
             return _history_gone(seen, latest_id)
         return twin
 
+    def find_stranger(self, identity: CommitIdentity, latest: Snapshot | None, seen: int) -> Conflict | None:
+        """Rule `second-writer`: since `seen` nobody but us has written rows; compactions of others do no harm.
+
+        For tables whose buckets depend on what is in them: two writers would put one key into two buckets.
+        """
+        latest_id = 0 if latest is None else latest.id
+        newer = list(self._snapshots.newest_first(latest_id, seen))
+        if len(newer) != latest_id - seen:
+            return _history_gone(seen, latest_id)
+        for snapshot in newer:
+            if snapshot.commit_kind is not CommitKind.COMPACT and snapshot.commit_user != identity.user:
+                return Conflict(
+                    "second-writer",
+                    f"{snapshot.commit_user} wrote snapshot {snapshot.id} at the same time, but a table with 'bucket' "
+                    "= -1 takes one writer at a time: two would put a key into two buckets. Stop one of them, or give "
+                    "the table fixed or postponed buckets",
+                    {"snapshot": snapshot.id, "user": snapshot.commit_user},
+                )
+        return None
+
     def fit(self, half: Half, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
         """The half as it follows the base, or the rule it breaks.
 
@@ -130,7 +151,7 @@ class CommitChecks:
             latest_id = 0 if base.latest is None else base.latest.id
             spans = [(based_on, latest_id)] if own is None else [(based_on, own - 1), (own, latest_id)]
             conflict = self._check_planned_index(spans, half.index)
-        if half.check is AppendCheck.BUCKET_COUNT:
+        if half.check is not AppendCheck.ALL_RULES:
             conflict = (
                 conflict
                 or check_bucket_counts(self._totals(base, half.entries, ()), half.entries, half.kind)

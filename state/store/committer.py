@@ -216,7 +216,10 @@ class Committer:
         twin = self._checks.find_twin(half, identity, base.latest, seen)
         if isinstance(twin, Snapshot):
             return Committed((twin,), replayed=True)
-        fit = twin or self._checks.fit(half, base, based_on, own)
+        stranger = None
+        if half.check is AppendCheck.ONE_WRITER and based_on is not None and own is None:
+            stranger = self._checks.find_stranger(identity, base.latest, based_on)
+        fit = twin or stranger or self._checks.fit(half, base, based_on, own)
         if isinstance(fit, Conflict):
             return fit
         return plan_snapshot(

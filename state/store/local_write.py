@@ -13,9 +13,10 @@ from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
+from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger, write_bucket
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import RunSealer
+from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.write_session import WriteSession
 
@@ -39,7 +40,8 @@ def write_table(
     """
     session = WriteSession(table.path, options or {}, table=table, clock=clock, ids=ids)
     session.refresh()
-    write = session.plan.bucket_write(session.plan.trigger(0), clock=clock, ids=ids)
+    dynamic = session.plan.dynamic_write(session.hash_entries(), shards=1, expected_rows=0)
+    write = session.plan.bucket_write(session.plan.trigger(0), dynamic, clock=clock, ids=ids)
     messages = _messages(session, write, with_kinds(data, row_kinds))
     session.commit(messages, user=ids.new_uuid())
     newest = session.view.refresh()
@@ -91,7 +93,7 @@ def _messages(session: WriteSession, write: BucketWrite, tables: Iterable[pa.Tab
     plan = session.plan
     trigger = write.trigger
     states = {} if plan.mode is BucketMode.UNAWARE else session.bucket_states(trigger)
-    sealer = RunSealer(plan.seal_plan(session.view), origin=0)
+    sealer = RunSealer(plan.seal_plan(session.view, session.hash_entries(), write.dynamic), origin=0)
     messages: list[CommitMessage] = []
     with RunShelf(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as shelf:
         for rows in tables:
@@ -100,9 +102,8 @@ def _messages(session: WriteSession, write: BucketWrite, tables: Iterable[pa.Tab
         for run in sealer.finish():
             shelf.add(run)
         try:
-            for bucket_id in shelf.buckets():
-                state = states.get(bucket_id, BucketState())
-                messages.append(write_bucket(write, bucket_id, state, shelf.take(bucket_id)))
+            for message in write_shelf(write, shelf, states):
+                messages.append(message)
             idle = {(m.partition, m.bucket) for m in messages}
             for bucket_id in session.due(trigger) if trigger is CompactTrigger.FULL else []:
                 if bucket_id not in idle:

@@ -1,4 +1,4 @@
-"""Map side of a write: accepted rows → sorted, folded, sealed runs, one per (partition, bucket) and flush.
+"""Map side of a write: accepted rows → sorted, folded, sealed runs, one per (partition, group) and flush.
 
 A sealed run is what travels in the shuffle: a few compressed bytes instead of many rows. Its rows are sorted by
 (trimmed primary key, sequence fields, arrival); `_SEQUENCE_NUMBER` holds the arrival rank inside (origin, partition,
@@ -7,7 +7,7 @@ bucket), which the reduce side turns into Paimon's sequence numbers by adding wh
 Source: Paimon 2.0 SortBufferWriteBuffer (order, one number per accepted row, merged-away rows included).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.bucket.fixed import BucketFunction, assign_fixed_buckets
 from bucketline.state.bucket.intake import Intake
-from bucketline.state.bucket.mode import bucket_keys
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.fold import Fold
+from bucketline.state.store.grouping import Grouping
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.order import key_changes, sort_indices
@@ -32,9 +31,12 @@ BLOB_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class SealedRun:
-    """Sorted rows of one bucket from one map task; `flush` counts the task's runs.
+    """Rows of one bucket from one map task, sorted if the table has a key; `flush` counts the task's runs.
 
-    `consumed_rows` counts accepted rows of this flush, those folded away included; `blob` is an Arrow IPC stream.
+    A negative `bucket` is no bucket yet but a group of rows whose buckets the reduce side decides (`grouping`).
+    `consumed_rows` counts accepted rows of this flush, those folded away included; `rank_end` is one more than the
+    highest arrival rank that the task had given out in the bucket, or group, when it sealed the run; `blob` is an Arrow
+    IPC stream.
     """
 
     partition: bytes
@@ -42,6 +44,7 @@ class SealedRun:
     origin: int
     flush: int
     consumed_rows: int
+    rank_end: int
     row_count: int
     blob: bytes
 
@@ -50,17 +53,19 @@ class SealedRun:
 class SealPlan:
     """How rows are grouped and ordered; plain values, so that it travels to executors.
 
-    `bucket_count` <= 0 puts every row into bucket 0 (append tables without buckets). `other_totals` are the partitions
+    `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`
+    rows are neither sorted nor folded. `other_totals` are the partitions
     whose files were written with another bucket count, and that count: no row of theirs may be written. The buffer
     holds `budget_bytes` of rows, a run `run_bytes` before compression.
     """
 
     schema: TableSchema
-    bucket_count: int
-    bucket_function: BucketFunction
+    grouping: Grouping
     fold: Fold | None
     sequence_fields: tuple[str, ...] = ()
     sequence_descending: bool = False
+    keep_order: bool = False
+    total_buckets: int = -1
     budget_bytes: int = 128 << 20
     run_bytes: int = 32 << 20
     other_totals: Mapping[bytes, int] = field(default_factory=dict)
@@ -75,6 +80,7 @@ class RunSealer:
         self._pending: list[Intake] = []
         self._pending_bytes = 0
         self._flush = 0
+        self._groups = plan.grouping.open(plan.schema)
         self._consumed: dict[tuple[bytes, int], int] = {}
 
     def add(self, intake: Intake) -> Iterator[SealedRun]:
@@ -99,8 +105,9 @@ class RunSealer:
         plan = self._plan
         partitions, partition_codes = _partition_codes(rows, plan.schema)
         _check_totals(partitions, plan)
-        buckets = _buckets(rows, plan)
-        groups = partition_codes.astype(np.int64) * (int(buckets.max()) + 1) + buckets
+        buckets = self._groups(rows, partitions, partition_codes)
+        lowest = int(buckets.min())
+        groups = partition_codes.astype(np.int64) * (int(buckets.max()) - lowest + 1) + (buckets - lowest)
         names, group_of_row = np.unique(groups, return_inverse=True)
         by_group = np.argsort(_narrow(group_of_row, len(names)), kind="stable")
         borders = np.append(np.flatnonzero(np.diff(group_of_row[by_group], prepend=-1)), len(by_group))
@@ -117,7 +124,7 @@ class RunSealer:
         self._consumed[partition, bucket] = start + len(members)
         ranks = np.arange(start, start + len(members), dtype=np.int64)
         keys = plan.schema.trimmed_primary_key
-        if keys:
+        if keys and not plan.keep_order:
             sort_columns = rows.select(list(dict.fromkeys((*keys, *plan.sequence_fields)))).take(members)
             direction: Literal["ascending", "descending"] = "descending" if plan.sequence_descending else "ascending"
             order = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
@@ -138,6 +145,7 @@ class RunSealer:
                 origin=self._origin,
                 flush=self._flush,
                 consumed_rows=0 if first else consumed,
+                rank_end=start + consumed,
                 row_count=piece.num_rows,
                 blob=seal(piece),
             )
@@ -159,15 +167,15 @@ def unseal(blob: pa.Buffer | bytes) -> pa.RecordBatchReader:
     return pa.ipc.open_stream(blob)
 
 
-def sequence_offsets(runs: list[SealedRun]) -> dict[int, int]:
-    """For each origin, how many rows of lower origins the bucket has accepted: where its ranks start."""
-    consumed: dict[int, int] = {}
+def sequence_offsets(runs: Iterable[SealedRun]) -> dict[int, int]:
+    """For each origin, where its ranks start in the bucket: behind all ranks of lower origins."""
+    ends: dict[int, int] = {}
     for run in runs:
-        consumed[run.origin] = consumed.get(run.origin, 0) + run.consumed_rows
+        ends[run.origin] = max(ends.get(run.origin, 0), run.rank_end)
     offsets, total = {}, 0
-    for origin in sorted(consumed):
+    for origin in sorted(ends):
         offsets[origin] = total
-        total += consumed[origin]
+        total += ends[origin]
     return offsets
 
 
@@ -188,23 +196,13 @@ def _check_totals(partitions: list[bytes], plan: SealPlan) -> None:
         if previous is not None:
             named = partition_path(plan.schema, partition).rstrip("/").replace("/", ",")
             raise OptionError(
-                f"Try to write partition {{{named}}} with a new bucket num {plan.bucket_count}, but the previous "
+                f"Try to write partition {{{named}}} with a new bucket num {plan.total_buckets}, but the previous "
                 f"bucket num is {previous}. Please switch to batch mode, and perform INSERT OVERWRITE to rescale "
                 "current data layout first.",
                 option="bucket",
                 expected=previous,
-                found=plan.bucket_count,
+                found=plan.total_buckets,
             )
-
-
-def _buckets(rows: pa.Table, plan: SealPlan) -> np.ndarray:
-    if plan.bucket_count <= 0:
-        return np.zeros(rows.num_rows, np.int32)
-    fields = plan.schema.select(bucket_keys(plan.schema))
-    columns = [rows[f.name].combine_chunks() for f in fields]
-    return np.asarray(
-        assign_fixed_buckets(columns, [f.type for f in fields], plan.bucket_count, function=plan.bucket_function)
-    )
 
 
 def _narrow(codes: np.ndarray, count: int) -> np.ndarray:

@@ -6,6 +6,7 @@ Everything that cannot be honoured is refused here, before a row is read.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from bucketline.conf.bucket_options import INITIAL_BUCKETS, TARGET_ROW_NUM, bucket_limit
 from bucketline.conf.sink_options import Compaction, SinkOptions, sink_options, split_options
 from bucketline.conf.table_options import (
     FULL_COMPACTION_DELTA_COMMITS,
@@ -14,19 +15,28 @@ from bucketline.conf.table_options import (
     WRITE_ONLY,
     check_write_options,
 )
+from bucketline.state.bucket.fill import FillRule, assigner_count
 from bucketline.state.bucket.fixed import bucket_function
 from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.lsm.fold import fold_for
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
+from bucketline.state.store.grouping import FixedBuckets, Grouping, KnownBuckets, OneBucket
+from bucketline.state.store.hash_index_store import rows_by_bucket
+from bucketline.state.store.new_keys import DynamicWrite
 from bucketline.state.store.sealed_runs import SealPlan
 from bucketline.state.store.table_view import TableView
 
-_WRITTEN_MODES = (BucketMode.FIXED, BucketMode.UNAWARE)
+_WRITTEN_MODES = (BucketMode.FIXED, BucketMode.UNAWARE, BucketMode.DYNAMIC)
+
+
+HashEntries = Mapping[bytes, tuple[IndexManifestEntry, ...]]
+"""The HASH files of each partition that has any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +72,40 @@ class WritePlan:
         every = FULL_COMPACTION_DELTA_COMMITS.find(self.schema.options)
         return CompactTrigger.FULL if every and (commit_number + 1) % every == 0 else CompactTrigger.MINOR
 
+    @property
+    def fill_rule(self) -> FillRule:
+        """How dynamic buckets are filled."""
+        options = self.schema.options
+        return FillRule(TARGET_ROW_NUM.get(options), bucket_limit(options))
+
+    def dynamic_write(self, entries: HashEntries, *, shards: int, expected_rows: int) -> DynamicWrite | None:
+        """How new keys get buckets in a batch of about `expected_rows`; None for other modes than dynamic."""
+        if self.mode is not BucketMode.DYNAMIC:
+            return None
+        rows = {p: rows_by_bucket(found) for p, found in entries.items()}
+        initial = INITIAL_BUCKETS.find(self.schema.options)
+        assigners = {
+            p: assigner_count(
+                sum(buckets.values()),
+                parallelism=shards,
+                rule=self.fill_rule,
+                initial_buckets=initial,
+                expected_rows=expected_rows // max(1, len(rows)),
+            )
+            for p, buckets in rows.items()
+        }
+        first = assigner_count(
+            0, parallelism=shards, rule=self.fill_rule, initial_buckets=initial, expected_rows=expected_rows
+        )
+        return DynamicWrite(self.fill_rule, rows, assigners, first)
+
     def bucket_write(
-        self, trigger: CompactTrigger, *, clock: Clock = SYSTEM_CLOCK, ids: IdSource = SYSTEM_IDS
+        self,
+        trigger: CompactTrigger,
+        dynamic: DynamicWrite | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: IdSource = SYSTEM_IDS,
     ) -> BucketWrite:
         """How buckets are written when `trigger` decides about compaction."""
         return BucketWrite(
@@ -72,21 +114,34 @@ class WritePlan:
             trigger=trigger,
             merge_memory_bytes=self.sink.merge_memory_bytes,
             compact_memory_bytes=self.sink.compact_memory_bytes,
+            dynamic=dynamic,
+            index_cache_bytes=self.sink.key_index_memory_bytes,
         )
 
-    def seal_plan(self, view: TableView) -> SealPlan:
+    def seal_plan(
+        self, view: TableView, entries: HashEntries | None = None, dynamic: DynamicWrite | None = None
+    ) -> SealPlan:
         """How map tasks group and order rows; `view` tells which partitions have another bucket count."""
         options = self.schema.options
         return SealPlan(
             schema=self.schema,
-            bucket_count=self.total_buckets,
-            bucket_function=bucket_function(self.schema),
+            grouping=self._grouping(entries or {}, dynamic),
             fold=fold_for(self.schema) if self.schema.primary_keys else None,
             sequence_fields=SEQUENCE_FIELD.get(options),
             sequence_descending=SEQUENCE_SORT_ORDER.get(options) == "descending",
+            total_buckets=self.total_buckets,
             budget_bytes=self.sink.route_memory_bytes,
             run_bytes=self.sink.run_bytes,
             other_totals=view.other_totals(self.total_buckets) if self.mode is BucketMode.FIXED else {},
+        )
+
+    def _grouping(self, entries: HashEntries, dynamic: DynamicWrite | None) -> Grouping:
+        if self.mode is BucketMode.UNAWARE:
+            return OneBucket()
+        if dynamic is None:
+            return FixedBuckets(self.total_buckets, bucket_function(self.schema))
+        return KnownBuckets(
+            self.uri, entries, dynamic.assigners, dynamic.first_assigners, self.sink.key_index_memory_bytes
         )
 
 

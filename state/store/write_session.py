@@ -6,16 +6,22 @@ opens one and drops it. Not shared between threads.
 
 from collections.abc import Iterable, Mapping
 
+from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.bucket_writer import BucketState, CompactTrigger
+from bucketline.state.store.commit_check import AppendCheck
 from bucketline.state.store.committer import Committed, Committer, Conflict
 from bucketline.state.store.compact_due import due_buckets, may_compact
+from bucketline.state.store.hash_index_store import hash_entries
 from bucketline.state.store.table_handle import TableHandle, open_handle
 from bucketline.state.store.table_view import BucketId, TableView
-from bucketline.state.store.write_plan import WritePlan, plan_write
+from bucketline.state.store.write_plan import HashEntries, WritePlan, plan_write
+
+_ONE_WRITER = (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION)
+"""Modes in which two writers at once would put a key into two buckets."""
 
 
 class WriteSession:
@@ -36,6 +42,7 @@ class WriteSession:
         self.plan: WritePlan = plan_write(uri, self.table.table_schema, job_options)
         self.view = TableView(self.table.snapshot_store, self.table.manifests)
         self._committer = self._new_committer()
+        self._hashes: tuple[str | None, HashEntries] = (None, {})
 
     def refresh(self) -> Snapshot | None:
         """Follows the table to its newest schema and snapshot; returns the snapshot. Errors as for a new session."""
@@ -49,13 +56,24 @@ class WriteSession:
     def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
         """What write tasks must know of each bucket; live files only where a compaction may happen."""
         compacting = trigger is not CompactTrigger.NONE
-        states = {}
+        hashes = {(e.partition, e.bucket): e for found in self.hash_entries().values() for e in found}
+        states = {b: BucketState(hash_entry=e) for b, e in hashes.items()}
         for bucket_id in self.view.buckets():
             files = self.view.files(bucket_id)
             needed = compacting and may_compact(files, trigger, self.plan.compact_options)
             next_number = self.view.next_sequence_number(bucket_id)
-            states[bucket_id] = BucketState(next_number, files if needed else (), complete=needed or not files)
+            states[bucket_id] = BucketState(
+                next_number, files if needed else (), needed or not files, hashes.get(bucket_id)
+            )
         return states
+
+    def hash_entries(self) -> HashEntries:
+        """The HASH files of each partition at the view's snapshot; the list is read when it has changed."""
+        snapshot = self.view.snapshot
+        name = None if snapshot is None else snapshot.index_manifest
+        if self.plan.mode is BucketMode.DYNAMIC and name != self._hashes[0]:
+            self._hashes = (name, hash_entries(self.table.manifests.read_index(name)))
+        return self._hashes[1]
 
     def due(self, trigger: CompactTrigger) -> list[BucketId]:
         """The buckets in which the trigger would compact something now."""
@@ -83,6 +101,7 @@ class WriteSession:
             kind=kind,
             based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
             view=self.view,
+            append_check=AppendCheck.ONE_WRITER if self.plan.mode in _ONE_WRITER else AppendCheck.BUCKET_COUNT,
         )
         if isinstance(outcome, Committed):
             return outcome

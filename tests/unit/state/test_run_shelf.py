@@ -7,7 +7,7 @@ from bucketline.state.store.sealed_runs import SealedRun
 
 
 def _run(bucket: int, origin: int, flush: int, blob: bytes) -> SealedRun:
-    return SealedRun(b"", bucket, origin, flush, 1, 1, blob)
+    return SealedRun(b"", bucket, origin, flush, 1, 1, 1, blob)
 
 
 @pytest.mark.parametrize("budget_bytes", [0, 7, 1 << 20])

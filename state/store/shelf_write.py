@@ -1,0 +1,26 @@
+"""All runs of a shelf → commit messages: new keys get their buckets first, then bucket after bucket is written."""
+
+from collections.abc import Iterator, Mapping
+
+from bucketline.state.bucket.fill import Int32s
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.bucket_writer import BucketState, BucketWrite, write_bucket
+from bucketline.state.store.grouping import share_of_group
+from bucketline.state.store.new_keys import deal_new_keys
+from bucketline.state.store.run_shelf import RunShelf
+from bucketline.state.store.table_view import BucketId
+
+
+def write_shelf(write: BucketWrite, shelf: RunShelf, states: Mapping[BucketId, BucketState]) -> Iterator[CommitMessage]:
+    """The message of each bucket that has runs, as it is written; the shelf is empty afterwards."""
+    hashes: dict[BucketId, Int32s] = {}
+    for partition, group in shelf.buckets():
+        share = share_of_group(group)
+        if share is None:
+            continue
+        assert write.dynamic is not None, "groups of new keys are for dynamic buckets"
+        dealt = deal_new_keys(write.dynamic, write.access.schema, share, shelf.take((partition, group)), shelf.add)
+        hashes |= {(partition, bucket): found for bucket, found in dealt.items()}
+    for bucket_id in shelf.buckets():
+        state = states.get(bucket_id, BucketState())
+        yield write_bucket(write, bucket_id, state, shelf.take(bucket_id), hashes.get(bucket_id))
