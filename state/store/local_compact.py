@@ -1,6 +1,6 @@
 """Compaction asked for by hand, in this process: plan on the driver's view, compact bucket by bucket, commit once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.message import CommitMessage
@@ -24,13 +24,19 @@ def compact_table(
     options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
+    watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> int | None:
-    """Compacts and commits; the snapshot's id, None when nothing was due. See `Table.compact`."""
+    """Compacts and commits; the snapshot's id, None when nothing was due. See `Table.compact`.
+
+    `watch` is told how many buckets are done, and of how many, before the first and after each.
+    """
     session, write, work = plan_compaction(table, strategy, partitions, options=options, clock=clock, ids=ids)
     messages: list[CommitMessage] = []
+    watch(0, len(work))
     try:
         for bucket_id, state in work:
             messages.append(write_bucket(write, bucket_id, state, []))
+            watch(len(messages), len(work))
     except BaseException:
         for message in messages:
             write.access.delete_own(message.made_files, (message.partition, message.bucket))

@@ -7,10 +7,11 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED, parse_duration
 from bucketline.state.commit.expire import Retention
 from bucketline.state.store.expiry import expire_snapshots
-from bucketline.state.store.local_compact import STRATEGIES
+from bucketline.state.store.local_compact import STRATEGIES, compact_table
 from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
 from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.progress_bar import progress_bar
 from bucketline.streaming.cli.rows import Format, print_table
 
 _ORPHANS_SCHEMA = pa.schema(
@@ -31,7 +32,8 @@ _ORPHANS_SCHEMA = pa.schema(
 def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[dict[str, object]] | None) -> None:
     """Merges the runs of each bucket and commits the result. Rows stay as they are, and readers are not disturbed."""
     table = opened(path, option)
-    snapshot_id = table.compact(strategy, partitions)
+    with progress_bar("buckets") as bar:
+        snapshot_id = compact_table(table, strategy, partitions, watch=bar.show)
     click.echo("nothing to compact" if snapshot_id is None else f"snapshot {snapshot_id}")
 
 

@@ -108,8 +108,13 @@ def snapshots(path: str, option: tuple[str, ...], form: Format) -> None:
 
     The columns are those of Paimon's $snapshots; a table shows the most telling ones, json and csv show all.
     """
-    found = opened(path, option).snapshots()
-    print_table(found.select(_SNAPSHOT_COLUMNS) if form is Format.TABLE else found, form)
+    table = opened(path, option)
+    print_table(shown_snapshots(table) if form is Format.TABLE else table.snapshots(), form)
+
+
+def shown_snapshots(table: Table) -> pa.Table:
+    """The snapshots, in the columns that people look at."""
+    return table.snapshots().select(_SNAPSHOT_COLUMNS)
 
 
 @program.command()

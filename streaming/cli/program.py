@@ -6,6 +6,7 @@ asked for with --debug or BUCKETLINE_DEBUG.
 """
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -46,6 +47,8 @@ _REMEDIES = {
 }
 _RETRY_REMEDY = "it may pass: run it again"
 _STORAGE_REMEDY = "check the path, permissions, credentials and free space"
+_TOLD = re.compile(r"\bbucketline\.[\w.]+\.(\w+): ([^\n]*)")
+_MESSAGE_SIGNS = 2000
 _BUG_REMEDY = f"this looks like a bug in bucketline; run it again with --debug (or {DEBUG_VARIABLE}=1) and report it"
 
 
@@ -72,18 +75,10 @@ class Program(click.Group):
         except click.Abort:
             _say("STOPPED", "stopped before it was done", None)
             code = FAILED
-        except BucketlineError as e:
-            self._trace()
-            _say(e.code, e.message, _remedy(e))
-            code = next((found for kind, found in _EXIT_CODES if isinstance(e, kind)), FAILED)
-        except OSError as e:
-            self._trace()
-            _say(StorageError.code, str(e), _STORAGE_REMEDY)
-            code = FAILED
         except Exception as e:  # noqa: BLE001 -- the outermost place: whatever it is, it must not end as a traceback
             self._trace()
-            _say("INTERNAL", f"{type(e).__name__}: {e}", _BUG_REMEDY)
-            code = FAILED
+            ours = None if isinstance(e, BucketlineError | OSError) else error_within(str(e))
+            code = _report(ours or e)
         sys.exit(code if isinstance(code, int) else DONE)
 
     def _trace(self) -> None:
@@ -112,6 +107,36 @@ def program(context: click.Context, debug: bool) -> None:
         context.exit(USAGE)
 
 
+def error_within(text: str) -> BucketlineError | None:
+    """The error of ours that an error of Spark tells of: it hands on what its Python side raised as text only."""
+    kinds = _kinds_by_name(BucketlineError)
+    told = [(name, message.strip()) for name, message in _TOLD.findall(text) if name in kinds]
+    if not told:
+        return None
+    # Causes come first in what Python prints.
+    name, message = told[-1]
+    return kinds[name](message)
+
+
+def _kinds_by_name(kind: type[BucketlineError]) -> dict[str, type[BucketlineError]]:
+    found = {kind.__name__: kind}
+    for narrower in kind.__subclasses__():
+        found |= _kinds_by_name(narrower)
+    return found
+
+
+def _report(error: Exception) -> int:
+    """Says what went wrong; the exit code for it."""
+    if isinstance(error, BucketlineError):
+        _say(error.code, error.message, _remedy(error))
+        return next((found for kind, found in _EXIT_CODES if isinstance(error, kind)), FAILED)
+    if isinstance(error, OSError):
+        _say(StorageError.code, str(error), _STORAGE_REMEDY)
+    else:
+        _say("INTERNAL", f"{type(error).__name__}: {error}", _BUG_REMEDY)
+    return FAILED
+
+
 def _remedy(error: BucketlineError) -> str | None:
     if isinstance(error, StorageError):
         return _RETRY_REMEDY if error.fields.get("retryable") else _STORAGE_REMEDY
@@ -124,6 +149,7 @@ def _usage_remedy(error: click.ClickException) -> str:
 
 
 def _say(code: str, message: str, remedy: str | None) -> None:
-    click.echo(f"error [{code}]: {printable(mask('message', ' '.join(message.split())))}", err=True)
+    line = printable(mask("message", " ".join(message.split())))
+    click.echo(f"error [{code}]: {line[:_MESSAGE_SIGNS]}{'…' if len(line) > _MESSAGE_SIGNS else ''}", err=True)
     if remedy is not None:
         click.echo(f"remedy: {remedy}", err=True)

@@ -15,6 +15,10 @@ class Bar(Protocol):
         """That much more is done."""
         ...
 
+    def show(self, done: int, total: int) -> None:
+        """So much is done, of so much."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
@@ -24,16 +28,22 @@ class _Shown:
     def advance(self, count: int) -> None:
         self.progress.advance(self.task, count)
 
+    def show(self, done: int, total: int) -> None:
+        self.progress.update(self.task, completed=done, total=total)
+
 
 @dataclass(frozen=True, slots=True)
 class _Unseen:
     def advance(self, count: int) -> None:
         pass
 
+    def show(self, done: int, total: int) -> None:
+        pass
+
 
 @contextmanager
-def progress_bar(what: str, total: int | None = None) -> Iterator[Bar]:
-    """A bar on the standard error for so many of `what`, gone when the block ends."""
+def progress_bar(what: str) -> Iterator[Bar]:
+    """A bar on the standard error for `what`, gone when the block ends; on anything but a terminal, nothing."""
     out = console(stderr=True)
     if not out.is_terminal:
         yield _Unseen()
@@ -41,4 +51,4 @@ def progress_bar(what: str, total: int | None = None) -> Iterator[Bar]:
     text = TextColumn("{task.description}")
     columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), text, TimeElapsedColumn())
     with Progress(*columns, console=out, transient=True) as progress:
-        yield _Shown(progress, progress.add_task(what, total=total))
+        yield _Shown(progress, progress.add_task(what, total=None))

@@ -64,12 +64,17 @@ def status(
     bucket.
     """
     table = opened(path, option)
-    snapshot = table.snapshot_store.latest()
-    buckets = [] if snapshot is None else _survey(table, snapshot, partitions)
     if form is Format.TABLE:
-        _draw(console(), table, snapshot, buckets, most)
+        draw_status(table, partitions, most)
     else:
-        print_table(survey_table(buckets), form)
+        snapshot = table.snapshot_store.latest()
+        print_table(survey_table([] if snapshot is None else _survey(table, snapshot, partitions)), form)
+
+
+def draw_status(table: Table, partitions: list[dict[str, object]] | None = None, most: int = 64) -> None:
+    """Draws the newest snapshot on the standard output, with at most so many buckets (0: all)."""
+    snapshot = table.snapshot_store.latest()
+    _draw(console(), table, snapshot, [] if snapshot is None else _survey(table, snapshot, partitions), most)
 
 
 def _survey(table: Table, snapshot: Snapshot, partitions: list[dict[str, object]] | None) -> list[BucketSurvey]:
@@ -182,7 +187,7 @@ def _draws_blocks() -> bool:
 
 
 def _size_text(size: int) -> str:
-    units = ("bytes", "KB", "MB", "GB", "TB", "PB")
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
     value, unit = float(size), 0
     while value >= 1024 and unit < len(units) - 1:
         value, unit = value / 1024, unit + 1

@@ -1,0 +1,87 @@
+"""How the program ends: exit codes and one line for every kind of error."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.state.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    IndexStateError,
+    SchemaMismatchError,
+    StorageError,
+)
+from bucketline.streaming.cli.program import Program, error_within
+from bucketline.streaming.recover import CheckpointMismatchError
+
+_SPARK_TEXT = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was raised by the Python Proxy.
+Traceback (most recent call last):
+  File "/x/bucketline/state/store/read.py", line 3, in f
+bucketline.state.errors.CorruptFileError: a cause
+
+The above exception was the direct cause of the following exception:
+
+bucketline.state.errors.CommitConflictError: somebody was faster
+\tat org.apache.spark.api.python.BasePythonRunner (PythonRunner.scala:572)
+"""
+
+
+def _ended_by(error: BaseException) -> Result:
+    group = Program("bucketline")
+
+    @group.command()
+    def fail() -> None:
+        raise error
+
+    return CliRunner().invoke(group, ["fail"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (OptionError("no such key"), 3, "error [OPTION]: no such key"),
+        (CommitConflictError("x"), 4, "error [COMMIT_CONFLICT]: x"),
+        (CommitOutcomeUnknownError("x"), 4, "error [COMMIT_OUTCOME_UNKNOWN]: x"),
+        (CheckpointMismatchError("x"), 4, "error [CHECKPOINT_MISMATCH]: x"),
+        (SchemaMismatchError("two\nlines"), 1, "error [SCHEMA_MISMATCH]: two lines"),
+        (IndexStateError("x"), 1, "error [INDEX_STATE]: x"),
+        (StorageError("s3://user:pass@host/x is gone"), 1, "error [STORAGE]: s3://***@host/x is gone"),
+        (OSError(28, "No space left on device"), 1, "error [STORAGE]: [Errno 28] No space left on device"),
+        (click.UsageError("what?"), 2, "error [USAGE]: what?"),
+        (KeyboardInterrupt(), 1, "error [STOPPED]: stopped before it was done"),
+        (ZeroDivisionError("by zero"), 1, "error [INTERNAL]: ZeroDivisionError: by zero"),
+        (RuntimeError(_SPARK_TEXT), 4, "error [COMMIT_CONFLICT]: somebody was faster"),
+        (RuntimeError("x" * 5000), 1, "error [INTERNAL]: RuntimeError: xxx"),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code_and_its_line(error: BaseException, code: int, line: str) -> None:
+    found = _ended_by(error)
+    assert found.exit_code == code
+    assert next(filter(None, found.stderr.splitlines())).startswith(line)
+    assert len(found.stderr) < 2500 and "Traceback" not in found.stderr
+
+
+def test_a_storage_error_that_may_pass_says_so() -> None:
+    assert "run it again" in _ended_by(StorageError("x", retryable=True)).stderr
+    assert "permissions" in _ended_by(StorageError("x", retryable=False)).stderr
+
+
+def test_an_error_within_a_text_of_spark_is_found_by_its_class() -> None:
+    found = error_within(_SPARK_TEXT)
+    assert isinstance(found, CommitConflictError) and found.message == "somebody was faster"
+    for text in ("", "bucketline.state.errors.NoSuchError: x", "ValueError: x", "bucketline.state.errors.CorruptError"):
+        assert error_within(text) is None
+    assert isinstance(error_within("bucketline.conf.errors.BucketlineError: x"), BucketlineError)
+
+
+def test_what_needs_spark_says_so_where_there_is_none() -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None; from bucketline.streaming.cli import main;"
+        "sys.argv = ['bucketline', 'quickstart']; main()"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 3 and "pip install 'bucketline[spark]'" in found.stderr
