@@ -1,4 +1,4 @@
-"""`compact`, `expire`, `orphans`: what keeps a table small and quick, in this process and without Spark."""
+"""`compact`, `expire`, `orphans`, `doctor`: what keeps a table small and quick, in this process and without Spark."""
 
 import click
 import pyarrow as pa
@@ -6,14 +6,16 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED, parse_duration
 from bucketline.state.commit.expire import Retention
+from bucketline.state.store.doctor import Finding, Severity, examine
 from bucketline.state.store.expiry import expire_snapshots
 from bucketline.state.store.local_compact import STRATEGIES, compact_table
 from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
-from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.program import DONE, FAILED, program
 from bucketline.streaming.cli.progress_bar import progress_bar
 from bucketline.streaming.cli.rows import Format, print_table
 
+_FINDINGS_SCHEMA = pa.schema([(name, pa.string()) for name in ("severity", "rule", "subject", "message")])
 _ORPHANS_SCHEMA = pa.schema(
     [("path", pa.string()), ("size_bytes", pa.int64()), ("modified", pa.timestamp("ms", "UTC"))]
 )
@@ -77,6 +79,26 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, f
     print_table(_orphans_table(found), form)
     done = "removed" if found.deleted else "found; --delete removes them"
     click.echo(f"{len(found.files):,} files, {found.size_bytes:,} bytes {done}", err=True)
+
+
+@program.command()
+@table_arguments
+@click.option("--rows", is_flag=True, help="Read every live data file as well: rows, order, buckets, sequence numbers.")
+@format_option
+@click.pass_context
+def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: bool, form: Format) -> None:
+    """Checks what every writer must keep true, and says what is broken. Changes nothing; exits with 1 on errors."""
+    found = examine(opened(path, option), rows=rows)
+    if found or form is not Format.TABLE:
+        print_table(_findings_table(found), form)
+    errors = sum(f.severity is Severity.ERROR for f in found)
+    click.echo(f"{errors:,} errors, {len(found) - errors:,} warnings" if found else "the table is sound", err=True)
+    context.exit(FAILED if errors else DONE)
+
+
+def _findings_table(found: list[Finding]) -> pa.Table:
+    rows = [{"severity": f.severity.value, "rule": f.rule, "subject": f.subject, "message": f.message} for f in found]
+    return pa.Table.from_pylist(rows, schema=_FINDINGS_SCHEMA)
 
 
 def _orphans_table(found: OrphanResult) -> pa.Table:

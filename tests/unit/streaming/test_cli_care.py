@@ -75,6 +75,18 @@ def test_orphans_are_listed_and_only_deleted_when_asked(table: Table) -> None:
     assert "--older-than" in bucketline("orphans", table.path, "--older-than", "ever", code=2).stderr
 
 
+def test_doctor_tells_a_sound_table_from_a_broken_one(table: Table) -> None:
+    found = bucketline("doctor", table.path, "--rows")
+    assert (found.stdout, found.stderr) == ("", "the table is sound\n")
+    assert bucketline("doctor", table.path, "--format", "csv").stdout == "severity,rule,subject,message\n"
+    (Path(table.path) / "snapshot" / "snapshot-2").write_text("{")
+    found = bucketline("doctor", table.path, "--format", "json", code=1)
+    told = [json.loads(line) for line in found.stdout.splitlines()]
+    assert told[0]["severity"] == "error" and told[0]["subject"].endswith("snapshot-2")
+    assert "errors" in found.stderr
+    assert "snapshot-2" in bucketline("doctor", table.path, code=1).stdout
+
+
 def _tell_offsets(table: Table, snapshot_id: int, user: str, sources: object) -> None:
     """Writes offsets into a snapshot as a sink would have."""
     path = Path(Snapshots(table.io, table.path).path(snapshot_id))
