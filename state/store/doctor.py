@@ -23,7 +23,7 @@ from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.tags import Tags
-from bucketline.state.types.logical import DataField, DataType
+from bucketline.state.types.logical import all_fields
 
 
 class Severity(Enum):
@@ -97,7 +97,7 @@ def _schemas(table: TableHandle) -> Iterator[Finding]:
 
 
 def _schema(path: str, schema: TableSchema) -> Iterator[Finding]:
-    ids = [f.id for f in _all_fields(schema.fields)]
+    ids = [f.id for f in all_fields(schema.fields)]
     names = [f.name for f in schema.fields]
     if len(set(ids)) < len(ids):
         yield Finding(Severity.ERROR, "schema", path, "two fields have the same id, so old files would be misread")
@@ -195,19 +195,6 @@ def _named_states(table: TableHandle, root: str, examination: Examination) -> It
         if Schemas(table.io, Branches(table.io, table.path).path(name)).latest_id() is None:
             message = "it has no schema, which stops orphan removal; delete it"
             yield Finding(Severity.ERROR, "branch", f"branch {name}", message)
-
-
-def _all_fields(fields: tuple[DataField, ...]) -> Iterator[DataField]:
-    for field in fields:
-        yield field
-        yield from _fields_in(field.type)
-
-
-def _fields_in(data_type: DataType) -> Iterator[DataField]:
-    yield from _all_fields(data_type.fields)
-    for inner in (data_type.element, data_type.key, data_type.value):
-        if inner is not None:
-            yield from _fields_in(inner)
 
 
 def _error(problem: Problem) -> Finding:

@@ -3,8 +3,10 @@
 Source: Paimon 2.0 FileStoreTable, SchemaManager.createTable.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,23 +14,45 @@ import pyarrow.compute as pc
 from bucketline.conf.errors import OptionError
 from bucketline.conf.new_table import check_new_table, lift_keys
 from bucketline.conf.read_options import check_read_options, is_read_option
+from bucketline.state.commit.schema_change import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UnsetOption,
+)
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.field_options import check_field_options
 from bucketline.state.lsm.fold import fold_for
+from bucketline.state.store.alter import alter_table, column_changes, column_path, column_type, position_of
+from bucketline.state.store.branches import Branches
+from bucketline.state.store.doctor import Finding, examine
+from bucketline.state.store.expiry import ExpireResult
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.local_compact import compact_table
 from bucketline.state.store.local_write import Data, write_table
+from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.schemas import Schemas
+from bucketline.state.store.table_care import (
+    branch_table,
+    expire_table,
+    milliseconds,
+    roll_back_table,
+    tag_table,
+    tags_table,
+    untag_table,
+)
 from bucketline.state.store.table_handle import TableHandle, branch_path, newest_schema
 from bucketline.state.store.table_read import Request, read_table
 from bucketline.state.store.versions import Version
 from bucketline.state.store.views import files_table, snapshots_table
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import parse_columns
-from bucketline.state.types.logical import DataField, DataType
+from bucketline.state.types.logical import DataField, DataType, all_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +126,114 @@ class Table(TableHandle):
         buckets = [] if newest is None else group_by_bucket(self.manifests.live_entries(newest))
         return files_table(self.path, self.table_schema, buckets, self.schema_store.get)
 
+    def tags(self) -> pa.Table:
+        """The tags there are, by snapshot: the columns of Paimon's $tags, with `time_retained` as a duration."""
+        return tags_table(self)
+
+    def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
+        """Names a snapshot (None: the newest) and keeps its files until the tag is deleted, or for `retained`."""
+        tag_table(self, name, snapshot, retained)
+
+    def delete_tag(self, name: str) -> bool:
+        """Removes a tag and the files that only it held; False when there is none."""
+        return untag_table(self, name)
+
+    def branches(self) -> list[str]:
+        """The names of the branches beside `main`."""
+        return Branches(self.io, self.path).names()
+
+    def create_branch(self, name: str, tag: str | None = None) -> None:
+        """Makes a branch: empty, or standing at a tag. Open it with the option `branch`."""
+        branch_table(self, name, tag)
+
+    def delete_branch(self, name: str) -> bool:
+        """Removes a branch; False when there is none. `remove_orphan_files` finds the files that only it used."""
+        return Branches(self.io, self.path).delete(name)
+
+    def rollback_to(self, target: int | str) -> int:
+        """Makes a snapshot, by id or tag, the newest again; newer ones and their tags go. No writer may be at work."""
+        return roll_back_table(self, target)
+
+    def expire_snapshots(
+        self,
+        *,
+        retain_min: int | None = None,
+        retain_max: int | None = None,
+        older_than: timedelta | None = None,
+        limit: int | None = None,
+    ) -> ExpireResult:
+        """Removes old snapshots and the files that only they needed; what is None is as the table's options say.
+
+        `limit` is how many go at most (None: all that may). Files of tags, branches and consumers stay.
+        """
+        return expire_table(self, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit)
+
+    def remove_orphan_files(self, dry_run: bool = True, older_than: timedelta = timedelta(days=1)) -> OrphanResult:
+        """Finds the files that no snapshot, tag or branch names, and removes them unless it is a dry run.
+
+        Only those that have not changed for `older_than`: a commit that runs meanwhile must take less.
+        """
+        return remove_orphan_files(self, dry_run=dry_run, older_than_ms=milliseconds(older_than))
+
+    def doctor(self, rows: bool = False) -> list[Finding]:
+        """What is broken in this table, errors first; `rows` also reads the live rows. Changes nothing."""
+        return examine(self, rows=rows)
+
+    def alter(self, *changes: SchemaChange) -> Self:
+        """The table after changes of its schema (`schema_change`), all of which make one version of it.
+
+        Raises SchemaMismatchError for a column that cannot be changed so, OptionError for an option.
+        """
+        return alter_table(self, changes)
+
+    def add_column(
+        self,
+        name: str | Sequence[str],
+        type: str | pa.DataType | DataType,
+        *,
+        comment: str | None = None,
+        position: str | None = None,
+    ) -> Self:
+        """Adds a nullable column; one that is there with this type is left as it is.
+
+        `name` is a column, or the path to a field in one (`["address", "zip"]`; `element` and `value` lead into
+        collections); `type` is SQL text, as `DECIMAL(9, 2)`; `position` is `first` or `after <column>`.
+        """
+        added = AddColumn(column_path(name), column_type(type), comment=comment, position=position_of(position))
+        return self.alter(added)
+
+    def drop_column(self, name: str | Sequence[str]) -> Self:
+        """Drops a column that is no key."""
+        return self.alter(DropColumn(column_path(name)))
+
+    def rename_column(self, name: str | Sequence[str], to: str) -> Self:
+        """Renames a column that is no partition column; rows that exist keep their values."""
+        return self.alter(RenameColumn(column_path(name), to))
+
+    def alter_column(
+        self,
+        name: str | Sequence[str],
+        *,
+        type: str | pa.DataType | DataType | None = None,
+        nullable: bool | None = None,
+        comment: str | None = None,
+        position: str | None = None,
+    ) -> Self:
+        """Changes what is not None: the type, to one that holds every old value; an empty comment removes it."""
+        data_type = None if type is None else column_type(type)
+        changes = column_changes(
+            column_path(name), data_type=data_type, nullable=nullable, comment=comment, position=position
+        )
+        return self.alter(*changes)
+
+    def set_options(self, options: Mapping[str, str]) -> Self:
+        """Sets options of the table; those that its files depend on cannot change once it has snapshots."""
+        return self.alter(*(SetOption(key, value) for key, value in options.items()))
+
+    def unset_options(self, *keys: str) -> Self:
+        """Takes options back to their defaults."""
+        return self.alter(*map(UnsetOption, keys))
+
 
 def open_table(path: str, *, options: Mapping[str, str] | None = None) -> Table:
     """The table at a path or URI, with its newest schema.
@@ -148,7 +280,7 @@ def create_table(
     new = TableSchema(
         id=0,
         fields=fields,
-        highest_field_id=max(_ids(fields), default=-1),
+        highest_field_id=max((f.id for f in all_fields(fields)), default=-1),
         partition_keys=partition_keys,
         primary_keys=keys,
         options=rest,
@@ -170,16 +302,3 @@ def _key_columns_not_null(fields: Sequence[DataField], keys: Sequence[str]) -> t
         twice = next(n for n in names if names.count(n) > 1)
         raise SchemaMismatchError(f"column {twice!r} is declared twice", column=twice)
     return tuple(DataField(f.id, f.name, f.type.not_null()) if f.name in keys else f for f in fields)
-
-
-def _ids(fields: Iterable[DataField]) -> Iterator[int]:
-    for f in fields:
-        yield f.id
-        yield from _ids_in(f.type)
-
-
-def _ids_in(data_type: DataType) -> Iterator[int]:
-    yield from _ids(data_type.fields)
-    for child in (data_type.element, data_type.key, data_type.value):
-        if child is not None:
-            yield from _ids_in(child)

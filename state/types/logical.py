@@ -4,7 +4,7 @@ Source: Paimon 2.0 DataTypes, DataTypeJsonParser; types are written in upper cas
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -87,6 +87,20 @@ _TEXT = re.compile(
     r"^(?P<name>[A-Z_]+)\s*(?:\(\s*(?P<args>[0-9,\s]+)\))?"
     r"(?P<zone>\s+WITH(?:OUT)?(?:\s+LOCAL)?\s+TIME\s+ZONE)?(?P<tail>\s+NOT\s+NULL|\s+NULL)?$"
 )
+
+
+def all_fields(fields: Iterable[DataField]) -> Iterator[DataField]:
+    """The fields and those inside their types, depth first, each before what is in it."""
+    for field in fields:
+        yield field
+        yield from _fields_in(field.type)
+
+
+def _fields_in(data_type: DataType) -> Iterator[DataField]:
+    yield from all_fields(data_type.fields)
+    for inner in (data_type.element, data_type.key, data_type.value):
+        if inner is not None:
+            yield from _fields_in(inner)
 
 
 def parse_type(json_value: object) -> DataType:
