@@ -1,0 +1,100 @@
+"""Paimon Java and pypaimon read what expiry, a rollback and changes of schema leave, and carry on from there."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.store.table import Table, create_table, open_table
+from tests.support.peer import PaimonJava, Peer
+
+pytestmark = pytest.mark.peer
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int32()), ("p", pa.string())])
+
+
+@pytest.fixture(params=["paimon_java", "pypaimon"])
+def peer(request: pytest.FixtureRequest) -> Peer:
+    found: Peer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = create_table(
+        str(tmp_path / "shop.db" / "t"),
+        SCHEMA,
+        primary_key=["id", "p"],
+        partition_by=["p"],
+        options={"bucket": "2", "snapshot.num-retained.min": "2", "snapshot.time-retained": "1 h"},
+    )
+    for number in range(6):
+        rows = {"id": range(number * 3, number * 3 + 9), "v": [number] * 9, "p": ["a", "b b", "c"] * 3}
+        made.write(pa.table(rows, schema=SCHEMA))
+    return made
+
+
+def _ours(table: Table, snapshot: int | str | None = None) -> list[dict[str, object]]:
+    return sorted(open_table(table.path).to_arrow(snapshot=snapshot).to_pylist(), key=repr)
+
+
+def _theirs(peer: Peer, table: Table, options: dict[str, str] | None = None) -> list[dict[str, object]]:
+    return sorted((dict(row) for row in peer.read(table.path, options=options)), key=repr)
+
+
+def test_what_expiry_leaves_is_read(table: Table, peer: Peer) -> None:
+    table.create_tag("t2", 2)
+    table.create_tag("timed", 4, retained=timedelta(days=3, milliseconds=5))
+    assert table.expire_snapshots(retain_min=2, older_than=timedelta(0)).snapshots > 0
+    assert _theirs(peer, table) == _ours(table)
+    for snapshot_id in table.snapshot_store.ids():
+        assert _theirs(peer, table, {"scan.snapshot-id": str(snapshot_id)}) == _ours(table, snapshot_id)
+    for tag in ("t2", "timed"):
+        assert _theirs(peer, table, {"scan.tag-name": tag}) == _ours(table, tag)
+
+
+def test_a_peer_commits_after_our_expiry_and_the_table_is_sound(table: Table, peer: Peer) -> None:
+    table.expire_snapshots(retain_min=1, older_than=timedelta(0))
+    peer.write(table.path, [{"id": 1, "v": 77, "p": "a"}, {"id": 100, "v": 78, "p": "z"}])
+    assert _theirs(peer, table) == _ours(table)
+    assert [f for f in open_table(table.path).doctor(rows=True) if f.rule != "hint"] == []
+    assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
+
+
+def test_paimons_own_expiry_heeds_our_tags_and_goes_on_where_ours_stopped(
+    table: Table, paimon_java: PaimonJava
+) -> None:
+    table.compact()
+    table.create_tag("t4", 4)
+    table.expire_snapshots(retain_min=5, older_than=timedelta(0))
+    tagged = _ours(table, "t4")
+    now = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "1 ms"}
+    paimon_java.write(table.path, [{"id": 1, "v": 77, "p": "a"}], options=now)
+    assert len(table.snapshot_store.ids()) == 1
+    assert (_ours(table, "t4"), _theirs(paimon_java, table, {"scan.tag-name": "t4"})) == (tagged, tagged)
+    assert table.doctor(rows=True) == []
+    assert table.delete_tag("t4")
+    assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
+
+
+def test_what_a_rollback_leaves_is_read_and_written(table: Table, peer: Peer) -> None:
+    table.create_tag("t2", 2)
+    table.expire_snapshots(retain_min=2, older_than=timedelta(0))
+    table.rollback_to("t2")
+    assert _theirs(peer, table) == _ours(table)
+    peer.write(table.path, [{"id": 1, "v": 77, "p": "a"}])
+    assert table.snapshot_store.ids()[:2] == [2, 3]
+    assert _theirs(peer, table) == _ours(table)
+
+
+def test_changed_schemas_are_read_and_written(table: Table, peer: Peer) -> None:
+    altered = table.rename_column("v", "w").alter_column("w", type="BIGINT").add_column("n", "STRING", position="first")
+    assert _theirs(peer, table) == _ours(table)
+    altered.write(pa.table({"n": ["x"], "id": [1], "w": [2**40], "p": ["a"]}).cast(altered.schema))
+    peer.write(table.path, [{"n": "y", "id": 2, "w": 2**41, "p": "a"}])
+    assert _theirs(peer, table) == _ours(table)
+    again = altered.drop_column("w").add_column("w", "DOUBLE")
+    assert {row["w"] for row in _ours(again)} == {None}
+    assert _theirs(peer, table) == _ours(table)
+    assert again.doctor(rows=True) == []
