@@ -1,0 +1,177 @@
+"""A program that streams files into tables and can be killed at a named step: `python -m tests.support.stream_job`.
+
+Its one argument is a `StreamJob` as JSON. It leads a process group of its own, and a kill takes the whole group: the
+driver's Python and the JVM below it die in the same moment, as when a machine goes down. Kill points are put around the
+product's steps here, in this process; the product knows nothing of them.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from bucketline.state.format.entries import CommitKind
+from bucketline.state.store import committer
+from bucketline.streaming import sink as sink_module
+from bucketline.streaming.sink import TableSink
+from tests.support.streams import FileStream
+
+ROOT = Path(__file__).parents[2]
+
+KILL_POINTS = (
+    "before write",
+    "after level 0",
+    "after manifests",
+    "after APPEND",
+    "between APPEND and COMPACT",
+    "after COMPACT",
+    "before Spark's commit log",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Where a run dies: at a point of one batch, while it writes the table with that position in the job."""
+
+    point: str
+    batch_id: int
+    table: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJob:
+    """One run of a query over the files in `root`/input until they are all written.
+
+    Every batch goes into each of `tables`, one after the other. `kill` names a step to die at, `kill_after_seconds` a
+    moment, counted from the first batch; without either the run ends by itself.
+    """
+
+    root: str
+    ddl: str
+    tables: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    kill: Kill | None = None
+    kill_after_seconds: float | None = None
+
+    def run(self, *, timeout_seconds: float = 120) -> int:
+        """Runs in a process group of its own; the exit code, -9 after a kill. What it printed is in `root`/log."""
+        with (Path(self.root) / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.stream_job", json.dumps(asdict(self))],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+                start_new_session=True,
+            )
+            try:
+                return process.wait(timeout_seconds)
+            finally:
+                if process.returncode is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+    def log(self) -> str:
+        return (Path(self.root) / "log").read_text()
+
+
+def session(root: Path) -> SparkSession:
+    """A Spark session of two local threads, as quick to start as there is."""
+    return (
+        SparkSession.builder.master("local[2]")
+        .appName("bucketline-stream-job")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+        .config("spark.local.dir", str(root / "local"))
+        .config("spark.sql.warehouse.dir", str(root / "warehouse"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.default.parallelism", "2")
+        .getOrCreate()
+    )
+
+
+def die() -> None:
+    """SIGKILL for this process and all that it has started, itself included: nothing is flushed, nothing cleaned up."""
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+class KillSwitch:
+    """Knows where the job is, and dies where it was told to."""
+
+    def __init__(self, kill: Kill | None) -> None:
+        self._kill = kill
+        self.batch_id = self.table = -1
+
+    def passes(self, point: str) -> None:
+        assert point in KILL_POINTS, point
+        if self._kill == Kill(point, self.batch_id, self.table):
+            die()
+
+    def install(self) -> None:
+        """Puts the points around the steps of the sink and of the commit."""
+        sink_module.run_batch = self._around_tasks(sink_module.run_batch)
+        committer.publish_snapshot = self._around_publish(committer.publish_snapshot)
+
+    def _around_tasks(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def run_batch(*args: Any) -> Any:
+            self.passes("before write")
+            outcome = run(*args)
+            self.passes("after level 0")
+            return outcome
+
+        return run_batch
+
+    def _around_publish(self, publish: Callable[..., Any]) -> Callable[..., Any]:
+        def publish_snapshot(snapshots: Any, manifests: Any, snapshot: Any, retries: Any) -> Any:
+            is_append = snapshot.commit_kind is CommitKind.APPEND
+            self.passes("after manifests" if is_append else "between APPEND and COMPACT")
+            publication = publish(snapshots, manifests, snapshot, retries)
+            self.passes("after APPEND" if is_append else "after COMPACT")
+            return publication
+
+        return publish_snapshot
+
+
+def main(text: str) -> None:
+    told = json.loads(text)
+    job = StreamJob(**{**told, "kill": None if told["kill"] is None else Kill(**told["kill"])})
+    switch = KillSwitch(job.kill)
+    switch.install()
+    sinks = [TableSink(path, job.options) for path in job.tables]
+    timer: list[threading.Thread] = []
+
+    def write(frame: Any, batch_id: int) -> None:
+        if job.kill_after_seconds is not None and not timer:
+            timer.append(threading.Thread(target=_die_after, args=(job.kill_after_seconds,), daemon=True))
+            timer[0].start()
+        switch.batch_id = batch_id
+        for position, sink in enumerate(sinks):
+            switch.table = position
+            sink(frame, batch_id)
+            switch.passes("before Spark's commit log")
+
+    FileStream(Path(job.root), job.ddl).run(session(Path(job.root)), write)
+
+
+def _die_after(seconds: float) -> None:
+    time.sleep(seconds)
+    die()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
