@@ -1,15 +1,15 @@
 """`compact`, `expire`, `orphans`, `doctor`: what keeps a table small and quick, in this process and without Spark."""
 
+from datetime import timedelta
+
 import click
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import UNLIMITED, parse_duration
-from bucketline.state.commit.expire import Retention
-from bucketline.state.store.doctor import Finding, Severity, examine
-from bucketline.state.store.expiry import expire_snapshots
+from bucketline.conf.option import parse_duration
+from bucketline.state.store.doctor import Finding, Severity
 from bucketline.state.store.local_compact import STRATEGIES, compact_table
-from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
+from bucketline.state.store.orphans import OrphanResult
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
 from bucketline.streaming.cli.program import DONE, FAILED, program
 from bucketline.streaming.cli.progress_bar import progress_bar
@@ -48,14 +48,9 @@ def expire(
     path: str, option: tuple[str, ...], retain_min: int | None, retain_max: int | None, retain_time: str | None
 ) -> None:
     """Removes old snapshots, and the files that only they needed. What is not given is as the table's options say."""
+    older_than = None if retain_time is None else _duration(retain_time, "--retain-time")
     table = opened(path, option)
-    kept = Retention.of(table.options)
-    most = kept.max_count if retain_max is None else retain_max
-    least = min(kept.min_count, most) if retain_min is None else retain_min
-    time_ms = kept.time_ms if retain_time is None else _duration_ms(retain_time, "--retain-time")
-    # Asked for by hand, so a run goes on until it is done.
-    asked = Retention(min_count=least, max_count=most, time_ms=time_ms, limit=UNLIMITED)
-    done = expire_snapshots(table.io, table.path, table.table_schema, retention=asked)
+    done = table.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than)
     files = done.data_files + done.changelog_files + done.metadata_files
     tags = f", {len(done.tags):,} tags whose time was over" if done.tags else ""
     click.echo(f"{done.snapshots:,} snapshots and {files:,} files removed{tags}")
@@ -75,7 +70,7 @@ def expire(
 def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, form: Format) -> None:
     """Lists the files that no snapshot, tag or branch names: what crashed writers left behind."""
     table = opened(path, option)
-    found = remove_orphan_files(table, dry_run=not delete, older_than_ms=_duration_ms(older_than, "--older-than"))
+    found = table.remove_orphan_files(dry_run=not delete, older_than=_duration(older_than, "--older-than"))
     print_table(_orphans_table(found), form)
     done = "removed" if found.deleted else "found; --delete removes them"
     click.echo(f"{len(found.files):,} files, {found.size_bytes:,} bytes {done}", err=True)
@@ -88,7 +83,7 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, f
 @click.pass_context
 def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: bool, form: Format) -> None:
     """Checks what every writer must keep true, and says what is broken. Changes nothing; exits with 1 on errors."""
-    found = examine(opened(path, option), rows=rows)
+    found = opened(path, option).doctor(rows=rows)
     if found or form is not Format.TABLE:
         print_table(_findings_table(found), form)
     errors = sum(f.severity is Severity.ERROR for f in found)
@@ -106,8 +101,8 @@ def _orphans_table(found: OrphanResult) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_ORPHANS_SCHEMA)
 
 
-def _duration_ms(text: str, name: str) -> int:
+def _duration(text: str, name: str) -> timedelta:
     try:
-        return parse_duration(text)
-    except OptionError as e:
-        raise click.BadParameter(e.message, param_hint=name) from e
+        return timedelta(milliseconds=parse_duration(text))
+    except (OptionError, OverflowError) as e:
+        raise click.BadParameter(str(e), param_hint=name) from e

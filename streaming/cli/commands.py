@@ -3,6 +3,8 @@
 from bucketline.streaming.cli import care, look, make, offsets, ship, spark_side, status
 from bucketline.streaming.cli.program import program
 
+__all__ = ["main", "program"]
+
 COMMANDS = (care, look, make, offsets, ship, spark_side, status)
 
 
