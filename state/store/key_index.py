@@ -5,12 +5,12 @@ crash leaves the index as it was before or as it is after. What it cannot prove 
 `key_index_ready` for what is done with an index that is damaged, foreign or ahead of its table.
 """
 
-import hashlib
 import json
 import os
 import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -36,6 +36,7 @@ from bucketline.state.bucket.key_entries import (
 )
 from bucketline.state.determinism import SYSTEM_PAUSE
 from bucketline.state.errors import IndexStateError
+from bucketline.state.store.index_scope import IndexLabel, IndexScope
 from bucketline.state.store.rocks import (
     DAMAGED,
     FOREIGN,
@@ -53,35 +54,11 @@ CHUNK_ROWS = 1 << 16
 """Entries turned into Python objects at a time."""
 
 _DATABASE = "db"
+_DAMAGED = "damaged"
 _HOLDER = "holder"
 _SETTLE_RUNS = 16
 _SETTLE_WAIT_MS = 5
 _SETTLE_WAITS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class IndexScope:
-    """What an index is of: a table by its path, its key and partition columns as text, and one shard of its keys."""
-
-    table: str
-    columns: str
-    shard: int
-    shards: int
-
-    def directory(self, root: str) -> str:
-        """Where below `root` this index lies; every table, key and number of shards has its own place."""
-        name = hashlib.sha256(f"{self.table}\n{self.columns}".encode()).hexdigest()[:24]
-        return f"{root}/key-index/{name}/shard-{self.shard}-of-{self.shards}"
-
-
-@dataclass(frozen=True, slots=True)
-class IndexLabel:
-    """The snapshot that an index reflects, 0 for a table without any. `name` is that of its delta manifest list, which
-    no other snapshot of any table has: ids start over when a table is rolled back or made again.
-    """
-
-    snapshot_id: int = 0
-    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +94,8 @@ class KeyIndex:
         if not os.path.isfile(f"{path}/CURRENT"):
             reason = DAMAGED if os.path.isdir(directory) else MISSING
             raise IndexStateError(f"{directory}: there is no key index", reason=reason, path=directory)
+        if os.path.exists(f"{directory}/{_DAMAGED}"):
+            raise IndexStateError(f"{directory}: damage was found before", reason=DAMAGED, path=directory)
         try:
             with rocks_errors(directory):
                 database = Rdict(path, rocks_options(settings))
@@ -147,7 +126,7 @@ class KeyIndex:
         Ascending keys are found fastest.
         """
         parts = []
-        with rocks_errors(self.directory):
+        with self._errors():
             for start in range(0, len(keys), CHUNK_ROWS):
                 values = self._database.get(stored_keys(keys.slice(start, CHUNK_ROWS)))
                 parts.append(read_places(values, alive_since=alive_since))
@@ -158,7 +137,7 @@ class KeyIndex:
     def codes(self, partitions: Sequence[bytes]) -> Int32s:
         """The code of each serialized partition. New ones get codes that are stored with the next change."""
         unknown = [p for p in dict.fromkeys(partitions) if p not in self._codes]
-        with rocks_errors(self.directory):
+        with self._errors():
             stored = self._database.get([partition_code_key(p) for p in unknown]) if unknown else []
         for partition, value in zip(unknown, stored, strict=True):
             if value is None:
@@ -172,7 +151,7 @@ class KeyIndex:
         """The serialized partitions of codes. Raises IndexStateError for a code the index never gave out."""
         wanted = set(codes)
         missing = sorted(wanted - self._partitions.keys())
-        with rocks_errors(self.directory):
+        with self._errors():
             stored = self._database.get([partition_key(c) for c in missing]) if missing else []
         for code, partition in zip(missing, stored, strict=True):
             if partition is None:
@@ -184,7 +163,7 @@ class KeyIndex:
         """How many keys each bucket of a partition has."""
         prefix = rows_prefix(code)
         found: dict[int, int] = {}
-        with rocks_errors(self.directory):
+        with self._errors():
             for key, value in self._database.items(from_key=prefix):
                 if not key.startswith(prefix):
                     break
@@ -194,7 +173,7 @@ class KeyIndex:
     def apply(self, change: IndexChange, label: IndexLabel) -> None:
         """Makes the change and the label part of the index, both or neither, durably."""
         path = f"{self.directory}/next.sst"
-        with rocks_errors(self.directory):
+        with self._errors():
             write_sst(path, self._options, chain(self._meta_entries(change.rows, label), _key_entries(change)))
             ingest(self._database, [path])
         self.label = label
@@ -203,7 +182,7 @@ class KeyIndex:
     def load(self, paths: Sequence[str], rows: Mapping[tuple[int, int], int], label: IndexLabel) -> None:
         """Makes sorted files of keys that do not overlap, and the counts and the label, part of the index."""
         meta = f"{self.directory}/meta.sst"
-        with rocks_errors(self.directory):
+        with self._errors():
             write_sst(meta, self._options, self._meta_entries(rows, label))
             ingest(self._database, [meta, *paths])
         self.label = label
@@ -211,7 +190,7 @@ class KeyIndex:
 
     def items(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """Up to `limit` stored keys and values, from `start` on."""
-        with rocks_errors(self.directory):
+        with self._errors():
             found = self._database.items(from_key=start)
             return [pair for pair, _ in zip(found, range(limit), strict=False)]
 
@@ -231,6 +210,17 @@ class KeyIndex:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Notes damage that only reading shows, so that whoever opens the index next does not meet it again."""
+        try:
+            with rocks_errors(self.directory):
+                yield
+        except IndexStateError as e:
+            if e.fields.get("reason") == DAMAGED:
+                Path(f"{self.directory}/{_DAMAGED}").touch()
+            raise
 
     def _settle(self) -> None:
         """Merging stops when the database is closed: an index that is only ever open for moments must wait for it."""
@@ -260,7 +250,7 @@ class KeyIndex:
         yield from sorted(found.items())
 
     def _read_label(self) -> None:
-        with rocks_errors(self.directory):
+        with self._errors():
             stored = self._database.get(LABEL_KEY)
         if stored is None:
             raise IndexStateError(f"{self.directory}: the key index was never finished", reason=DAMAGED)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from bucketline.state.bucket.key_entries import KeyEntries, concat_entries, key_borders, key_order
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.store.key_index import IndexLabel, IndexScope, KeyIndex, entry_chunks, remove_index
+from bucketline.state.store.index_scope import IndexLabel, IndexScope
+from bucketline.state.store.key_index import KeyIndex, entry_chunks, remove_index
 from bucketline.state.store.rocks import RocksSettings, rocks_errors, rocks_options, write_sst
 
 _BUILDING = ".building"

@@ -1,0 +1,38 @@
+"""What a key index is of, and which snapshot it reflects: what decides whether it can be trusted."""
+
+import hashlib
+from dataclasses import dataclass
+
+from bucketline.state.format.entries import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class IndexScope:
+    """What an index is of: a table by its path, its key and partition columns as text, and one shard of its keys."""
+
+    table: str
+    columns: str
+    shard: int
+    shards: int
+
+    def directory(self, root: str) -> str:
+        """Where below `root` this index lies; every table, key and number of shards has its own place."""
+        name = hashlib.sha256(f"{self.table}\n{self.columns}".encode()).hexdigest()[:24]
+        return f"{root}/key-index/{name}/shard-{self.shard}-of-{self.shards}"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLabel:
+    """The snapshot that an index reflects, 0 for a table without any. `name` is that of its delta manifest list, which
+    no other snapshot of any table has: ids start over when a table is rolled back or made again.
+    """
+
+    snapshot_id: int = 0
+    name: str = ""
+
+
+def label_of(snapshot: Snapshot | None) -> IndexLabel:
+    """The label of an index that reflects a snapshot; None is the empty table."""
+    if snapshot is None:
+        return IndexLabel()
+    return IndexLabel(snapshot.id, f"{snapshot.delta_manifest_list} {snapshot.uuid or ''}")

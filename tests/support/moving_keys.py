@@ -1,0 +1,152 @@
+"""Tables whose keys move between partitions, written row by row of a test: what the key index is judged on."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.bucket.cross_partition import KeyedRows, Placement, old_place_rule, place_rows, placed_rows
+from bucketline.state.bucket.fill import Fill, FillRule, Ownership
+from bucketline.state.bucket.key_entries import number_keys
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.data_file import FileSource
+from bucketline.state.format.entries import CommitKind, ManifestEntry, Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.bucket_access import BucketAccess
+from bucketline.state.store.committer import Committed, Committer
+from bucketline.state.store.file_io import file_io_for
+from bucketline.state.store.key_index import KeyIndex
+from bucketline.state.store.key_index_catch_up import IndexSource
+from bucketline.state.store.scan import group_by_bucket
+from bucketline.state.store.schemas import Schemas
+from bucketline.state.store.table import Table, open_table
+from bucketline.state.store.table_keys import ShardKeys
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.binary_row import encode_rows
+from bucketline.state.types.logical import DataField, parse_type_text
+from bucketline.state.types.order import key_changes, sort_indices
+
+Row = tuple[int, str, int, int]
+"""(id, partition, value, row kind)."""
+
+
+@dataclass
+class MovingKeys:
+    """A table `id INT, pt STRING, v INT` with primary key id, partitioned by pt."""
+
+    path: Path
+    options: Mapping[str, str] = field(default_factory=dict)
+    target_rows: int = 3
+
+    def __post_init__(self) -> None:
+        texts = {"id": "INT NOT NULL", "pt": "STRING", "v": "INT"}
+        fields = tuple(DataField(i, name, parse_type_text(text)) for i, (name, text) in enumerate(texts.items()))
+        schema = TableSchema(0, fields, 2, ("pt",), ("id",), {"bucket": "-1", **self.options})
+        io, path = file_io_for(str(self.path))
+        assert Schemas(io, path).create(schema)
+        self.table: Table = open_table(str(self.path))
+        self._sequences: dict[tuple[bytes, int], int] = {}
+        self._identifier = 0
+
+    @property
+    def source(self) -> IndexSource:
+        table = self.table
+        access = BucketAccess(str(self.path), table.table_schema)
+        return IndexSource(access.files, table.manifests, table.snapshot_store)
+
+    def latest(self) -> Snapshot | None:
+        return self.table.snapshot_store.latest()
+
+    def keys(self, shard: int = 0, shards: int = 1) -> ShardKeys:
+        return ShardKeys(self.table.table_schema, shard, shards)
+
+    def rows(self) -> dict[int, tuple[str, int]]:
+        """What a reader sees, by id; fails when an id is there twice."""
+        found = self.table.to_arrow().to_pylist()
+        by_id = {r["id"]: (r["pt"], r["v"]) for r in found}
+        assert len(by_id) == len(found), "a key is in two places"
+        return by_id
+
+    def place(self, rows: Sequence[Row], index: KeyIndex) -> tuple[Placement, pa.Table, pa.Array, list[bytes]]:
+        """Where rows go by what an index says, the rows with those partitions' values, and the partitions by code."""
+        schema = self.table.table_schema
+        columns = list(zip(*rows, strict=True))
+        types = (pa.int32(), pa.string(), pa.int32())
+        data = pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=False)], names=["id", "pt", "v"])
+        distinct, numbers = number_keys(self.keys().keys(data.combine_chunks().to_batches()[0]))
+        old = index.lookup(distinct.normalized)
+        encoded = encode_rows([data["pt"].combine_chunks()], [schema.field("pt").type], with_arity=True).to_pylist()
+        codes = index.codes(encoded)
+        names = index.partitions([*codes.tolist(), *(c for c in old.partitions.tolist() if c >= 0)])
+        rule = FillRule(self.target_rows)
+        own = Ownership()
+        batch = KeyedRows(numbers, distinct.hashes, codes, np.array(columns[3], np.int8))
+        fills = {c: Fill(index.rows(c), own, rule) for c in names}
+        placement = place_rows(batch, old, old_place_rule(schema), fills=fills, empty=Fill({}, own, rule))
+        partitions = [names.get(c, encoded[0]) for c in range(max(names) + 1)]
+        found, kinds = placed_rows(data, placement, partitions, schema)
+        return placement, found, kinds, partitions
+
+    def write(self, rows: Sequence[Row], index: KeyIndex) -> None:
+        """Commits rows where the index says they go; the index stays as it is."""
+        placement, data, kinds, partitions = self.place(rows, index)
+        data = data.append_column(VALUE_KIND, kinds)
+        places = list(zip(placement.partitions.tolist(), placement.buckets.tolist(), strict=True))
+        messages = []
+        for code, bucket in sorted(set(places)):
+            chosen = [i for i, place in enumerate(places) if place == (code, bucket)]
+            messages.append(self._message(partitions[code], bucket, data.take(chosen)))
+        self.commit(messages)
+
+    def compact(self) -> None:
+        """Rewrites every bucket to its live rows in one file of the top level."""
+        entries = self.entries()
+        messages = []
+        access = BucketAccess(str(self.path), self.table.table_schema)
+        for place in sorted({(e.partition, e.bucket) for e in entries}):
+            before = tuple(e.file for e in entries if (e.partition, e.bucket) == place)
+            kept = self._newest(place, access)
+            with access.writer(place, level=5, source=FileSource.COMPACT) as writer:
+                if kept.num_rows:
+                    writer.write(kept)
+                after = tuple(writer.close())
+            messages.append(CommitMessage(*place, -1, compact_before=before, compact_after=after))
+        self.commit(messages, CommitKind.COMPACT)
+
+    def entries(self) -> list[ManifestEntry]:
+        newest = self.latest()
+        return [] if newest is None else self.table.manifests.live_entries(newest)
+
+    def commit(self, messages: Iterable[CommitMessage], kind: CommitKind = CommitKind.APPEND) -> None:
+        committer = Committer(self.table.io, self.table.path, self.table.table_schema)
+        self._identifier += kind is CommitKind.APPEND
+        done = committer.commit(messages, user="test", identifier=self._identifier, kind=kind)
+        assert isinstance(done, Committed), done
+
+    def _message(self, partition: bytes, bucket: int, rows: pa.Table) -> CommitMessage:
+        place = (partition, bucket)
+        start = self._sequences.get(place, 0)
+        self._sequences[place] = start + rows.num_rows
+        rows = rows.append_column(SEQUENCE, pa.array(range(start, start + rows.num_rows), pa.int64()))
+        rows = _last_of_each(rows)
+        access = BucketAccess(str(self.path), self.table.table_schema)
+        with access.writer(place, level=0, source=FileSource.APPEND) as writer:
+            writer.write(rows)
+            return CommitMessage(partition, bucket, -1, new_files=tuple(writer.close()))
+
+    def _newest(self, place: tuple[bytes, int], access: BucketAccess) -> pa.Table:
+        from_bucket = [e for e in self.entries() if (e.partition, e.bucket) == place]
+        columns = ["id", "pt", "v", SEQUENCE, VALUE_KIND]
+        bucket = group_by_bucket(from_bucket)[0]
+        batches = [b for f in bucket.files for b in access.files.rows(bucket, f, columns)]
+        rows = _last_of_each(pa.Table.from_batches(batches))
+        return rows.filter(pa.array([k % 2 == 0 for k in rows[VALUE_KIND].to_pylist()]))
+
+
+def _last_of_each(rows: pa.Table) -> pa.Table:
+    """The row of the largest sequence number of each id, ids ascending."""
+    rows = rows.take(sort_indices(rows, ["id"], then=[(SEQUENCE, "ascending")]))
+    borders = key_changes(rows, ["id"])
+    return rows.filter(pa.array(np.append(borders[1:], True)))
