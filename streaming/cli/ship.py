@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from bucketline import __version__
+from bucketline.conf.errors import OptionError
 from bucketline.streaming.cli.program import program
 
 _FOLDERS = ("conf", "state", "streaming")
@@ -31,6 +32,15 @@ def py_files(directory: str | None) -> None:
     into the workers' environment.
     """
     click.echo(build_zip(Path(directory) if directory is not None else cache_folder()))
+
+
+@program.command("job-file")
+def job_file() -> None:
+    """Prints the path of the script for spark-submit, which runs the job of --conf-file as `ingest` does."""
+    script = Path(str(resources.files("bucketline.streaming.submit"))) / "bucketline_ingest.py"
+    if not script.is_file():
+        raise OptionError(f"{script} is in a zip, and spark-submit needs a file: install the package", key="job-file")
+    click.echo(script)
 
 
 def build_zip(folder: Path) -> Path:

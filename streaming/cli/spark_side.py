@@ -1,19 +1,74 @@
-"""The commands that need Spark: `quickstart`. Spark is imported when one of them runs, for the others do without."""
+"""The commands that need Spark: `ingest`, `quickstart`. It is imported when one of them runs; the others do without."""
 
+import logging
 from importlib import import_module
 from types import ModuleType
 
 import click
+import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import CorruptFileError
+from bucketline.conf.job import OPTIONS, JobConfig
+from bucketline.conf.resolve import effective_options, load_job, show_settings
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.store.table import open_table
+from bucketline.streaming.cli.arguments import format_option
 from bucketline.streaming.cli.look import shown_snapshots
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.status import draw_status
 
 _SHOWN_ROWS = 10
+_SETTINGS_SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
+
+
+@program.command()
+@click.option("--conf-file", metavar="F", required=True, help="The job: .yaml, .json or .properties.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overrides the file; repeatable.")
+@click.option("--reset-identity", is_flag=True, help="Begin a new checkpoint at the Kafka offsets in the table.")
+@click.option("--allow-reprocess", is_flag=True, help="Write batches that checkpoint and table disagree about.")
+@click.option("--print-config", is_flag=True, help="Print each setting and where it comes from, and stop.")
+@format_option
+def ingest(
+    conf_file: str,
+    settings: tuple[str, ...],
+    reset_identity: bool,
+    allow_reprocess: bool,
+    print_config: bool,
+    form: Format,
+) -> None:
+    """Runs the streaming job of a job file, until its trigger is done or it is told to end (Ctrl-C, SIGTERM).
+
+    The same job with spark-submit: spark-submit --py-files "$(bucketline py-files)" ... "$(bucketline job-file)"
+    --conf-file F.yaml
+    """
+    config = load_job(conf_file, settings)
+    if print_config:
+        print_table(_settings_table(config), form)
+        return
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("bucketline").setLevel(logging.INFO)
+    spark_module("job").run_job(config, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
+
+
+def _settings_table(config: JobConfig) -> pa.Table:
+    """Every setting in force: what the job says, and each option of sink and table with where it comes from."""
+    options = effective_options(config.settings, _table_options(config))
+    job = {key: found for key, found in config.settings.items() if not key.startswith(OPTIONS)}
+    shown = show_settings(job | {OPTIONS + key: found for key, found in options.items()})
+    return pa.Table.from_pylist(
+        [dict(zip(_SETTINGS_SCHEMA.names, row, strict=True)) for row in shown], schema=_SETTINGS_SCHEMA
+    )
+
+
+def _table_options(config: JobConfig) -> dict[str, str]:
+    """The table's options; where there is none yet, those it will be created with."""
+    try:
+        return open_table(config.table).options
+    except UnsupportedTableError:
+        if config.create is None:
+            raise
+        return dict(config.create.options)
 
 
 @program.command()
