@@ -218,7 +218,7 @@ class KeyIndex:
             with rocks_errors(self.directory):
                 yield
         except IndexStateError as e:
-            if e.fields.get("reason") == DAMAGED:
+            if e.fields.get("reason", DAMAGED) == DAMAGED:
                 Path(f"{self.directory}/{_DAMAGED}").touch()
             raise
 

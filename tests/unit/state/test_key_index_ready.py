@@ -1,0 +1,334 @@
+"""A key index damaged on purpose: the batch gets a right one, or stops with the remedy; wrong places never."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.errors import CorruptFileError, IndexStateError, StorageError
+from bucketline.state.store import rocks
+from bucketline.state.store.index_scope import label_of
+from bucketline.state.store.key_index import KeyIndex
+from bucketline.state.store.key_index_backup import BackupFolder, back_up
+from bucketline.state.store.key_index_build import KeyIndexBuild
+from bucketline.state.store.key_index_catch_up import IndexSource
+from bucketline.state.store.key_index_ready import IndexOrigin, IndexPlan, IndexReport, ready_index
+from bucketline.state.store.local_io import LocalIO
+from bucketline.state.types.binary_row import encode_row
+from tests.support.faulty_io import FaultyIO
+from tests.support.moving_keys import MovingKeys
+
+SETTINGS = rocks.RocksSettings(8 << 20)
+INSERT, DELETE = 0, 3
+
+
+class NoWait:
+    """Waiting takes no time."""
+
+    def wait_ms(self, duration_ms: int) -> None:
+        assert duration_ms > 0
+
+
+def plan_of(table: MovingKeys, root: Path, backup: Path | None = None) -> IndexPlan:
+    folder = None if backup is None else BackupFolder(LocalIO(), str(backup))
+    return IndexPlan(str(table.path), table.keys(), str(root), SETTINGS, folder, pause=NoWait())
+
+
+def ready(plan: IndexPlan, table: MovingKeys) -> IndexReport:
+    """How the index becomes ready; it is checked against the table's rows and closed."""
+    index, report = ready_index(plan, table.source, table.latest())
+    with index:
+        assert index.label == label_of(table.latest())
+        check(index, table)
+    return report
+
+
+def check(index: KeyIndex, table: MovingKeys) -> None:
+    """Each key of the table is in the index, in its partition, and no other."""
+    rows = table.rows()
+    found = index.lookup(pa.array(list(rows), pa.int64()))
+    names = index.partitions(found.partitions.tolist())
+    string = table.table.table_schema.field("pt").type
+    assert [names[c] for c in found.partitions.tolist()] == [encode_row([pt], [string]) for pt, _ in rows.values()]
+    assert len(index.items(b"\x01", 1000)) == len(rows)
+
+
+def write(plan: IndexPlan, table: MovingKeys, *rows: tuple[int, str, int, int]) -> None:
+    index, _ = ready_index(plan, table.source, table.latest())
+    with index:
+        table.write(rows, index)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> MovingKeys:
+    found = MovingKeys(tmp_path / "t")
+    write(plan_of(found, tmp_path / "local"), found, *((i, "ab"[i % 2], i, INSERT) for i in range(8)))
+    return found
+
+
+def test_a_restart_reads_only_what_was_committed_since(table: MovingKeys, tmp_path: Path) -> None:
+    """Scenario 22: the second batch opens no data file but those of the first."""
+    plan = plan_of(table, tmp_path / "local")
+    ready(plan, table)
+    before = {e.file.file_name for e in table.entries()}
+    write(plan, table, (1, "a", 50, INSERT), (2, "a", 60, DELETE))
+    new = {e.file.file_name for e in table.entries()} - before
+    io = FaultyIO(LocalIO())
+    source = table.source
+    watched = replace(source, access=replace(source.access, io=io))
+    index, report = ready_index(plan, watched, table.latest())
+    with index:
+        check(index, table)
+    assert report == IndexReport(IndexOrigin.LOCAL, None, 1, 3)
+    assert {Path(path).name for name, path in io.calls if name == "open_input"} == new
+    io.calls.clear()
+    index, report = ready_index(plan, watched, table.latest())
+    index.close()
+    assert report.caught_up == 0 and not io.calls
+
+
+def test_compactions_cost_no_reading(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    ready(plan, table)
+    table.compact()
+    assert ready(plan, table) == IndexReport(IndexOrigin.LOCAL, None, 1, 0)
+
+
+@pytest.mark.parametrize("harm", ["gone", "no current", "half current", "no label", "cut sst", "no manifest", "marked"])
+def test_a_damaged_directory_is_built_anew(table: MovingKeys, tmp_path: Path, harm: str) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    ready(plan, table)
+    database = Path(plan.path) / "db"
+    if harm == "gone":
+        shutil.rmtree(plan.path)
+    elif harm == "no current":
+        (database / "CURRENT").unlink()
+    elif harm == "half current":
+        (database / "CURRENT").write_text("MANI")
+    elif harm == "no label":
+        index = KeyIndex.open(plan.path, plan.keys.scope(plan.table), SETTINGS)
+        index.database.delete(b"\x00label")
+        index.close()
+    elif harm == "cut sst":
+        for path in database.glob("*.sst"):
+            path.write_bytes(path.read_bytes()[:-100])
+    elif harm == "no manifest":
+        for path in database.glob("MANIFEST-*"):
+            path.unlink()
+    else:
+        (Path(plan.path) / "damaged").touch()
+    report = ready(plan, table)
+    assert report.origin is IndexOrigin.BUILT
+    assert (report.reason is None) == (harm == "gone")
+    assert ready(plan, table).origin is IndexOrigin.LOCAL
+
+
+def test_damage_that_only_reading_shows_is_not_met_twice(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    ready(plan, table)
+    index = KeyIndex.open(plan.path, plan.keys.scope(plan.table), SETTINGS)
+    index.database.put(b"\x01" + (0x80 << 56).to_bytes(8, "big"), b"no place")
+    with pytest.raises(IndexStateError, match="another form"):
+        check(index, table)
+    index.close()
+    assert ready(plan, table).origin is IndexOrigin.BUILT
+
+
+def test_an_index_of_another_table_is_built_anew(table: MovingKeys, tmp_path: Path) -> None:
+    other = MovingKeys(tmp_path / "other")
+    plan, others = plan_of(table, tmp_path / "local"), plan_of(other, tmp_path / "local")
+    write(others, other, (100, "a", 1, INSERT))
+    ready(others, other)
+    shutil.rmtree(plan.path, ignore_errors=True)
+    shutil.copytree(others.path, plan.path)
+    report = ready(plan, table)
+    assert report.origin is IndexOrigin.BUILT and "key index of" in (report.reason or "")
+
+
+def test_a_table_made_again_at_the_same_place_is_noticed(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    ready(plan, table)
+    shutil.rmtree(table.path)
+    again = MovingKeys(tmp_path / "t")
+    write(plan_of(again, tmp_path / "elsewhere"), again, (1, "c", 1, INSERT))
+    report = ready(plan, again)
+    assert report.origin is IndexOrigin.BUILT and "another one" in (report.reason or "")
+
+
+def test_an_index_newer_than_a_rolled_back_table_is_built_anew(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    write(plan, table, (1, "a", 50, INSERT))
+    ready(plan, table)
+    (table.path / "snapshot" / "snapshot-2").unlink()
+    (table.path / "snapshot" / "LATEST").unlink()
+    report = ready(plan, table)
+    assert report.origin is IndexOrigin.BUILT and "rolled back" in (report.reason or "")
+
+
+def test_an_index_older_than_expiry_is_built_anew(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    ready(plan, table)
+    elsewhere = plan_of(table, tmp_path / "elsewhere")
+    for number in range(3):
+        write(elsewhere, table, (number, "c", 1, INSERT))
+    (table.path / "snapshot" / "snapshot-1").unlink()
+    assert "expired" in (ready(plan, table).reason or "")
+    write(plan, table, (0, "a", 1, INSERT))
+    ready(elsewhere, table)
+
+
+def test_a_batch_older_than_the_index_must_not_go_on(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    old = table.latest()
+    write(plan, table, (1, "a", 50, INSERT))
+    ready(plan, table)
+    with pytest.raises(IndexStateError, match="a later batch has begun"):
+        ready_index(plan, table.source, old)
+    assert ready(plan, table).origin is IndexOrigin.LOCAL
+
+
+def test_an_index_that_is_held_is_waited_for_and_then_named(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    index, _ = ready_index(plan, table.source, table.latest())
+
+    class LetsGo:
+        waits = 0
+
+        def wait_ms(self, duration_ms: int) -> None:
+            self.waits += 1
+            if self.waits == 3:
+                index.close()
+
+    with pytest.raises(IndexStateError, match="'local-directory'"):
+        ready_index(plan, table.source, table.latest())
+    assert ready(replace(plan, pause=LetsGo()), table).origin is IndexOrigin.LOCAL
+
+
+def test_a_full_disk_while_building_leaves_nothing_and_says_so(
+    table: MovingKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    shutil.rmtree(plan.path, ignore_errors=True)
+    with monkeypatch.context() as patched:
+        full = "IO error: No space left on device: While appending to file"
+        patched.setattr(KeyIndex, "load", lambda *_: _raise(plan.path, full))
+        with pytest.raises(StorageError, match="'local-directory'"):
+            ready_index(plan, table.source, table.latest())
+    assert not list(Path(plan.path).parent.iterdir())
+    assert ready(plan, table).origin is IndexOrigin.BUILT
+
+
+def _raise(directory: str, text: str) -> None:
+    with rocks.rocks_errors(directory):
+        raise Exception(text)
+
+
+def test_builds_whose_process_died_are_removed(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    dead, living = Path(f"{plan.path}.1.building"), Path(f"{plan.path}.2.building")
+    build = KeyIndexBuild(plan.path, plan.keys.scope(plan.table), SETTINGS)
+    shutil.copytree(next(Path(plan.path).parent.glob("*.building")), living)
+    build.__exit__(None, None, None)
+    shutil.copytree(living, dead)
+    (dead / "builder").write_text("999999999 " + (living / "builder").read_text().split()[1])
+    shutil.rmtree(plan.path, ignore_errors=True)
+    ready(plan, table)
+    assert not dead.exists() and living.exists()
+
+
+def test_another_machine_starts_from_the_backup_and_reads_no_old_files(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local", tmp_path / "checkpoint")
+    assert plan.backup is not None
+    index, _ = ready_index(plan, table.source, table.latest())
+    with index:
+        first = back_up(index, plan.backup)
+    write(plan, table, (1, "a", 50, INSERT), (100, "c", 1, INSERT))
+    index, _ = ready_index(plan, table.source, table.latest())
+    with index:
+        second = back_up(index, plan.backup)
+    assert first.kept_files == 0 and second.kept_files >= 1
+    other = plan_of(table, tmp_path / "other machine", tmp_path / "checkpoint")
+    assert ready(other, table) == IndexReport(IndexOrigin.BACKUP)
+    index, _ = ready_index(other, table.source, table.latest())
+    with index:
+        third = back_up(index, plan.backup)
+    assert third.kept_files >= 3
+    write(plan, table, (101, "c", 1, INSERT))
+    late = plan_of(table, tmp_path / "late machine", tmp_path / "checkpoint")
+    assert ready(late, table) == IndexReport(IndexOrigin.BACKUP, None, 1, 1)
+    stored = {p.name for p in (tmp_path / "checkpoint").rglob("*") if p.is_file()}
+    current = json.loads(next((tmp_path / "checkpoint").rglob("current.json")).read_text())
+    assert stored == {"current.json", *(c["stored"] for c in current["files"])}
+
+
+@pytest.mark.parametrize("harm", ["missing", "flipped", "not json", "foreign"])
+def test_a_backup_that_is_not_whole_is_not_used(table: MovingKeys, tmp_path: Path, harm: str) -> None:
+    plan = plan_of(table, tmp_path / "local", tmp_path / "checkpoint")
+    assert plan.backup is not None
+    index, _ = ready_index(plan, table.source, table.latest())
+    with index:
+        back_up(index, plan.backup)
+    current = next((tmp_path / "checkpoint").rglob("current.json"))
+    copies = sorted((p for p in current.parent.iterdir() if p != current), key=lambda p: p.stat().st_size)
+    if harm == "missing":
+        copies[-1].unlink()
+    elif harm == "flipped":
+        data = bytearray(copies[-1].read_bytes())
+        data[len(data) // 2] ^= 1
+        copies[-1].write_bytes(bytes(data))
+    elif harm == "not json":
+        current.write_text("{")
+    else:
+        current.write_text(current.read_text().replace(str(table.path), "/other"))
+    other = plan_of(table, tmp_path / "other machine", tmp_path / "checkpoint")
+    assert ready(other, table).origin is IndexOrigin.BUILT
+
+
+def test_keys_older_than_the_ttl_are_not_in_the_index(tmp_path: Path) -> None:
+    """Scenario 21: how many keys are loaded shows it."""
+
+    class Later:
+        def now_ms(self) -> int:
+            return 0
+
+        def local_ms(self) -> int:
+            return max(e.file.creation_time_ms or 0 for e in table.entries()) + 3_600_000
+
+    table = MovingKeys(tmp_path / "t")
+    write(plan_of(table, tmp_path / "local"), table, *((i, "a", i, INSERT) for i in range(5)))
+    for hours, expected in ((2, 5), (1, 5)):
+        limited = table.table.table_schema.options | {"cross-partition-upsert.index-ttl": f"{hours} h"}
+        schema = replace(table.table.table_schema, options=limited)
+        plan = plan_of(table, tmp_path / f"{hours}")
+        plan = replace(plan, keys=replace(plan.keys, schema=schema), clock=Later())
+        index, report = ready_index(plan, table.source, table.latest())
+        index.close()
+        assert report.rows_read == expected
+    old = replace(plan, directory=str(tmp_path / "old"), clock=_much_later(Later()))
+    index, report = ready_index(old, table.source, table.latest())
+    index.close()
+    assert report.rows_read == 0
+
+
+def _much_later(clock: object) -> object:
+    class MuchLater:
+        def now_ms(self) -> int:
+            return 0
+
+        def local_ms(self) -> int:
+            return clock.local_ms() + 86_400_000
+
+    return MuchLater()
+
+
+def test_a_key_in_two_places_stops_the_job(table: MovingKeys, tmp_path: Path) -> None:
+    lost = plan_of(table, tmp_path / "lost")
+    empty: IndexSource = replace(table.source)
+    index, _ = ready_index(lost, empty, None)
+    with index:
+        table.write([(0, "c", 1, INSERT)], index)
+    with pytest.raises(CorruptFileError, match="in two places"):
+        ready_index(plan_of(table, tmp_path / "new"), table.source, table.latest())
