@@ -91,7 +91,8 @@ def _print_tables(pages: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
         cells = [_cells(c) for c in page.columns]
         widths = [max(w, *(cell.cell_len for cell in column)) for w, column in zip(widths, cells, strict=True)]
         grid = _grid(schema, cells, widths)
-        fits = fits and out.measure(grid).maximum <= out.width
+        unlimited = out.options.update(max_width=_UNLIMITED_WIDTH)
+        fits = fits and out.measure(grid, options=unlimited).maximum <= out.width
         if fits:
             out.print(grid)
         else:

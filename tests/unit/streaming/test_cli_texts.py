@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from contextlib import redirect_stdout
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -109,6 +110,16 @@ def test_a_table_shows_nulls_and_spells_out_control_characters() -> None:
     printed = _printed(pa.table({"s": ["\x1b[31mred\n", None, "[bold]x[/bold]"]}), Format.TABLE)
     assert "\x1b" not in printed and "\\u001b[31mred\\n" in printed
     assert "NULL" in printed and "[bold]x[/bold]" in printed
+
+
+def test_a_table_wider_than_the_terminal_becomes_a_block_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = pa.table({"some_name": ["x" * 30, "y"], "other_name": ["z" * 30, "w"]})
+    lines = [re.sub("\x1b\\[[0-9;]*m", "", line).rstrip() for line in _printed(rows, Format.TABLE).splitlines()]
+    assert lines[0].split() == ["some_name", "x" * 28] and lines[1].strip() == "x" * 2
+    assert ["other_name", "w"] in [line.split() for line in lines]
+    assert all(len(line) <= 40 for line in lines)
 
 
 def test_pages_of_a_long_result_share_their_widths(capsys: pytest.CaptureFixture[str]) -> None:
