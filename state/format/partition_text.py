@@ -5,7 +5,7 @@ of Java.
 """
 
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bucketline.state.types.logical import DataType, TypeRoot
 _MILLIS_PER_DAY = 86_400_000
 _NANOS_PER_MILLI = 1_000_000
 _PLAIN_FROM, _PLAIN_TO = Decimal("1e-3"), Decimal("1e7")
+_TWO_DIGITS = Context(prec=2)
 _BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
@@ -96,6 +97,9 @@ def _float_text(value: float, shortest: Callable[[float], str]) -> str:
         text = f"{abs(number):f}"
         whole, _, fraction = text.partition(".")
         return f"{sign}{whole}.{fraction.rstrip('0') or '0'}"
+    if len(number.normalize().as_tuple().digits) == 1:
+        # Java always writes two digits, and takes the nearest two: 4.9E-324, where one digit would say 5.
+        number = _TWO_DIGITS.create_decimal_from_float(value)
     digits = "".join(map(str, number.as_tuple().digits)).rstrip("0")
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{number.adjusted()}"
 

@@ -222,7 +222,7 @@ def _cut(column: ColumnBounds, mode: StatsMode) -> tuple[Bound | None, Bound | N
 
 def _bounds_of(column: pa.Array | pa.ChunkedArray, data_type: DataType, mode: StatsMode) -> ColumnBounds:
     null_count: int = column.null_count
-    if not (mode.has_bounds and data_type.is_atomic) or _is_finer_than_micros(data_type):
+    if not (mode.has_bounds and data_type.is_atomic) or _is_unbounded(data_type):
         return ColumnBounds(None, None, null_count, is_bounded=False)
     if data_type.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
         return _float_bounds(column, null_count)
@@ -260,8 +260,13 @@ def _internal(value: pa.Scalar, data_type: DataType) -> Bound:
     return found
 
 
-def _is_finer_than_micros(data_type: DataType) -> bool:
-    return data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and (data_type.precision or 0) > 6
+def _is_unbounded(data_type: DataType) -> bool:
+    """Types whose bounds are not kept. Java 1.4 keeps none of bytes, and loses rows to others': it compares bytes as if
+    they had signs. Java 2.0 keeps none of timestamps finer than microseconds.
+    """
+    if data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
+        return (data_type.precision or 0) > 6
+    return data_type.root in (TypeRoot.BINARY, TypeRoot.VARBINARY)
 
 
 def _pick(one: Bound | None, other: Bound | None, *, sign: int) -> Bound | None:

@@ -5,6 +5,7 @@ Source: Paimon 2.0 ParquetReaderFactory (what readers accept); pages' CRC32 is c
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,6 +15,9 @@ from bucketline.state.types.cast import declared
 
 _BUFFER_BYTES = 1 << 20
 """Bytes fetched at once for one column, so that a reader never holds a whole column of a row group."""
+
+
+_WRAPPED_MICROS = 2**64 // 1000
 
 
 class ParquetRows:
@@ -40,14 +44,15 @@ class ParquetRows:
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
 
-        INT96 timestamps come in nanoseconds. Raises UnsupportedTableError for one that 64 bits cannot hold so.
+        INT96 timestamps come in nanoseconds; where 64 bits cannot hold one of a batch so, in microseconds. Raises
+        UnsupportedTableError for such a timestamp inside of a nested value.
         """
         wide = self._int96_columns(columns)
         exact = iter(())
         if wide:
             exact = self._opened("ns").iter_batches(batch_size=batch_rows, columns=list(columns))
         for batch in self._file.iter_batches(batch_size=batch_rows, columns=list(columns)):
-            found = _in_nanoseconds(batch, next(exact), wide) if wide else batch
+            found = _in_nanoseconds(batch, next(exact), wide, by_java=self._is_by_java) if wide else batch
             self._row += found.num_rows
             yield found
 
@@ -73,6 +78,10 @@ class ParquetRows:
             coerce_int96_timestamp_unit=int96_unit,
         )
 
+    @property
+    def _is_by_java(self) -> bool:
+        return str(self._file.metadata.created_by or "").startswith("parquet-mr")
+
     def _int96_columns(self, columns: Sequence[str]) -> frozenset[str]:
         """The wanted top-level columns that hold INT96 values, at any depth."""
         schema = self._file.schema
@@ -81,16 +90,28 @@ class ParquetRows:
         return frozenset(c for c in columns if any(p == c or p.startswith(f"{c}.") for p in paths))
 
 
-def _in_nanoseconds(micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str]) -> pa.RecordBatch:
-    """The batch read in nanoseconds, once the one in microseconds shows that nothing ran over."""
+def _in_nanoseconds(
+    micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str], *, by_java: bool
+) -> pa.RecordBatch:
+    """The batch read in nanoseconds, but for columns of which the one in microseconds shows that they ran over.
+
+    Java gives times before 1970 a negative time of day, which Arrow reads without its sign: right in nanoseconds, where
+    64 bits wrap around, and 584 years late in microseconds. Years 2262 to 2554 look the same and are taken for those.
+    """
     for name in columns:
+        position = nanos.schema.get_field_index(name)
         for coarse, fine in zip(_leaves(micros[name]), _leaves(nanos[name]), strict=True):
             if not pa.types.is_timestamp(coarse.type) or coarse.type == fine.type:
                 continue
             back = pc.divide(fine.cast(pa.int64()), 1000)
             # Division cuts towards zero, the reader floors; one microsecond is no overflow.
-            gap = pc.max(pc.abs(pc.subtract(back, coarse.cast(pa.int64())))).as_py()
-            if gap is not None and gap > 1:
+            gaps = pc.drop_null(pc.subtract(coarse.cast(pa.int64()), back)).to_numpy()
+            if by_java:
+                gaps = np.where(gaps > _WRAPPED_MICROS // 2, gaps - _WRAPPED_MICROS, gaps)
+            if len(gaps) and np.abs(gaps).max() > 1:
+                if pa.types.is_timestamp(micros[name].type):
+                    nanos = nanos.set_column(position, micros.schema.field(name), micros[name])
+                    continue
                 raise UnsupportedTableError(
                     f"column {name} holds a timestamp outside of 1677-09-21 to 2262-04-11, the years that 64 bits "
                     "of nanoseconds can hold",

@@ -12,7 +12,6 @@ from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.table_options import (
@@ -35,6 +34,7 @@ from bucketline.state.format.paths import bucket_path, data_file_name
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, StatsMode, collect_stats, stats_modes
 from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.parquet_sink import parquet_writer, refuse_mixed_timestamps
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema, key_value_schema
 from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.logical import DataField
@@ -47,6 +47,14 @@ _SMALLEST_GROUP_BYTES = 64 << 10
 _GROUPS_PER_FILE = 4
 _DENSEST_ROWS = 1 << 20
 """Rows of a row group at most, however narrow they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """Files of the postpone bucket: who writes them, and the number of the writer that all rows of a key go through."""
+
+    user: str
+    writer_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +75,10 @@ class FileSettings:
 def file_settings(schema: TableSchema, *, level: int, source: FileSource) -> FileSettings:
     """The settings that a table's options give for files of a level.
 
-    Raises UnsupportedTableError when another format than Parquet is wanted, OptionError for an unreadable option.
+    Raises UnsupportedTableError when another format than Parquet is wanted, or what we cannot write in that;
+    OptionError for an unreadable option.
     """
+    refuse_mixed_timestamps(schema.fields)
     options = schema.options
     file_format = FILE_FORMAT_PER_LEVEL.get(options).get(str(level), FILE_FORMAT.get(options)).lower()
     if file_format != "parquet":
@@ -113,7 +123,9 @@ class RollingWriter:
         level: int = 0,
         source: FileSource = FileSource.APPEND,
         first_sequence_number: int = 0,
+        postponed: Postponed | None = None,
     ) -> None:
+        self._postponed = postponed
         self._io = io
         self._directory = f"{table_path}/{bucket_path(schema, partition, bucket)}"
         self._schema = schema
@@ -250,14 +262,8 @@ class _OpenFile:
         self.key_stats: ColumnStats | None = None
         self._modes = settings.modes
         self._sink = io.open_output(path)
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            physical,
-            compression=settings.compression,
-            compression_level=settings.compression_level,
-            use_dictionary=[f.name for f in physical if not _is_mostly_distinct(f.name)],
-            write_page_checksum=True,
-            store_schema=False,
+        self._writer = parquet_writer(
+            self._sink, physical, compression=settings.compression, compression_level=settings.compression_level
         )
 
     @property
@@ -310,11 +316,6 @@ def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.Reco
         for batch in batches:
             writer.write(batch)
         return writer.close()
-
-
-def _is_mostly_distinct(name: str) -> bool:
-    # Dictionaries of columns without repeated values cost time and are thrown away.
-    return name == SEQUENCE or name.startswith(KEY_PREFIX)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from tests.support.jars import cache_dir, class_path, exclusive
+from tests.support.jars import CHECKOUT, cache_dir, class_path, exclusive
 from tests.support.rows import Field, Row
 
 HERE = Path(__file__).resolve().parent
@@ -59,6 +59,7 @@ class Peer:
                 text=True,
                 encoding="utf-8",
                 env=dict(environment),
+                cwd=CHECKOUT,
             )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._pump = threading.Thread(target=_pump, args=(self._stdout, self._lines), daemon=True)
@@ -247,6 +248,13 @@ class PaimonJava(Peer):
         snapshot_id: int | None = done["snapshot_id"]
         return snapshot_id
 
+    def prune_check(self, table: Path | str, conditions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """For each condition (`column`, `operator`, `value` or `values`) what pruning by it spares and loses.
+
+        An answer holds `planned` of `files` data files, and the rows `lost` and `extra` against testing every row.
+        """
+        return self.request("prune-check", table=str(table), conditions=[dict(c) for c in conditions])[0]
+
 
 class PyPaimon(Peer):
     """pypaimon in its own virtual environment, since its dependencies are not ours."""
@@ -255,7 +263,7 @@ class PyPaimon(Peer):
 
     def __init__(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-        super().__init__([str(pypaimon_python()), str(HERE / "pypaimon_tool.py"), "serve"], environment)
+        super().__init__([str(pypaimon_python()), "-m", "tests.support.pypaimon_tool", "serve"], environment)
 
 
 def pypaimon_python() -> Path:

@@ -1,8 +1,8 @@
 """pypaimon as a program that tests talk to: tables of a local file system in, lines of JSON out.
 
-Runs in pypaimon's own virtual environment, so it imports nothing of ours. The protocol, the commands and the text form
-of values are those of `java/PaimonTool.java`; pypaimon has no compaction and no row kinds of its own, and says so.
-`python pypaimon_tool.py COMMAND '{"table": "/path", ...}'` runs one command, `... serve` one a line of stdin.
+Runs in pypaimon's own virtual environment, so it imports nothing of the product. The protocol, the commands and the
+text form of values are those of `java/PaimonTool.java`; pypaimon has neither compaction nor row kinds.
+`python -m tests.support.pypaimon_tool COMMAND '{"table": "/path", ...}'` runs one command, `... serve` one a line.
 """
 
 import json
@@ -10,8 +10,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -23,10 +21,9 @@ from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.table.file_store_table import FileStoreTable
 from pypaimon.table.system import system_table_loader
 
-Emit = Callable[[dict[str, Any]], None]
+from tests.support.arrow_text import parse, rows_of, table_of
 
-EPOCH = datetime(1970, 1, 1)
-UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+Emit = Callable[[dict[str, Any]], None]
 
 
 def main(arguments: list[str], out: TextIO) -> int:
@@ -107,9 +104,7 @@ def read(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
         rows = reader.to_arrow([split])
         if rows is None:
             continue
-        columns = [[text(value, field.type) for value in internal(rows[field.name])] for field in rows.schema]
-        for values in zip(*columns, strict=True):
-            row = dict(zip(rows.column_names, values, strict=True))
+        for row in rows_of(rows):
             if request.get("buckets"):
                 row["__paimon_bucket"] = split.bucket
             emit(row)
@@ -150,10 +145,7 @@ def write(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
         unknown = set(row) - set(schema.names)
         if unknown:
             raise ValueError(f"no column called {min(unknown)}")
-    data = pa.table(
-        [pa.array([parse(row.get(field.name), field.type) for row in rows], field.type) for field in schema],
-        schema=schema,
-    )
+    data = table_of(rows, schema)
     mode = request.get("mode") or "batch"
     if mode not in ("batch", "stream"):
         raise ValueError(f"mode must be batch or stream, not {mode}")
@@ -191,83 +183,6 @@ COMMANDS = {
     "write": write,
     "compact": compact,
 }
-
-
-# ---- values as text, text as values ----
-
-
-def internal(column: Any) -> Any:
-    """Python values of a column; timestamps as whole units since the epoch, which keeps nanoseconds."""
-    return column.cast(whole_units(column.type)).to_pylist()
-
-
-def whole_units(kind: Any) -> Any:
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    return kind
-
-
-def text(value: Any, kind: Any) -> Any:
-    if value is None:
-        return None
-    if pa.types.is_floating(kind):
-        return "NaN" if value != value else value
-    if pa.types.is_decimal(kind):
-        return str(value)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return value.hex()
-    if pa.types.is_timestamp(kind):
-        return timestamp_text(value, kind)
-    if pa.types.is_date(kind) or pa.types.is_time(kind):
-        return value.isoformat()
-    if pa.types.is_list(kind):
-        return [text(element, kind.value_type) for element in value]
-    if pa.types.is_map(kind):
-        return [[text(key, kind.key_type), text(item, kind.item_type)] for key, item in value]
-    if pa.types.is_struct(kind):
-        return {field.name: text(value[field.name], field.type) for field in kind}
-    return value
-
-
-def timestamp_text(value: Any, kind: Any) -> str:
-    if isinstance(value, datetime):  # inside a nested value
-        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-        return moment.isoformat()
-    per_second = UNITS_PER_SECOND[kind.unit]
-    seconds, units = divmod(value, per_second)
-    nanos = units * (1_000_000_000 // per_second)
-    clock = (EPOCH + timedelta(seconds=seconds)).isoformat()
-    if nanos == 0:
-        return clock
-    return f"{clock}.{nanos // 1000:06d}" if nanos % 1000 == 0 else f"{clock}.{nanos:09d}"
-
-
-def parse(value: Any, kind: Any) -> Any:
-    if value is None:
-        return None
-    if pa.types.is_floating(kind):
-        return float(value)
-    if pa.types.is_decimal(kind):
-        return Decimal(value)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return bytes.fromhex(value)
-    if pa.types.is_timestamp(kind):
-        whole, _, fraction = value.partition(".")
-        since = datetime.fromisoformat(whole) - EPOCH
-        per_second = UNITS_PER_SECOND[kind.unit]
-        nanos = int(fraction.ljust(9, "0")) if fraction else 0
-        return (since.days * 86_400 + since.seconds) * per_second + nanos * per_second // 1_000_000_000
-    if pa.types.is_date(kind):
-        return date.fromisoformat(value)
-    if pa.types.is_time(kind):
-        return datetime.fromisoformat(f"1970-01-01T{value}").time()
-    if pa.types.is_list(kind):
-        return [parse(element, kind.value_type) for element in value]
-    if pa.types.is_map(kind):
-        return [(parse(key, kind.key_type), parse(item, kind.item_type)) for key, item in value]
-    if pa.types.is_struct(kind):
-        return {field.name: parse(value.get(field.name), field.type) for field in kind}
-    return value
 
 
 if __name__ == "__main__":

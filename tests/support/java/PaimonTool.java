@@ -21,6 +21,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.function.Consumer;
 import org.apache.paimon.CoreOptions;
 import org.apache.paimon.append.AppendCompactCoordinator;
 import org.apache.paimon.append.AppendCompactTask;
@@ -34,6 +35,7 @@ import org.apache.paimon.data.InternalArray;
 import org.apache.paimon.data.InternalMap;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
+import org.apache.paimon.data.serializer.InternalRowSerializer;
 import org.apache.paimon.disk.IOManager;
 import org.apache.paimon.fs.FileIO;
 import org.apache.paimon.fs.Path;
@@ -93,6 +95,8 @@ import org.apache.paimon.types.RowType;
  *   <li>{@code create}: {@code fields} [{name, type}], {@code partition_keys}, {@code primary_keys}; {@code options} are stored.
  *   <li>{@code read}: optional {@code equals} {column: value}, {@code row_kinds} (adds {@code _row_kind}), {@code buckets} (adds
  *       {@code __paimon_bucket}), {@code system} (a system table's name). {@code filter-read} is a read that demands {@code equals}.
+ *   <li>{@code prune-check}: {@code conditions} [{column, operator, value or values}]; a row each: data files {@code planned} with
+ *       the condition pushed down and {@code files} without, and rows {@code lost} and {@code extra} against testing every row.
  *   <li>{@code files}: what {@code $files} shows.
  *   <li>{@code write}: {@code rows} (path of a JSON lines file; a row may carry {@code _row_kind} and {@code _bucket}), {@code mode}
  *       batch or stream, {@code commit_user}, {@code commit_identifier}, {@code wait_compaction}, {@code write_only}, {@code
@@ -167,6 +171,8 @@ public class PaimonTool {
                     throw new IllegalArgumentException("filter-read needs 'equals'");
                 }
                 return read(request);
+            case "prune-check":
+                return pruneCheck(request);
             case "files":
                 ((ObjectNode) request).put("system", "files");
                 return read(request);
@@ -244,6 +250,92 @@ public class PaimonTool {
             remove(scratch);
         }
         return NODES.objectNode().put("rows", count);
+    }
+
+    /** Reads with each condition pushed down, and compares with testing every row of an unfiltered read. */
+    private ObjectNode pruneCheck(JsonNode request) throws Exception {
+        FileStoreTable table = open(request);
+        RowType type = table.rowType();
+        InternalRowSerializer serializer = new InternalRowSerializer(type);
+        List<InternalRow> all = new ArrayList<>();
+        long files = scan(table, null, row -> all.add(serializer.copy(row)));
+        for (JsonNode wanted : request.required("conditions")) {
+            Predicate condition = condition(type, wanted);
+            Map<String, Integer> balance = new HashMap<>();
+            long expected = 0;
+            for (InternalRow row : all) {
+                if (condition.test(row)) {
+                    expected++;
+                    balance.merge(rowText(row, type).toString(), -1, Integer::sum);
+                }
+            }
+            long planned = scan(table, condition, row -> balance.merge(rowText(row, type).toString(), 1, Integer::sum));
+            ObjectNode found = NODES.objectNode().put("planned", planned).put("files", files).put("expected", expected);
+            ArrayNode lost = found.putArray("lost");
+            ArrayNode extra = found.putArray("extra");
+            balance.forEach(
+                    (row, count) -> {
+                        if (count != 0) {
+                            (count < 0 ? lost : extra).add(row);
+                        }
+                    });
+            ObjectNode line = NODES.objectNode();
+            line.set("row", found);
+            say(line);
+        }
+        return NODES.objectNode().put("rows", all.size());
+    }
+
+    /** Passes on each row that satisfies the condition (null: each row); returns how many data files were planned. */
+    private static long scan(FileStoreTable table, Predicate condition, Consumer<InternalRow> use) throws Exception {
+        ReadBuilder builder = table.newReadBuilder();
+        if (condition != null) {
+            builder.withFilter(condition);
+        }
+        long files = 0;
+        TableRead read = builder.newRead().executeFilter();
+        for (Split split : builder.newScan().plan().splits()) {
+            files += ((DataSplit) split).dataFiles().size();
+            try (RecordReader<InternalRow> reader = read.createReader(split)) {
+                reader.forEachRemaining(use::accept);
+            }
+        }
+        return files;
+    }
+
+    private static Predicate condition(RowType type, JsonNode wanted) {
+        PredicateBuilder predicates = new PredicateBuilder(type);
+        int index = type.getFieldIndex(wanted.required("column").asText());
+        DataType field = type.getTypeAt(index);
+        Object value = parse(wanted.path("value"), field);
+        String operator = wanted.required("operator").asText();
+        switch (operator) {
+            case "=":
+                return predicates.equal(index, value);
+            case "!=":
+                return predicates.notEqual(index, value);
+            case "<":
+                return predicates.lessThan(index, value);
+            case "<=":
+                return predicates.lessOrEqual(index, value);
+            case ">":
+                return predicates.greaterThan(index, value);
+            case ">=":
+                return predicates.greaterOrEqual(index, value);
+            case "is null":
+                return predicates.isNull(index);
+            case "is not null":
+                return predicates.isNotNull(index);
+            case "in":
+            case "not in":
+                List<Object> values = new ArrayList<>();
+                wanted.required("values").forEach(one -> values.add(parse(one, field)));
+                return operator.equals("in") ? predicates.in(index, values) : predicates.notIn(index, values);
+            case "starts with":
+                return predicates.startsWith(index, value);
+            default:
+                throw new IllegalArgumentException("unknown operator: " + operator);
+        }
     }
 
     private static Table system(String name, FileStoreTable table) {

@@ -15,6 +15,7 @@ from bucketline.state.format.schema_json import TableSchema, decode_schema
 from bucketline.state.format.stats import DEFAULT_MODE, KEY_MODE, collect_stats
 from bucketline.state.types.arrow import arrow_schema, conform, key_value_schema
 from bucketline.state.types.binary_row import decode_row, encode_rows
+from bucketline.state.types.logical import TypeRoot
 from bucketline.state.types.order import key_changes, key_order, sort_indices
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "data" / "shared.db"
@@ -61,13 +62,17 @@ def test_statistics_are_those_of_java(name: str) -> None:
         ours = (decode_row(stats.min_values, types), decode_row(stats.max_values, types))
         theirs = (decode_row(meta.value_stats.min_values, types), decode_row(meta.value_stats.max_values, types))
         for our_row, their_row in zip(ours, theirs, strict=True):
-            # NaN is the one bound of Java's that we do not write.
-            assert our_row == tuple(None if v != v else v for v in their_row)
-        if not any(v != v for row in theirs for v in row):
+            assert our_row == tuple(None if _is_left_out(v) else v for v in their_row)
+        if not any(_is_left_out(v) for row in theirs for v in row):
             assert stats == meta.value_stats
         keys = schema.select(schema.trimmed_primary_key)
-        if keys:
+        if keys and all(k.type.root not in (TypeRoot.BINARY, TypeRoot.VARBINARY) for k in keys):
             assert collect_stats(rows, keys, [KEY_MODE] * len(keys)).to_full_stats() == meta.key_stats
+
+
+def _is_left_out(bound: object) -> bool:
+    """Bounds of Java's that we do not write: NaN, and bytes, whose bounds older releases of it misread."""
+    return bound != bound or isinstance(bound, bytes)
 
 
 @pytest.mark.parametrize("name", TABLES)

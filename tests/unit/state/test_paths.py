@@ -150,6 +150,11 @@ def test_values_whose_text_depends_on_the_jvm_are_refused(data_type: str, value:
         (0.00099, "9.9E-4"),
         (1.7976931348623157e308, "1.7976931348623157E308"),
         (float("-inf"), "-Infinity"),
+        (5e-324, "4.9E-324"),
+        (-5e-323, "-4.9E-323"),
+        (2e-323, "2.0E-323"),
+        (1e22, "1.0E22"),
+        (3e-5, "3.0E-5"),
     ],
 )
 def test_doubles_are_written_as_java_writes_them(value: float, expected: str) -> None:
@@ -160,6 +165,7 @@ def test_floats_have_the_digits_that_tell_them_from_other_floats() -> None:
     assert float_text(float(np.float32(0.1))) == "0.1"
     assert float_text(float(np.float32(3.4028235e38))) == "3.4028235E38"
     assert float_text(16777216.0) == "1.6777216E7"
+    assert float_text(2.0**-149) == "1.4E-45"
 
 
 def test_bucket_folders_are_made_and_parsed() -> None:
