@@ -65,20 +65,6 @@ class KeyEntries:
     def take(self, rows: NDArray[np.int64]) -> "KeyEntries":
         return KeyEntries(self.keys.take(rows), self.partitions[rows], self.buckets[rows], self.seconds[rows])
 
-    @property
-    def size_bytes(self) -> int:
-        return int(self.keys.nbytes) + 12 * len(self.keys)
-
-
-def concat_entries(parts: Sequence[KeyEntries]) -> KeyEntries:
-    """The entries of all parts, one after the other; there is at least one part."""
-    return KeyEntries(
-        pa.concat_arrays([p.keys for p in parts]),
-        np.concatenate([p.partitions for p in parts]),
-        np.concatenate([p.buckets for p in parts]),
-        np.concatenate([p.seconds for p in parts]),
-    )
-
 
 def hashed_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> HashedKeys:
     """The keys of n rows; `columns` are those of the full primary key, in its order."""

@@ -12,7 +12,8 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import chain
+from itertools import chain, groupby, repeat
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 
@@ -52,6 +53,9 @@ from bucketline.state.store.rocks import (
 FORMAT = 1
 CHUNK_ROWS = 1 << 16
 """Entries turned into Python objects at a time."""
+
+Chunk = tuple[Sequence[bytes], Sequence[bytes] | None]
+"""Stored keys, ascending, and their values; without values the keys are removed."""
 
 _DATABASE = "db"
 _DAMAGED = "damaged"
@@ -174,7 +178,7 @@ class KeyIndex:
         """Makes the change and the label part of the index, both or neither, durably."""
         path = f"{self.directory}/next.sst"
         with self._errors():
-            write_sst(path, self._options, chain(self._meta_entries(change.rows, label), _key_entries(change)))
+            write_sst(path, self._options, chain(self._meta_chunks(change.rows, label), _key_chunks(change)))
             ingest(self._database, [path])
         self.label = label
         self._stored_codes = self._next_code
@@ -183,7 +187,7 @@ class KeyIndex:
         """Makes sorted files of keys that do not overlap, and the counts and the label, part of the index."""
         meta = f"{self.directory}/meta.sst"
         with self._errors():
-            write_sst(meta, self._options, self._meta_entries(rows, label))
+            write_sst(meta, self._options, self._meta_chunks(rows, label))
             ingest(self._database, [meta, *paths])
         self.label = label
         self._stored_codes = self._next_code
@@ -236,9 +240,7 @@ class KeyIndex:
     def _note(self, code: int, partition: bytes) -> None:
         self._codes[partition], self._partitions[code] = code, partition
 
-    def _meta_entries(
-        self, rows: Mapping[tuple[int, int], int], label: IndexLabel
-    ) -> Iterator[tuple[bytes, bytes | None]]:
+    def _meta_chunks(self, rows: Mapping[tuple[int, int], int], label: IndexLabel) -> Iterator[Chunk]:
         found: dict[bytes, bytes | None] = {}
         for code in range(self._stored_codes, self._next_code):
             found[partition_key(code)] = self._partitions[code]
@@ -247,7 +249,7 @@ class KeyIndex:
             found[rows_key(code, bucket)] = count.to_bytes(8, "little") if count > 0 else None
         said = {"format": FORMAT, "scope": asdict(self.scope), "label": asdict(label), "codes": self._next_code}
         found[LABEL_KEY] = json.dumps(said, sort_keys=True).encode()
-        yield from sorted(found.items())
+        yield from _alternating(sorted(found.items()))
 
     def _read_label(self) -> None:
         with self._errors():
@@ -274,20 +276,25 @@ def remove_index(directory: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def entry_chunks(entries: KeyEntries) -> Iterator[tuple[bytes, bytes]]:
-    """Stored keys and values of ascending entries, a chunk of them in memory at a time."""
-    for start in range(0, len(entries), CHUNK_ROWS):
-        chunk = entries.take(np.arange(start, min(start + CHUNK_ROWS, len(entries))))
-        yield from zip(stored_keys(chunk.keys), stored_places(chunk), strict=True)
-
-
-def _key_entries(change: IndexChange) -> Iterator[tuple[bytes, bytes | None]]:
+def _key_chunks(change: IndexChange) -> Iterator[Chunk]:
+    """The entries of a change, keys ascending."""
     puts = change.puts.take(key_order(change.puts.keys))
     if not len(change.removes):
-        yield from entry_chunks(puts)
+        for start in range(0, len(puts), CHUNK_ROWS):
+            chunk = puts.take(np.arange(start, min(start + CHUNK_ROWS, len(puts))))
+            yield stored_keys(chunk.keys), stored_places(chunk)
         return
-    gone: Iterator[tuple[bytes, bytes | None]] = ((k, None) for k in stored_keys(change.removes))
-    yield from sorted(chain(entry_chunks(puts), gone), key=lambda pair: pair[0])
+    # Runs of puts and of removes take turns; most changes have few removes.
+    keys = stored_keys(puts.keys) + stored_keys(change.removes)
+    values = [*stored_places(puts), *repeat(None, len(change.removes))]
+    pairs = sorted(zip(keys, values, strict=True), key=itemgetter(0))
+    yield from _alternating(pairs)
+
+
+def _alternating(pairs: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Chunk]:
+    for is_remove, run in groupby(pairs, key=lambda pair: pair[1] is None):
+        found = list(run)
+        yield [k for k, _ in found], None if is_remove else [v for _, v in found if v is not None]
 
 
 def _with_holder(error: IndexStateError, directory: str) -> IndexStateError:

@@ -14,18 +14,20 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bucketline.state.bucket.key_entries import KeyEntries, concat_entries, key_borders, key_order
+from bucketline.state.bucket.key_entries import KeyEntries, key_borders, key_order, stored_keys, stored_places
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.index_scope import IndexLabel, IndexScope
-from bucketline.state.store.key_index import KeyIndex, entry_chunks, remove_index
+from bucketline.state.store.key_index import CHUNK_ROWS, KeyIndex, remove_index
+from bucketline.state.store.key_spill import KeySpill, SourcedKeys, concat_keys
 from bucketline.state.store.rocks import RocksSettings, rocks_errors, rocks_options, write_sst
 
+Source = tuple[int, int, int]
+"""(partition code, bucket, seconds when last written)."""
+
 _BUILDING = ".building"
-_SAMPLE_STEP = 997
 _WARM_BYTES = 1 << 30
 # Linux heeds two megabytes of one piece of advice and forgets the rest.
 _WARM_STEP_BYTES = 1 << 20
@@ -75,25 +77,21 @@ class KeyIndexBuild:
         Path(f"{self._building}/builder").write_text(f"{os.getpid()} {socket.gethostname()}")
         # While it is built the block cache is empty: its memory sorts keys.
         self._budget_bytes = settings.memory_bytes // 2
-        self._held: list[KeyEntries] = []
+        self._held: list[SourcedKeys] = []
         self._held_bytes = 0
-        self._spill: _Spill | None = None
+        self._spill: KeySpill | None = None
+        self._sources: dict[Source, int] = {}
         self._rows: dict[tuple[int, int], int] = {}
 
     def add(self, block: KeyBlock) -> None:
         """Takes keys."""
-        count = len(block.keys)
-        if not count:
+        if not len(block.keys):
             return
-        code = int(self._index.codes([block.partition])[0])
-        entries = KeyEntries(
-            block.keys,
-            np.full(count, code, np.int32),
-            np.full(count, block.bucket, np.int32),
-            np.full(count, block.seconds, np.uint32),
-        )
-        self._held.append(entries)
-        self._held_bytes += entries.size_bytes
+        source = (int(self._index.codes([block.partition])[0]), block.bucket, block.seconds)
+        number = self._sources.setdefault(source, len(self._sources))
+        found = SourcedKeys(block.keys, np.full(len(block.keys), number, np.uint32))
+        self._held.append(found)
+        self._held_bytes += found.size_bytes
         # Sorting holds the columns twice.
         if self._held_bytes * 2 > self._budget_bytes:
             self._flush()
@@ -106,12 +104,14 @@ class KeyIndexBuild:
         paths = []
         keys = 0
         options = rocks_options(self._settings)
-        for number, entries in enumerate(self._ranges()):
-            distinct = self._distinct(entries)
-            self._count(distinct)
+        places = self._places()
+        values = np.array(stored_places(places), object)
+        for number, found in enumerate(self._ranges()):
+            distinct = self._distinct(found, places)
+            self._count(distinct, places)
             path = f"{self._building}/keys-{number}.sst"
             with rocks_errors(self._building):
-                if write_sst(path, options, entry_chunks(distinct)):
+                if write_sst(path, options, _chunks(distinct, values)):
                     paths.append(path)
             keys += len(distinct)
         self._index.load(paths, self._rows, label)
@@ -134,120 +134,64 @@ class KeyIndexBuild:
 
     def _flush(self) -> None:
         if self._spill is None:
-            self._spill = _Spill(self._building)
-        self._spill.write(concat_entries(self._held))
+            self._spill = KeySpill(self._building)
+        self._spill.write(concat_keys(self._held))
         self._held, self._held_bytes = [], 0
 
-    def _ranges(self) -> Iterator[KeyEntries]:
-        """All entries, a range of keys at a time, ranges ascending."""
+    def _ranges(self) -> Iterator[SourcedKeys]:
+        """All keys, a range of them at a time, ranges ascending."""
         if self._spill is None:
             if self._held:
-                held = concat_entries(self._held)
-                self._held = []
+                held, self._held = concat_keys(self._held), []
                 yield held
             return
         if self._held:
             self._flush()
         yield from self._spill.ranges(self._budget_bytes // 4)
 
-    def _distinct(self, entries: KeyEntries) -> KeyEntries:
-        """The entries ascending by key, each key once, the youngest of several."""
-        found = entries.take(key_order(entries.keys))
-        borders = key_borders(found.keys)
+    def _places(self) -> KeyEntries:
+        """What each source number stands for; the keys are of no account."""
+        columns = np.array(list(self._sources), np.int64).reshape(-1, 3)
+        partitions, buckets, seconds = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2]
+        return KeyEntries(pa.nulls(len(columns)), partitions, buckets, seconds.astype(np.uint32))
+
+    def _distinct(self, found: SourcedKeys, places: KeyEntries) -> SourcedKeys:
+        """The keys ascending, each once, with the youngest of several sources."""
+        ascending = found.take(key_order(found.keys))
+        borders = key_borders(ascending.keys)
         if borders.all():
-            return found
+            return ascending
         repeats = np.flatnonzero(~borders)
-        moved = (found.partitions[repeats] != found.partitions[repeats - 1]) | (
-            found.buckets[repeats] != found.buckets[repeats - 1]
+        here, before = ascending.sources[repeats], ascending.sources[repeats - 1]
+        moved = (places.partitions[here] != places.partitions[before]) | (
+            places.buckets[here] != places.buckets[before]
         )
         if moved.any() and not self._keep_latest:
-            self._refuse(found, repeats[moved])
-        found = entries.take(np.argsort(entries.seconds, kind="stable"))
-        found = found.take(key_order(found.keys))
-        return found.take(np.flatnonzero(np.append(borders[1:], True)))
+            self._refuse(places, int(before[moved][0]), int(here[moved][0]), int(moved.sum()))
+        by_age = found.take(np.argsort(places.seconds[found.sources], kind="stable"))
+        ascending = by_age.take(key_order(by_age.keys))
+        return ascending.take(np.flatnonzero(np.append(borders[1:], True)))
 
-    def _refuse(self, found: KeyEntries, rows: NDArray[np.int64]) -> None:
-        here, before = int(rows[0]), int(rows[0]) - 1
+    def _refuse(self, found: KeyEntries, before: int, here: int, count: int) -> None:
         names = self._index.partitions([int(found.partitions[here]), int(found.partitions[before])])
         places = [(names[int(found.partitions[r])].hex(), int(found.buckets[r])) for r in (before, here)]
         raise CorruptFileError(
-            f"{len(rows)} keys are in two places, the first in {places}: several jobs wrote this table at once, or "
+            f"{count} keys are in two places, the first in {places}: several jobs wrote this table at once, or "
             "keys expired ('cross-partition-upsert.index-ttl') and came back; delete the older rows, or set the option",
             places=places,
-            keys=len(rows),
+            keys=count,
         )
 
-    def _count(self, entries: KeyEntries) -> None:
-        places, counts = np.unique((entries.partitions.astype(np.int64) << 32) | entries.buckets, return_counts=True)
-        for place, count in zip(places.tolist(), counts.tolist(), strict=True):
-            found = divmod(place, 1 << 32)
-            self._rows[found] = self._rows.get(found, 0) + count
+    def _count(self, distinct: SourcedKeys, places: KeyEntries) -> None:
+        counts = np.bincount(distinct.sources, minlength=len(places.partitions))
+        for source in np.flatnonzero(counts).tolist():
+            place = (int(places.partitions[source]), int(places.buckets[source]))
+            self._rows[place] = self._rows.get(place, 0) + int(counts[source])
 
     def _drop_spill(self) -> None:
         if self._spill is not None:
             self._spill.close()
             self._spill = None
-
-
-class _Spill:
-    """Entries on disk, and a sample of their keys."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._path = f"{directory}/spill.arrow"
-        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
-        self._samples: list[pa.Array] = []
-        self._skip = 0
-        self.size_bytes = 0
-
-    def write(self, entries: KeyEntries) -> None:
-        batch = _batch(entries)
-        with rocks_errors(self._directory):
-            if self._writer is None:
-                self._writer = pa.ipc.new_stream(self._path, batch.schema)
-            self._writer.write_batch(batch)
-        self.size_bytes += entries.size_bytes
-        picked = np.arange(self._skip, len(entries), _SAMPLE_STEP)
-        self._samples.append(entries.keys.take(picked))
-        self._skip = (self._skip - len(entries)) % _SAMPLE_STEP
-
-    def ranges(self, range_bytes: int) -> Iterator[KeyEntries]:
-        """The entries dealt to ranges of about that size, ranges ascending."""
-        self.close()
-        sample = pa.concat_arrays(self._samples)
-        sample = sample.take(key_order(sample))
-        count = -(-self.size_bytes // range_bytes)
-        picked = np.unique(np.linspace(0, len(sample), count, endpoint=False).astype(np.int64)[1:])
-        splitters = [sample[int(i)] for i in picked]
-        names = [f"{self._directory}/range-{i}.arrow" for i in range(len(splitters) + 1)]
-        self._deal(splitters, names)
-        os.remove(self._path)
-        for name in names:
-            with pa.OSFile(name) as source, pa.ipc.open_stream(source) as reader:
-                parts = [_entries(b) for b in reader]
-            os.remove(name)
-            if parts:
-                yield concat_entries(parts)
-
-    def _deal(self, splitters: list[pa.Scalar], names: list[str]) -> None:
-        with pa.OSFile(self._path) as source, pa.ipc.open_stream(source) as reader, rocks_errors(self._directory):
-            writers = [pa.ipc.new_stream(name, reader.schema) for name in names]
-            for batch in reader:
-                number = np.zeros(batch.num_rows, np.int64)
-                for splitter in splitters:
-                    number += np.asarray(pc.greater_equal(batch.column(0), splitter))
-                order = np.argsort(number, kind="stable")
-                ends = np.searchsorted(number[order], np.arange(len(names)), side="right")
-                for writer, start, end in zip(writers, [0, *ends[:-1]], ends, strict=True):
-                    if end > start:
-                        writer.write_batch(batch.take(pa.array(order[start:end])))
-            for writer in writers:
-                writer.close()
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
 
 
 def remove_dead_builds(directory: str) -> None:
@@ -284,11 +228,8 @@ def _warm(index: KeyIndex) -> None:
         left -= size
 
 
-def _batch(entries: KeyEntries) -> pa.RecordBatch:
-    columns = [entries.keys, pa.array(entries.partitions), pa.array(entries.buckets), pa.array(entries.seconds)]
-    return pa.record_batch(columns, names=["key", "partition", "bucket", "seconds"])
-
-
-def _entries(batch: pa.RecordBatch) -> KeyEntries:
-    partitions, buckets, seconds = (np.asarray(batch.column(i)) for i in (1, 2, 3))
-    return KeyEntries(batch.column(0), partitions, buckets, seconds)
+def _chunks(found: SourcedKeys, values: NDArray[np.object_]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Stored keys and values, a chunk of them in memory at a time; `values` are by source."""
+    for start in range(0, len(found), CHUNK_ROWS):
+        sources = found.sources[start : start + CHUNK_ROWS]
+        yield stored_keys(found.keys.slice(start, CHUNK_ROWS)), values[sources].tolist()

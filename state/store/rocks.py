@@ -4,7 +4,8 @@ Source: RocksDB wiki, "Memory usage in RocksDB", "Creating and Ingesting SST fil
 """
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -97,20 +98,22 @@ def rocks_errors(directory: str) -> Iterator[None]:
         raise _explained(e, directory) from e
 
 
-def write_sst(path: str, options: Options, entries: Iterable[tuple[bytes, bytes | None]]) -> int:
-    """Writes a file of entries, keys strictly ascending, None deletes the key; how many there were, without a file for
-    none.
+def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes], Sequence[bytes] | None]]) -> int:
+    """Writes a file of entries, chunk by chunk, keys strictly ascending; chunks without values delete their keys.
+
+    How many entries there were; for none there is no file.
     """
     writer = SstFileWriter(options)
     count = 0
-    for key, value in entries:
+    for keys, values in chunks:
+        if not keys:
+            continue
         if not count:
             writer.open(path)
-        count += 1
-        if value is None:
-            del writer[key]
-        else:
-            writer[key] = value
+        count += len(keys)
+        # RocksDB takes one entry at a time; a loop that Python does not see costs a quarter less.
+        done = map(writer.__delitem__, keys) if values is None else map(writer.__setitem__, keys, values)
+        deque(done, maxlen=0)
     if count:
         writer.finish()
     return count

@@ -26,6 +26,7 @@ from bucketline.state.store.key_index_build import KeyBlock
 from bucketline.state.store.read import FileAccess, Projection, read_buckets
 from bucketline.state.store.scan import BucketFiles, group_by_bucket
 from bucketline.state.types.logical import DataType
+from bucketline.state.types.order import normalized_keys
 
 BATCH_ROWS = 65536
 
@@ -56,6 +57,13 @@ class ShardKeys:
     def keys(self, rows: pa.RecordBatch | pa.Table) -> HashedKeys:
         """The keys of all rows, of whatever shard."""
         return hashed_keys([rows.column(name) for name in self.names], self.types)
+
+    def normalized(self, rows: pa.RecordBatch) -> pa.Array:
+        """The normalized keys of this shard's rows."""
+        if self.shards == 1:
+            return normalized_keys([rows.column(name) for name in self.names], self.types)
+        keys = self.keys(rows)
+        return keys.normalized.filter(pa.array(self.mine(keys)))
 
     def mine(self, keys: HashedKeys) -> np.ndarray | None:
         """Which keys are of this shard, as a mask; None for all."""
@@ -122,7 +130,4 @@ def _stored_keys(access: FileAccess, bucket: BucketFiles, wanted: ShardKeys, ali
 
 
 def _block(batch: pa.RecordBatch, bucket: BucketFiles, seconds: int, wanted: ShardKeys) -> KeyBlock:
-    keys = wanted.keys(batch)
-    mask = wanted.mine(keys)
-    found = keys.normalized if mask is None else keys.normalized.filter(pa.array(mask))
-    return KeyBlock(found, bucket.partition, bucket.bucket, seconds)
+    return KeyBlock(wanted.normalized(batch), bucket.partition, bucket.bucket, seconds)
