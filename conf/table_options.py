@@ -218,6 +218,7 @@ def check_write_options(
             key = FILE_FORMAT_PER_LEVEL.key
             refuse(key, f"'{key}' = {file_format!r} at level {level} is not supported: this release writes parquet")
     _check_bucket(schema_options, primary_key, partition_keys)
+    _check_postponed(schema_options)
     _check_numbers(schema_options)
 
 
@@ -257,13 +258,11 @@ def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partit
         refuse(BUCKET.key, "The number of buckets needs to be greater than 0.")
     if bucket > 0 and not primary_key and bucket_key is None:
         refuse(BUCKET_KEY.key, "You should define a 'bucket-key' for bucketed append mode.")
-    if bucket == -2 or (bucket == -1 and primary_key and not set(partition_keys) <= set(primary_key)):
-        mode = "postponed" if bucket == -2 else "cross-partition"
-        refuse(
-            BUCKET.key,
-            f"table option 'bucket' = {bucket} is not supported: this release does not write {mode} tables; set "
-            "'bucket' to a number above 0",
-        )
+
+
+def _check_postponed(options: Mapping[str, str]) -> None:
+    if BUCKET.get(options) == -2:
+        refuse(BUCKET.key, "table option 'bucket' = -2 is not supported: this release does not write postponed buckets")
 
 
 def _check_numbers(options: Mapping[str, str]) -> None:

@@ -7,8 +7,12 @@ from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.write_session import WriteSession
 from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.place_task import PlaceTask
 from bucketline.streaming.route_task import Decode, RouteTask
 from bucketline.streaming.write_task import WriteTask
+
+BACKUP_EVERY = 10
+"""Batches between two copies of the key index in the checkpoint folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,7 @@ class BatchPlan:
     shard_count: int
     in_place: bool
     route: RouteTask
+    place: PlaceTask | None
     write: WriteTask
 
 
@@ -27,6 +32,7 @@ def plan_batch(
     session: WriteSession,
     identity: BatchIdentity,
     *,
+    user: str,
     parallelism: int,
     decode: Decode | None,
     expected_rows: int = 0,
@@ -41,20 +47,29 @@ def plan_batch(
     entries = session.hash_entries()
     dynamic = plan.dynamic_write(entries, shards=shards, expected_rows=expected_rows)
     unaware = plan.mode is BucketMode.UNAWARE
+    shares = _share_count(session, parallelism)
+    cross = None
+    if plan.mode is BucketMode.CROSS_PARTITION:
+        backup = None if identity.checkpoint is None else f"{identity.checkpoint}/bucketline"
+        turn = identity.batch_id % BACKUP_EVERY == BACKUP_EVERY - 1
+        cross = plan.cross_write(session.view.snapshot, shares=shares, backup=backup, back_up_now=turn)
     return BatchPlan(
         identity=identity,
         trigger=trigger,
         shard_count=shards,
         in_place=unaware,
         route=RouteTask(
-            plan.seal_plan(session.view, entries, dynamic),
-            shards,
+            plan.seal_plan(session.view, entries, dynamic, shares=shares),
+            shards if cross is None else shares,
             decode,
             dynamic,
             plan.sink.bad_records_max + 1000,
         ),
+        place=None
+        if cross is None
+        else PlaceTask(cross, plan.sink.merge_memory_bytes, plan.sink.local_directory, shards),
         write=WriteTask(
-            write=plan.bucket_write(trigger, dynamic),
+            write=plan.postponing(plan.bucket_write(trigger, dynamic), user),
             states={} if unaware else session.bucket_states(trigger),
             shelf_bytes=plan.sink.merge_memory_bytes,
             local_directory=plan.sink.local_directory,
@@ -67,9 +82,17 @@ def _shard_count(session: WriteSession, parallelism: int) -> int:
     """How many write tasks share the buckets; with partitions, their number is not known before the rows are seen."""
     plan = session.plan
     wanted = plan.sink.write_parallelism or 2 * parallelism
-    if plan.mode is BucketMode.DYNAMIC:
-        assigners = ASSIGNER_PARALLELISM.find(plan.schema.options) or plan.sink.assigner_parallelism
-        return assigners or plan.sink.write_parallelism or parallelism
+    if plan.mode in (BucketMode.DYNAMIC, BucketMode.POSTPONE):
+        return _share_count(session, parallelism)
     if plan.schema.partition_keys:
         return wanted
     return max(1, min(wanted, plan.total_buckets))
+
+
+def _share_count(session: WriteSession, parallelism: int) -> int:
+    """How many tasks share the keys, where a key's bucket is not a function of the key."""
+    plan = session.plan
+    if plan.mode is BucketMode.POSTPONE:
+        return plan.sink.write_parallelism or parallelism
+    assigners = ASSIGNER_PARALLELISM.find(plan.schema.options) or plan.sink.assigner_parallelism
+    return assigners or plan.sink.write_parallelism or parallelism

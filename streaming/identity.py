@@ -24,7 +24,8 @@ class BatchIdentity:
     """A micro-batch of a query. Offsets are canonical JSON, one array element a source; None where unknown.
 
     `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id` changes with
-    every start of the query; `source` is what the job calls its cluster.
+    every start of the query; `source` is what the job calls its cluster; `checkpoint`
+    is where the query keeps its state.
     """
 
     query_id: str
@@ -34,6 +35,7 @@ class BatchIdentity:
     digest: str | None
     run_id: str | None = None
     source: str | None = None
+    checkpoint: str | None = None
 
     def commit_user(self, sink_id: str | None) -> str:
         return self.query_id if sink_id is None else f"{self.query_id}-{sink_id}"
@@ -76,6 +78,7 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
         start_offsets=None if start is None else json.dumps(start, sort_keys=True),
         end_offsets=json.dumps(end, sort_keys=True),
         digest=batch_digest(start, end, names),
+        checkpoint=root,
         run_id=spark.sparkContext.getLocalProperty(RUN_ID),
     )
 

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SYSTEM_IDS
-from bucketline.state.store.local_compact import commit_compaction, plan_compaction
+from bucketline.state.store.local_compact import commit_compaction, plan_compaction, plan_postpone_table
 from bucketline.state.store.table_handle import open_handle
 from bucketline.streaming.compact_task import compact_over_spark
+from bucketline.streaming.deal_task import deal_over_spark
 
 
 def compact(
@@ -19,7 +21,16 @@ def compact(
     """Compacts a table in Spark tasks; the new snapshot's id, None when there was nothing to do.
 
     `strategy` is "full" or "minor"; `partitions` are mappings from partition column to value; `options` override the
-    table's for this run. Raises as `Table.compact` does, and Spark's own errors from tasks.
+    table's for this run. Postponed rows are dealt to their buckets on the way; a partition without a bucket count gets
+    `postpone.default-bucket-num`, or as many as Spark has cores. Raises as `Table.compact` does, and Spark's own errors
+    from tasks.
     """
-    session, write, work = plan_compaction(open_handle(path), strategy, partitions, options=options)
-    return commit_compaction(session, compact_over_spark(spark, write, work), user=SYSTEM_IDS.new_uuid())
+    handle, user = open_handle(path), SYSTEM_IDS.new_uuid()
+    if bucket_mode(handle.table_schema) is BucketMode.POSTPONE:
+        parallelism = spark.sparkContext.defaultParallelism
+        session, work = plan_postpone_table(handle, strategy, partitions, options or {}, new_buckets=parallelism)
+        sink = session.plan.sink
+        messages = deal_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
+        return commit_compaction(session, messages, user=user)
+    session, write, found = plan_compaction(handle, strategy, partitions, options=options)
+    return commit_compaction(session, compact_over_spark(spark, write, found), user=user)

@@ -41,6 +41,9 @@ def run_batch(batch: Any, plan: BatchPlan) -> BatchOutcome:
 
         return read_outcome(batch.mapInArrow(route_and_write, RESULT_DDL).collect())
     routed = batch.mapInArrow(_function(plan.route), ROUTED_DDL)
+    if plan.place is not None:
+        shares = routed.repartition(plan.route.shard_count, "shard_key")
+        routed = shares.mapInArrow(_function(plan.place), ROUTED_DDL)
     placed = routed.repartition(plan.shard_count, "shard_key")
     return read_outcome(placed.mapInArrow(_function(plan.write), RESULT_DDL).collect())
 

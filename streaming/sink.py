@@ -74,6 +74,7 @@ class TableSink:
         plan = plan_batch(
             session,
             identity,
+            user=table.user,
             parallelism=spark.sparkContext.defaultParallelism,
             decode=self.decode,
             expected_rows=table.last_rows,

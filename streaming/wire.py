@@ -50,8 +50,11 @@ class TaskStats:
     spilled_bytes: int
 
 
-def routed_run(run: SealedRun, shard_key: int) -> pa.RecordBatch:
-    """One routed row: a sealed run on its way to the task of its shard."""
+def routed_run(run: SealedRun, shard_key: int, *, accepted_rows: int | None = None) -> pa.RecordBatch:
+    """One routed row: a sealed run on its way to the task of its shard.
+
+    `accepted_rows` is what counts as accepted with it, where that is not the run's own number.
+    """
     return pa.RecordBatch.from_pylist(
         [
             {
@@ -61,7 +64,7 @@ def routed_run(run: SealedRun, shard_key: int) -> pa.RecordBatch:
                 "bucket": run.bucket,
                 "origin": run.origin,
                 "flush": run.flush,
-                "consumed_rows": run.consumed_rows,
+                "consumed_rows": run.consumed_rows if accepted_rows is None else accepted_rows,
                 "rank_end": run.rank_end,
                 "row_count": run.row_count,
                 "blob": run.blob,

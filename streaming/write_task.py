@@ -13,6 +13,7 @@ from pyspark import TaskContext
 
 from bucketline.state.commit.message import encode_messages
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
+from bucketline.state.store.deal import as_one_change
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table_view import BucketId
@@ -22,13 +23,17 @@ from bucketline.streaming.wire import MESSAGES, REJECTS, RUN, TaskStats, read_ro
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """What a reduce task does; plain values only, so that it travels. `states` holds the buckets that the table has."""
+    """What a reduce task does; plain values only, so that it travels. `states` holds the buckets that the table has.
+
+    With `as_one_change` a message is all of one snapshot: what the task's own compaction used up is gone (`deal`).
+    """
 
     write: BucketWrite
     states: Mapping[BucketId, BucketState]
     shelf_bytes: int
     local_directory: str | None
     shard_count: int
+    as_one_change: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Routed rows in, results out: one row of messages a bucket, one of statistics a task."""
@@ -51,7 +56,8 @@ class WriteTask:
             busy: set[BucketId] = set()
             for message in write_shelf(self.write, shelf, self.states):
                 busy.add((message.partition, message.bucket))
-                yield result(MESSAGES, encode_messages([message]))
+                told = as_one_change(message, self.write.access.delete_own) if self.as_one_change else message
+                yield result(MESSAGES, encode_messages([told]))
             for bucket_id in self._idle(shard, busy):
                 message = write_bucket(self.write, bucket_id, self.states[bucket_id], [])
                 yield result(MESSAGES, encode_messages([message]))

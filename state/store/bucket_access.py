@@ -14,7 +14,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.run import KeyOrder
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.read import FileAccess
-from bucketline.state.store.rolling_writer import RollingWriter
+from bucketline.state.store.rolling_writer import Postponed, RollingWriter
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.table_view import BucketId
 from bucketline.state.types.order import key_order
@@ -48,7 +48,13 @@ class BucketAccess:
         return key_order([f.type for f in self.schema.select(self.schema.trimmed_primary_key)])
 
     def writer(
-        self, bucket_id: BucketId, *, level: int, source: FileSource, first_sequence_number: int = 0
+        self,
+        bucket_id: BucketId,
+        *,
+        level: int,
+        source: FileSource,
+        first_sequence_number: int = 0,
+        postponed: Postponed | None = None,
     ) -> RollingWriter:
         """A writer of new files in a bucket."""
         partition, bucket = bucket_id
@@ -63,6 +69,7 @@ class BucketAccess:
             level=level,
             source=source,
             first_sequence_number=first_sequence_number,
+            postponed=postponed,
         )
 
     def delete_own(self, files: Sequence[DataFileMeta], bucket_id: BucketId) -> None:

@@ -3,8 +3,8 @@
 Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the compaction it triggers), AppendOnlyWriter.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.lsm.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.compactor import CompactResult, compact_unit
+from bucketline.state.store.cross_write import CrossWrite
 from bucketline.state.store.grouping import hash_index_store
 from bucketline.state.store.new_keys import DynamicWrite
 from bucketline.state.store.sealed_runs import SealedRun, sequence_offsets, unseal
@@ -55,7 +56,11 @@ class BucketState:
 
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
-    """How buckets are written in this batch; plain values, so that it travels. Memory is in bytes of Arrow data."""
+    """How buckets are written in this batch; plain values, so that it travels. Memory is in bytes of Arrow data.
+
+    `dynamic` and `cross` say how keys get buckets where no function of the key does, `postponed_user` that rows go to
+    the postpone bucket; `totals` are bucket counts of single partitions.
+    """
 
     access: BucketAccess
     total_buckets: int
@@ -63,6 +68,9 @@ class BucketWrite:
     merge_memory_bytes: int
     compact_memory_bytes: int
     dynamic: DynamicWrite | None = None
+    postponed_user: str | None = None
+    cross: CrossWrite | None = None
+    totals: Mapping[bytes, int] = field(default_factory=dict)
     index_cache_bytes: int = 256 << 20
 
     def owner(self, partition: bytes, bucket: int) -> int:
@@ -187,7 +195,7 @@ def _message(
     return CommitMessage(
         partition=partition,
         bucket=bucket,
-        total_buckets=write.total_buckets,
+        total_buckets=write.totals.get(partition, write.total_buckets),
         new_files=tuple(new_files),
         compact_before=compacted.before,
         compact_after=compacted.after,

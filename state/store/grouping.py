@@ -6,8 +6,8 @@ the share decides (`new_keys`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -45,10 +45,11 @@ class OneBucket:
 
 @dataclass(frozen=True, slots=True)
 class FixedBuckets:
-    """The bucket function over the bucket key."""
+    """The bucket function over the bucket key; `counts` are those of partitions with another count than `count`."""
 
     count: int
     function: BucketFunction
+    counts: Mapping[bytes, int] = field(default_factory=dict)
 
     def open(self, schema: TableSchema) -> GroupRows:
         fields = schema.select(bucket_keys(schema))
@@ -56,17 +57,27 @@ class FixedBuckets:
         def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
             columns = [rows[f.name].combine_chunks() for f in fields]
             types = [f.type for f in fields]
-            return np.asarray(assign_fixed_buckets(columns, types, self.count, function=self.function)).astype(np.int64)
+            count_of = np.array([self.counts.get(p, self.count) for p in partitions])
+            found = np.empty(rows.num_rows, np.int64)
+            for count in np.unique(count_of).tolist():
+                assigned = assign_fixed_buckets(columns, types, count, function=self.function)
+                members = count_of[codes] == count
+                found[members] = np.asarray(assigned)[members]
+            return found
 
         return group
 
 
 @dataclass(frozen=True, slots=True)
 class KeyShares:
-    """Shares of the hash of some key columns: all rows of a key in one group, whatever bucket they will get."""
+    """Shares of the hash of some key columns: all rows of a key in one group, whatever bucket they will get.
+
+    With `across_partitions` a group holds rows of all partitions, in arrival order.
+    """
 
     count: int
     columns: tuple[str, ...]
+    across_partitions: bool = False
 
     def open(self, schema: TableSchema) -> GroupRows:
         fields = schema.select(self.columns)
@@ -76,6 +87,17 @@ class KeyShares:
             return share_group(hash_share(np.asarray(hashes), self.count))
 
         return group
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBuckets:
+    """Buckets that were decided before, in a column that does not go into the runs."""
+
+    column: ClassVar[str] = "_bucket"
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        del schema
+        return lambda rows, partitions, codes: np.asarray(rows[self.column].combine_chunks()).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError, UnsupportedTableError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
 from bucketline.state.store.partition_choice import choose_partitions
+from bucketline.state.store.postpone_compact import PostponeWork, plan_postponed
+from bucketline.state.store.postpone_local import compact_postponed
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.table_view import BucketId
 from bucketline.state.store.write_session import WriteSession
@@ -30,6 +33,8 @@ def compact_table(
 
     `watch` is told how many buckets are done, and of how many, before the first and after each.
     """
+    if bucket_mode(table.table_schema) is BucketMode.POSTPONE:
+        return _compact_postpone_table(table, strategy, partitions, options or {}, clock, ids)
     session, write, work = plan_compaction(table, strategy, partitions, options=options, clock=clock, ids=ids)
     messages: list[CommitMessage] = []
     watch(0, len(work))
@@ -42,6 +47,47 @@ def compact_table(
             write.access.delete_own(message.made_files, (message.partition, message.bucket))
         raise
     return commit_compaction(session, messages, user=ids.new_uuid())
+
+
+def plan_postpone_table(
+    table: TableHandle,
+    strategy: str,
+    partitions: Sequence[Mapping[str, object]] | None,
+    options: Mapping[str, str],
+    clock: Clock = SYSTEM_CLOCK,
+    ids: IdSource = SYSTEM_IDS,
+    *,
+    new_buckets: int | None = None,
+) -> tuple[WriteSession, PostponeWork]:
+    """As `plan_compaction`, of a postpone table; `new_buckets` is the bucket count of partitions that have none yet."""
+    trigger = _trigger(strategy)
+    session = WriteSession(table.path, options, table=table, clock=clock, ids=ids)
+    chosen = choose_partitions(session.plan.schema, partitions)
+    session.refresh()
+    write = session.plan.bucket_write(trigger, clock=clock, ids=ids)
+    return session, plan_postponed(session.plan, session.view, write, chosen, new_buckets=new_buckets)
+
+
+def _compact_postpone_table(
+    table: TableHandle,
+    strategy: str,
+    partitions: Sequence[Mapping[str, object]] | None,
+    options: Mapping[str, str],
+    clock: Clock,
+    ids: IdSource,
+) -> int | None:
+    session, work = plan_postpone_table(table, strategy, partitions, options, clock, ids)
+    if work.is_empty:
+        return None
+    sink = session.plan.sink
+    messages = compact_postponed(work, memory_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
+    return commit_compaction(session, messages, user=ids.new_uuid())
+
+
+def _trigger(strategy: str) -> CompactTrigger:
+    if strategy not in STRATEGIES:
+        raise OptionError(f"compaction strategy {strategy!r} is neither 'full' nor 'minor'", key="strategy")
+    return STRATEGIES[strategy]
 
 
 def plan_compaction(
@@ -58,9 +104,7 @@ def plan_compaction(
     `write-only` is not asked: it keeps writers from compacting, and this is the compaction it leaves to others.
     Raises OptionError for an unknown strategy or partition column.
     """
-    if strategy not in STRATEGIES:
-        raise OptionError(f"compaction strategy {strategy!r} is neither 'full' nor 'minor'", key="strategy")
-    trigger = STRATEGIES[strategy]
+    trigger = _trigger(strategy)
     session = WriteSession(table.path, options or {}, table=table, clock=clock, ids=ids)
     if not session.plan.schema.primary_keys:
         raise UnsupportedTableError("only primary-key tables are compacted by this release", path=table.path)

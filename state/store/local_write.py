@@ -4,16 +4,19 @@ Source: Paimon 2.0 BatchTableWrite (one commit, whose identifier says "batch").
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from bucketline.conf.bucket_options import BATCH_WRITE_FIXED_BUCKET
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN, accept_rows
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger, write_bucket
+from bucketline.state.store.postpone_local import write_fixed
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import RunSealer
 from bucketline.state.store.shelf_write import write_shelf
@@ -42,8 +45,13 @@ def write_table(
     session.refresh()
     dynamic = session.plan.dynamic_write(session.hash_entries(), shards=1, expected_rows=0)
     write = session.plan.bucket_write(session.plan.trigger(0), dynamic, clock=clock, ids=ids)
+    user = ids.new_uuid()
+    if session.plan.mode is BucketMode.CROSS_PARTITION:
+        write = replace(write, cross=session.plan.cross_write(session.view.snapshot, shares=1))
+    if not BATCH_WRITE_FIXED_BUCKET.get(session.plan.schema.options):
+        write = session.plan.postponing(write, user)
     messages = _messages(session, write, with_kinds(data, row_kinds))
-    session.commit(messages, user=ids.new_uuid())
+    session.commit(messages, user=user)
     newest = session.view.refresh()
     return 0 if newest is None else newest.id
 
@@ -95,6 +103,7 @@ def _messages(session: WriteSession, write: BucketWrite, tables: Iterable[pa.Tab
     states = {} if plan.mode is BucketMode.UNAWARE else session.bucket_states(trigger)
     sealer = RunSealer(plan.seal_plan(session.view, session.hash_entries(), write.dynamic), origin=0)
     messages: list[CommitMessage] = []
+    to_real = plan.mode is BucketMode.POSTPONE and write.postponed_user is None
     with RunShelf(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as shelf:
         for rows in tables:
             for run in sealer.add(accept_rows(rows, plan.schema)):
@@ -102,7 +111,8 @@ def _messages(session: WriteSession, write: BucketWrite, tables: Iterable[pa.Tab
         for run in sealer.finish():
             shelf.add(run)
         try:
-            for message in write_shelf(write, shelf, states):
+            written = write_fixed(session, write, shelf, states) if to_real else write_shelf(write, shelf, states)
+            for message in written:
                 messages.append(message)
             idle = {(m.partition, m.bucket) for m in messages}
             for bucket_id in session.due(trigger) if trigger is CompactTrigger.FULL else []:

@@ -20,7 +20,7 @@ from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.fold import Fold
-from bucketline.state.store.grouping import Grouping
+from bucketline.state.store.grouping import Grouping, KeyShares
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.order import key_changes, sort_indices
@@ -103,18 +103,25 @@ class RunSealer:
 
     def _seal(self, rows: pa.Table, kinds: pa.Array) -> Iterator[SealedRun]:
         plan = self._plan
-        partitions, partition_codes = _partition_codes(rows, plan.schema)
+        partitions, row_partitions = self._partitions(rows)
         _check_totals(partitions, plan)
-        buckets = self._groups(rows, partitions, partition_codes)
+        buckets = self._groups(rows, partitions, row_partitions)
+        rows = rows.select([f.name for f in plan.schema.fields])
         lowest = int(buckets.min())
-        groups = partition_codes.astype(np.int64) * (int(buckets.max()) - lowest + 1) + (buckets - lowest)
+        groups = row_partitions.astype(np.int64) * (int(buckets.max()) - lowest + 1) + (buckets - lowest)
         names, group_of_row = np.unique(groups, return_inverse=True)
         by_group = np.argsort(_narrow(group_of_row, len(names)), kind="stable")
         borders = np.append(np.flatnonzero(np.diff(group_of_row[by_group], prepend=-1)), len(by_group))
         for g in range(len(names)):
             members = by_group[borders[g] : borders[g + 1]]
-            partition = partitions[int(partition_codes[members[0]])]
+            partition = partitions[int(row_partitions[members[0]])]
             yield from self._seal_bucket(rows, kinds, members, partition=partition, bucket=int(buckets[members[0]]))
+
+    def _partitions(self, rows: pa.Table) -> tuple[list[bytes], np.ndarray]:
+        grouping = self._plan.grouping
+        if isinstance(grouping, KeyShares) and grouping.across_partitions:
+            return [EMPTY_ROW], np.zeros(rows.num_rows, np.int32)
+        return partition_codes(rows, self._plan.schema)
 
     def _seal_bucket(
         self, rows: pa.Table, kinds: pa.Array, members: np.ndarray, *, partition: bytes, bucket: int
@@ -179,7 +186,7 @@ def sequence_offsets(runs: Iterable[SealedRun]) -> dict[int, int]:
     return offsets
 
 
-def _partition_codes(rows: pa.Table, schema: TableSchema) -> tuple[list[bytes], np.ndarray]:
+def partition_codes(rows: pa.Table, schema: TableSchema) -> tuple[list[bytes], np.ndarray]:
     """The distinct partitions as serialized rows, and for each row which one it belongs to."""
     fields = schema.select(schema.partition_keys)
     if not fields:

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from bucketline.state.bucket.fill import Int32s
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite, write_bucket
+from bucketline.state.store.cross_write import place_runs
 from bucketline.state.store.grouping import share_of_group
 from bucketline.state.store.new_keys import deal_new_keys
+from bucketline.state.store.postpone_write import write_postponed
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.table_view import BucketId
 
@@ -17,6 +19,13 @@ def write_shelf(write: BucketWrite, shelf: RunShelf, states: Mapping[BucketId, B
     for partition, group in shelf.buckets():
         share = share_of_group(group)
         if share is None:
+            continue
+        if write.postponed_user is not None:
+            yield write_postponed(write.access, write.postponed_user, share, shelf.take((partition, group)))
+            continue
+        if write.cross is not None:
+            for run in place_runs(write.cross, share, shelf.take((partition, group))):
+                shelf.add(run)
             continue
         assert write.dynamic is not None, "groups of new keys are for dynamic buckets"
         dealt = deal_new_keys(write.dynamic, write.access.schema, share, shelf.take((partition, group)), shelf.add)

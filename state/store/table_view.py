@@ -47,6 +47,15 @@ class TableView:
         """The bucket count recorded for a partition; None when it has no live files."""
         return self._totals.get(partition)
 
+    def total_of_bucket(self, bucket_id: BucketId) -> int:
+        """The bucket count that a bucket's files record: -1 dynamic, -2 postponed; 0 when it has no live files."""
+        entries = self._entries.get(bucket_id)
+        return next(iter(entries.values())).total_buckets if entries else 0
+
+    def totals(self) -> dict[bytes, int]:
+        """The bucket count of each partition that has live files."""
+        return dict(self._totals)
+
     def other_totals(self, bucket_count: int) -> dict[bytes, int]:
         """The partitions with a fixed bucket count that is not `bucket_count`, and theirs."""
         return {p: total for p, total in self._totals.items() if total > 0 and total != bucket_count}
@@ -86,7 +95,8 @@ class TableView:
             touched.add(entry.partition)
             if entry.kind is FileKind.ADD:
                 self._entries.setdefault(bucket_id, {})[entry.identity] = entry
-                self._totals[entry.partition] = entry.total_buckets
+                if entry.total_buckets > 0 or entry.partition not in self._totals:
+                    self._totals[entry.partition] = entry.total_buckets
                 continue
             removed = self._entries.get(bucket_id, {}).pop(entry.identity, None)
             if removed is None:

@@ -20,20 +20,18 @@ from bucketline.state.bucket.fixed import bucket_function
 from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.lsm.fold import fold_for
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
-from bucketline.state.store.grouping import FixedBuckets, Grouping, KnownBuckets, OneBucket
+from bucketline.state.store.cross_write import CrossWrite
+from bucketline.state.store.grouping import FixedBuckets, Grouping, KeyShares, KnownBuckets, OneBucket
 from bucketline.state.store.hash_index_store import rows_by_bucket
 from bucketline.state.store.new_keys import DynamicWrite
 from bucketline.state.store.sealed_runs import SealPlan
 from bucketline.state.store.table_view import TableView
-
-_WRITTEN_MODES = (BucketMode.FIXED, BucketMode.UNAWARE, BucketMode.DYNAMIC)
-
 
 HashEntries = Mapping[bytes, tuple[IndexManifestEntry, ...]]
 """The HASH files of each partition that has any."""
@@ -54,6 +52,7 @@ class WritePlan:
         """Whether this job compacts primary-key buckets at all."""
         return (
             bool(self.schema.primary_keys)
+            and self.mode is not BucketMode.POSTPONE
             and self.sink.compaction is Compaction.INLINE
             and not WRITE_ONLY.get(self.schema.options)
         )
@@ -118,26 +117,76 @@ class WritePlan:
             index_cache_bytes=self.sink.key_index_memory_bytes,
         )
 
+    def cross_write(
+        self, snapshot: Snapshot | None, *, shares: int, backup: str | None = None, back_up_now: bool = False
+    ) -> CrossWrite:
+        """How rows of a cross-partition table are placed on a snapshot by so many shares of the keys."""
+        return CrossWrite(
+            uri=self.uri,
+            schema=self.schema,
+            snapshot=snapshot,
+            shares=shares,
+            rule=self.fill_rule,
+            memory_bytes=self.sink.key_index_memory_bytes,
+            local_directory=self.sink.local_directory,
+            backup=backup,
+            back_up_now=back_up_now,
+            budget_bytes=self.sink.route_memory_bytes,
+            run_bytes=self.sink.run_bytes,
+        )
+
+    def postponing(self, write: BucketWrite, user: str) -> BucketWrite:
+        """The same, with rows going to the postpone bucket of a postpone table."""
+        return replace(write, postponed_user=user) if self.mode is BucketMode.POSTPONE else write
+
+    def with_totals(self, write: BucketWrite, totals: Mapping[bytes, int]) -> BucketWrite:
+        """The same, with the bucket counts of partitions."""
+        return replace(write, totals=dict(totals))
+
+    def dealing_plan(self, totals: Mapping[bytes, int]) -> SealPlan:
+        """How rows are dealt to real buckets, whose counts are given by partition."""
+        grouping = FixedBuckets(max(1, self.total_buckets), bucket_function(self.schema), dict(totals))
+        return replace(self._sorted_plan(grouping), total_buckets=self.total_buckets)
+
     def seal_plan(
-        self, view: TableView, entries: HashEntries | None = None, dynamic: DynamicWrite | None = None
+        self,
+        view: TableView,
+        entries: HashEntries | None = None,
+        dynamic: DynamicWrite | None = None,
+        *,
+        shares: int = 1,
     ) -> SealPlan:
-        """How map tasks group and order rows; `view` tells which partitions have another bucket count."""
+        """How map tasks group and order rows; `view` tells which partitions have another bucket count.
+
+        `shares` is how many tasks share the keys of a postpone or cross-partition table.
+        """
+        plan = self._sorted_plan(self._grouping(entries or {}, dynamic, shares))
+        if self.mode is BucketMode.FIXED:
+            return replace(plan, other_totals=view.other_totals(self.total_buckets))
+        if self.mode in (BucketMode.POSTPONE, BucketMode.CROSS_PARTITION):
+            return replace(plan, keep_order=True, fold=None)
+        return plan
+
+    def _sorted_plan(self, grouping: Grouping) -> SealPlan:
         options = self.schema.options
         return SealPlan(
             schema=self.schema,
-            grouping=self._grouping(entries or {}, dynamic),
+            grouping=grouping,
             fold=fold_for(self.schema) if self.schema.primary_keys else None,
             sequence_fields=SEQUENCE_FIELD.get(options),
             sequence_descending=SEQUENCE_SORT_ORDER.get(options) == "descending",
             total_buckets=self.total_buckets,
             budget_bytes=self.sink.route_memory_bytes,
             run_bytes=self.sink.run_bytes,
-            other_totals=view.other_totals(self.total_buckets) if self.mode is BucketMode.FIXED else {},
         )
 
-    def _grouping(self, entries: HashEntries, dynamic: DynamicWrite | None) -> Grouping:
+    def _grouping(self, entries: HashEntries, dynamic: DynamicWrite | None, shares: int) -> Grouping:
         if self.mode is BucketMode.UNAWARE:
             return OneBucket()
+        if self.mode is BucketMode.POSTPONE:
+            return KeyShares(shares, self.schema.trimmed_primary_key)
+        if self.mode is BucketMode.CROSS_PARTITION:
+            return KeyShares(shares, self.schema.primary_keys, across_partitions=True)
         if dynamic is None:
             return FixedBuckets(self.total_buckets, bucket_function(self.schema))
         return KnownBuckets(
@@ -155,12 +204,6 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) ->
     effective = replace(schema, options={**schema.options, **paimons})
     check_write_options(effective.options, effective.primary_keys, effective.partition_keys)
     mode = bucket_mode(effective)
-    if mode not in _WRITTEN_MODES:
-        raise UnsupportedTableError(
-            f"tables in bucket mode {mode.value} are not written by this release; create the table with a positive "
-            "'bucket'",
-            mode=mode.value,
-        )
     defaults = [f.name for f in schema.fields if f.default_value is not None]
     if defaults:
         raise UnsupportedTableError(

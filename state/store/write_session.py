@@ -20,8 +20,13 @@ from bucketline.state.store.table_handle import TableHandle, open_handle
 from bucketline.state.store.table_view import BucketId, TableView
 from bucketline.state.store.write_plan import HashEntries, WritePlan, plan_write
 
-_ONE_WRITER = (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION)
-"""Modes in which two writers at once would put a key into two buckets."""
+_CHECKS = {
+    # Two writers at once would put a key into two buckets.
+    BucketMode.DYNAMIC: AppendCheck.ONE_WRITER,
+    BucketMode.CROSS_PARTITION: AppendCheck.ONE_WRITER,
+    # Two first writers of a partition might choose different bucket counts.
+    BucketMode.POSTPONE: AppendCheck.ALL_RULES,
+}
 
 
 class WriteSession:
@@ -101,7 +106,7 @@ class WriteSession:
             kind=kind,
             based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
             view=self.view,
-            append_check=AppendCheck.ONE_WRITER if self.plan.mode in _ONE_WRITER else AppendCheck.BUCKET_COUNT,
+            append_check=_CHECKS.get(self.plan.mode, AppendCheck.BUCKET_COUNT),
         )
         if isinstance(outcome, Committed):
             return outcome

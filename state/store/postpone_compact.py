@@ -1,0 +1,96 @@
+"""Compaction of a postpone table: what waits is dealt to real buckets, which then compact, in one COMPACT snapshot.
+
+Unlike Paimon's Spark procedure it keeps deletes and update kinds, keeps the order of a key's changes, and takes
+partitions to restrict itself to. Source: Paimon 2.0 SparkPostponeCompactProcedure, Flink's PostponeBucketCompactSink.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bucketline.conf.bucket_options import DEFAULT_BUCKET_NUM, TARGET_ROWS_PER_BUCKET
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.store.bucket_writer import BucketState, BucketWrite
+from bucketline.state.store.deal import Source
+from bucketline.state.store.partition_choice import PartitionTest
+from bucketline.state.store.sealed_runs import SealPlan
+from bucketline.state.store.table_view import BucketId, TableView
+from bucketline.state.store.write_plan import WritePlan
+
+
+@dataclass(frozen=True, slots=True)
+class PostponeWork:
+    """What one compaction does: the files to deal out, how, and what is known of the buckets they go to.
+
+    `retired` are messages that take the postponed files away; `idle` are buckets that get no rows but have level 0.
+    """
+
+    sources: tuple[Source, ...]
+    seal: SealPlan
+    write: BucketWrite
+    states: Mapping[BucketId, BucketState]
+    retired: tuple[CommitMessage, ...]
+    idle: tuple[BucketId, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.sources and not self.idle
+
+
+def plan_postponed(
+    plan: WritePlan, view: TableView, write: BucketWrite, chosen: PartitionTest, *, new_buckets: int | None = None
+) -> PostponeWork:
+    """What waits in the chosen partitions at the view's snapshot, and where it goes.
+
+    A partition keeps its bucket count; a new one gets one by `postpone.target-row-num-per-bucket`, else
+    `postpone.default-bucket-num`, else `new_buckets`.
+    """
+    waiting = {b[0]: view.files(b) for b in view.buckets() if b[1] == POSTPONE_BUCKET and chosen(b[0])}
+    real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
+    totals = _real_totals(view)
+    for partition, files in waiting.items():
+        totals.setdefault(partition, _buckets_for(plan, files, new_buckets))
+    states = {b: BucketState(view.next_sequence_number(b), view.files(b)) for b in real}
+    sources = [
+        Source((partition, POSTPONE_BUCKET), (file,), origin)
+        for partition, files in waiting.items()
+        for origin, file in enumerate(sorted(files, key=written))
+    ]
+    return PostponeWork(
+        sources=tuple(sources),
+        seal=plan.dealing_plan(totals),
+        write=plan.with_totals(write, totals),
+        states=states,
+        retired=tuple(
+            CommitMessage(partition, POSTPONE_BUCKET, POSTPONE_BUCKET, compact_before=files)
+            for partition, files in waiting.items()
+        ),
+        idle=tuple(b for b in real if any(f.level == 0 for f in view.files(b))),
+    )
+
+
+def written(file: DataFileMeta) -> tuple[int, str, int]:
+    """When a postponed file was written: its time, and for files of one writer and time the number in its name."""
+    stem = file.file_name.rpartition(".")[0]
+    writer, _, number = stem.rpartition("-")
+    return file.creation_time_ms or 0, writer, int(number) if number.isascii() and number.isdigit() else 0
+
+
+def _real_totals(view: TableView) -> dict[bytes, int]:
+    found = {}
+    for bucket_id in view.buckets():
+        total = view.total_of_bucket(bucket_id)
+        if bucket_id[1] >= 0 and total > 0:
+            found[bucket_id[0]] = total
+    return found
+
+
+def _buckets_for(plan: WritePlan, files: Sequence[DataFileMeta], new_buckets: int | None) -> int:
+    options = plan.schema.options
+    rows_each = TARGET_ROWS_PER_BUCKET.find(options)
+    if rows_each is not None:
+        return max(1, -(-sum(f.row_count for f in files) // rows_each))
+    if new_buckets is not None and not DEFAULT_BUCKET_NUM.is_set(options):
+        return new_buckets
+    return DEFAULT_BUCKET_NUM.get(options)

@@ -1,0 +1,47 @@
+"""Executor, between route and write: rows of cross-partition tables get partition and bucket from the key index.
+
+One task owns a share of all keys, opens its index, and sends the placed rows on to the tasks that own their buckets.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from bucketline.state.store.cross_write import CrossWrite, place_runs
+from bucketline.state.store.grouping import share_of_group
+from bucketline.state.store.run_shelf import RunShelf
+from bucketline.streaming.placement import shard_keys, shard_of_bucket
+from bucketline.streaming.wire import REJECTS, RUN, read_routed, routed_note, routed_run
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceTask:
+    """What a placing task does; plain values only, so that it travels."""
+
+    cross: CrossWrite
+    shelf_bytes: int
+    local_directory: str | None
+    shard_count: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Routed rows of key shares in, routed rows of buckets out."""
+        keys = shard_keys(self.shard_count)
+        with RunShelf(budget_bytes=self.shelf_bytes, directory=self.local_directory) as shelf:
+            for batch in batches:
+                for kind, run in read_routed(batch):
+                    if kind == RUN:
+                        shelf.add(run)
+                    elif kind == REJECTS:
+                        yield routed_note(
+                            REJECTS, shard_key=keys[0], origin=run.origin, row_count=run.row_count, blob=run.blob
+                        )
+            for bucket_id in shelf.buckets():
+                share = share_of_group(bucket_id[1])
+                assert share is not None, "rows come by share"
+                runs = shelf.take(bucket_id)
+                accepted = sum(run.consumed_rows for run, _ in runs)
+                for placed in place_runs(self.cross, share, runs):
+                    owner = shard_of_bucket(placed.partition, placed.bucket, self.shard_count)
+                    yield routed_run(placed, keys[owner], accepted_rows=accepted)
+                    accepted = 0
