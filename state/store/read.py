@@ -26,7 +26,7 @@ from bucketline.state.store.deletions import Deletions, drop_deleted
 from bucketline.state.store.file_io import FileIO, file_io_for
 from bucketline.state.store.predicate import filter_columns
 from bucketline.state.store.scan import BucketFiles, SchemaOf
-from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema, representable
 from bucketline.state.types.order import key_order
 from bucketline.state.types.row_kind import RowKind
 
@@ -92,8 +92,10 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expressi
             raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
         if name in wanted[:position]:
             raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
-    looked_at = () if expression is None else filter_columns(arrow_schema(schema.fields), expression)
-    return Projection(tuple(wanted), expression, tuple(dict.fromkeys((*wanted, *looked_at))))
+    looked_at = () if expression is None else filter_columns(arrow_schema(representable(schema.fields)), expression)
+    # Rows without any column would have no number.
+    needed = tuple(dict.fromkeys((*wanted, *looked_at))) or tuple(f.name for f in representable(schema.fields)[:1])
+    return Projection(tuple(wanted), expression, needed)
 
 
 def refuse_unreadable(schema: TableSchema) -> None:
@@ -124,9 +126,10 @@ def project(schema: TableSchema, batch: pa.RecordBatch, projection: Projection) 
     """The rows that pass the filter, in the columns asked for and the table's own types; no batch is empty."""
     found = _filtered(batch, projection.expression)
     if found.num_rows:
-        out = pa.schema([arrow_schema(schema.fields).field(name) for name in projection.columns])
-        for kept in found.select(list(projection.columns)).to_batches():
-            yield pa.RecordBatch.from_arrays(kept.columns, schema=out)
+        out = arrow_schema(schema.select(projection.columns))
+        for kept in found.combine_chunks().to_batches():
+            columns = kept.select(list(projection.columns))
+            yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if len(out) else columns
 
 
 def read_stored_rows(

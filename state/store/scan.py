@@ -27,7 +27,7 @@ from bucketline.state.store.predicate import (
     pinned_values,
     possible,
 )
-from bucketline.state.types.arrow import arrow_schema
+from bucketline.state.types.arrow import arrow_schema, representable
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataField
 
@@ -105,7 +105,7 @@ class _Pruning:
     arrow: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
-        self.arrow = arrow_schema(self.schema.fields)
+        self.arrow = arrow_schema(representable(self.schema.fields))
 
     def by_partition(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
         if not self.schema.partition_keys:

@@ -62,8 +62,7 @@ def read_table(table: TableHandle, request: Request) -> Rows:
     refuse_unreadable(schema)
     projection = plan_projection(schema, request.columns, request.expression)
     access = FileAccess(table.io, table.path, schema, table.schema_store.get)
-    whole = arrow_schema(schema.fields)
-    out = pa.schema([whole.field(c) for c in projection.columns])
+    out = arrow_schema(schema.select(projection.columns))
     if request.changes_since is None:
         return out, _rows_of(table, access, found, projection, read_optimized=request.read_optimized)
     if request.read_optimized:

@@ -66,12 +66,16 @@ def arrow_field(field: DataField) -> pa.Field:
 
     Source: Paimon 2.0 ParquetSchemaConverter, SpecialFields.getArrayElementFieldId and its map siblings.
     """
-    return pa.field(
-        field.name,
-        _arrow_type(field.type, field.id, 0),
-        nullable=field.type.nullable,
-        metadata={_FIELD_ID: str(field.id).encode()},
-    )
+    try:
+        arrow = _arrow_type(field.type, field.id, 0)
+    except UnsupportedTableError as e:
+        raise UnsupportedTableError(f"column {field.name}: {e.message}", **{**e.fields, "column": field.name}) from e
+    return pa.field(field.name, arrow, nullable=field.type.nullable, metadata={_FIELD_ID: str(field.id).encode()})
+
+
+def representable(fields: Sequence[DataField]) -> tuple[DataField, ...]:
+    """Those of the columns that have an Arrow type."""
+    return tuple(f for f in fields if _is_representable(f.type))
 
 
 def arrow_schema(fields: Sequence[DataField]) -> pa.Schema:
@@ -198,6 +202,14 @@ def _fit_column(column: pa.Array | pa.ChunkedArray, field: DataField, target: pa
             fit_array(pa.array([], column.type), field.type, target, field.name)
         return pa.chunked_array(chunks, target)
     return fit_array(column, field.type, target, field.name)
+
+
+def _is_representable(data_type: DataType) -> bool:
+    try:
+        arrow_type(data_type)
+    except UnsupportedTableError:
+        return False
+    return True
 
 
 def _arrow_type(data_type: DataType, field_id: int | None, depth: int) -> pa.DataType:
