@@ -1,4 +1,4 @@
-"""Cross-partition upserts under a running query: one row a key, an index that outlives batches, restarts and machines."""
+"""Cross-partition upserts under a running query: one row a key, an index that outlives batches and machines."""
 
 import shutil
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.streaming.sink import TableSink
-
 from tests.support.streams import FileStream
 
 pytestmark = pytest.mark.spark

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from bucketline.state.store.local_write import write_table
 from bucketline.state.store.table import Table, create_table
 
