@@ -101,6 +101,52 @@ def place_rows(
     return _stay(rows, old, order, first, _Dealer(fills, empty), skip_new=rule is OldPlaceRule.SKIP_NEW)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyEffect:
+    """What a batch does to the index once it is committed: the numbers of keys to put at their `places` and of keys to
+    remove, and by how much the keys in a (partition code, bucket) grow.
+    """
+
+    puts: Int64s
+    removes: Int64s
+    places: Places
+    gains: Mapping[tuple[int, int], int]
+
+    def with_codes(self, codes: Int32s) -> "KeyEffect":
+        """The same with other partition codes: those at the places of the present ones in `codes`."""
+        partitions = np.where(self.places.partitions == NOWHERE, NOWHERE, codes[self.places.partitions])
+        gains = {(int(codes[code]), bucket): gain for (code, bucket), gain in self.gains.items()}
+        return KeyEffect(self.puts, self.removes, Places(partitions.astype(np.int32), self.places.buckets), gains)
+
+
+def key_effect(rows: KeyedRows, old: Places, placement: Placement, rule: OldPlaceRule, *, expires: bool) -> KeyEffect:
+    """What the rows of a placement mean for the index: the same as reading the files that they are written to.
+
+    `expires` says that keys are put again whenever they are written.
+    """
+    new = placement.places
+    written = np.zeros(len(old.partitions), np.bool_)
+    written[rows.keys[placement.rows]] = True
+    alive = written
+    if rule is OldPlaceRule.DELETE_OLD:
+        newest = np.zeros(len(old.partitions), np.int64)
+        # Later rows of a key overwrite earlier ones.
+        newest[rows.keys] = np.arange(len(rows.keys))
+        alive = rows.kinds[newest] % 2 == 0
+    was_known = old.partitions != NOWHERE
+    came = alive & ((new.partitions != old.partitions) | (new.buckets != old.buckets))
+    gone = was_known & ~alive if rule is OldPlaceRule.DELETE_OLD else np.zeros(len(alive), np.bool_)
+    left = (came & was_known) | gone
+    gains: dict[tuple[int, int], int] = {}
+    for places, chosen, sign in ((new, came, 1), (old, left, -1)):
+        packed = (places.partitions[chosen].astype(np.int64) << 32) | places.buckets[chosen]
+        for place, count in zip(*np.unique(packed, return_counts=True), strict=True):
+            found = divmod(int(place), 1 << 32)
+            gains[found] = gains.get(found, 0) + sign * int(count)
+    puts = np.flatnonzero(alive if expires else came)
+    return KeyEffect(puts, np.flatnonzero(gone), new, {place: gain for place, gain in gains.items() if gain})
+
+
 def placed_rows(
     table: pa.Table, placement: Placement, partitions: Sequence[bytes], schema: TableSchema
 ) -> tuple[pa.Table, pa.Array]:

@@ -18,6 +18,7 @@ from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
 from bucketline.state.store.index_scope import IndexLabel, label_of
 from bucketline.state.store.key_index import IndexChange, KeyIndex
+from bucketline.state.store.key_index_note import read_note
 from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.read import FileAccess
 from bucketline.state.store.scan import group_by_bucket
@@ -64,8 +65,12 @@ def catch_up(
     steps = _steps(index.label, source.snapshots, latest)
     if isinstance(steps, MustRebuild):
         return steps
+    note = read_note(index)
     rows = 0
     for step in steps:
+        if note is not None and note.is_of(step, index.label):
+            index.apply(note.change(index), label_of(step))
+            continue
         entries = (
             [] if step.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE) else source.manifests.delta_entries(step)
         )

@@ -75,7 +75,7 @@ def test_the_index_is_what_a_new_one_would_be_and_no_key_is_in_two_places(steps)
                 if action == "back up":
                     back_up(index, plan.backup)
                 elif action != "skip":
-                    table.write(action, index)
+                    table.write(action, index, note=number % 2 == 0)
                     apply(model, action)
             assert table.rows() == model
             fresh = plan_of(table, root / f"fresh-{number}")
@@ -87,7 +87,8 @@ def test_the_index_is_what_a_new_one_would_be_and_no_key_is_in_two_places(steps)
 
 
 @pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
-def test_other_engines_never_put_a_key_into_two_partitions(tmp_path: Path, engine: str) -> None:
+@pytest.mark.parametrize("noted", [False, True])
+def test_other_engines_never_put_a_key_into_two_partitions(tmp_path: Path, engine: str, noted: bool) -> None:
     options = {"merge-engine": engine}
     if engine == "aggregation":
         options["fields.v.aggregate-function"] = "sum"

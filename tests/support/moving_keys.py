@@ -7,24 +7,24 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.bucket.cross_partition import KeyedRows, Placement, old_place_rule, place_rows, placed_rows
-from bucketline.state.bucket.fill import Fill, FillRule, Ownership
-from bucketline.state.bucket.key_entries import number_keys
+from bucketline.state.bucket.fill import FillRule, Ownership
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import CommitKind, ManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.committer import Committed, Committer
 from bucketline.state.store.file_io import file_io_for
+from bucketline.state.store.key_assign import PlacedBatch, place_batch
 from bucketline.state.store.key_index import KeyIndex
 from bucketline.state.store.key_index_catch_up import IndexSource
+from bucketline.state.store.key_index_note import NOTE_PROPERTY, write_note
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.table import Table, open_table
 from bucketline.state.store.table_keys import ShardKeys
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
-from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.logical import DataField, parse_type_text
 from bucketline.state.types.order import key_changes, sort_indices
 
@@ -69,36 +69,29 @@ class MovingKeys:
         assert len(by_id) == len(found), "a key is in two places"
         return by_id
 
-    def place(self, rows: Sequence[Row], index: KeyIndex) -> tuple[Placement, pa.Table, pa.Array, list[bytes]]:
-        """Where rows go by what an index says, the rows with those partitions' values, and the partitions by code."""
-        schema = self.table.table_schema
+    def write(self, rows: Sequence[Row], index: KeyIndex, *, note: bool = False) -> None:
+        """Commits rows where the index says they go; the index stays as it is, with a note of the commit or without."""
         columns = list(zip(*rows, strict=True))
         types = (pa.int32(), pa.string(), pa.int32())
         data = pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=False)], names=["id", "pt", "v"])
-        distinct, numbers = number_keys(self.keys().keys(data.combine_chunks().to_batches()[0]))
-        old = index.lookup(distinct.normalized)
-        encoded = encode_rows([data["pt"].combine_chunks()], [schema.field("pt").type], with_arity=True).to_pylist()
-        codes = index.codes(encoded)
-        names = index.partitions([*codes.tolist(), *(c for c in old.partitions.tolist() if c >= 0)])
-        rule = FillRule(self.target_rows)
-        own = Ownership()
-        batch = KeyedRows(numbers, distinct.hashes, codes, np.array(columns[3], np.int8))
-        fills = {c: Fill(index.rows(c), own, rule) for c in names}
-        placement = place_rows(batch, old, old_place_rule(schema), fills=fills, empty=Fill({}, own, rule))
-        partitions = [names.get(c, encoded[0]) for c in range(max(names) + 1)]
-        found, kinds = placed_rows(data, placement, partitions, schema)
-        return placement, found, kinds, partitions
+        kinds = pa.array(columns[3], pa.int8())
+        self.write_table(data, kinds, index, note=note)
 
-    def write(self, rows: Sequence[Row], index: KeyIndex) -> None:
-        """Commits rows where the index says they go; the index stays as it is."""
-        placement, data, kinds, partitions = self.place(rows, index)
-        data = data.append_column(VALUE_KIND, kinds)
-        places = list(zip(placement.partitions.tolist(), placement.buckets.tolist(), strict=True))
+    def write_table(self, data: pa.Table, kinds: pa.Array, index: KeyIndex, *, note: bool = False) -> PlacedBatch:
+        """As `write`, of columns."""
+        rule = FillRule(self.target_rows)
+        placed = place_batch(index, data, kinds, self.keys(), rule=rule, own=Ownership())
         messages = []
-        for code, bucket in sorted(set(places)):
-            chosen = [i for i, place in enumerate(places) if place == (code, bucket)]
-            messages.append(self._message(partitions[code], bucket, data.take(chosen)))
-        self.commit(messages)
+        ready = placed.rows.append_column(VALUE_KIND, placed.kinds)
+        packed = (placed.codes.astype(np.int64) << 32) | placed.buckets
+        for place in np.unique(packed).tolist():
+            code, bucket = divmod(place, 1 << 32)
+            messages.append(self._message(placed.partitions[code], bucket, ready.filter(pa.array(packed == place))))
+        token = SYSTEM_IDS.new_uuid() if note else ""
+        if note:
+            write_note(index, placed.keys, placed.effect, seconds=0, token=token)
+        self.commit(messages, properties={NOTE_PROPERTY: f"another,{token}"} if note else {})
+        return placed
 
     def compact(self) -> None:
         """Rewrites every bucket to its live rows in one file of the top level."""
@@ -119,10 +112,15 @@ class MovingKeys:
         newest = self.latest()
         return [] if newest is None else self.table.manifests.live_entries(newest)
 
-    def commit(self, messages: Iterable[CommitMessage], kind: CommitKind = CommitKind.APPEND) -> None:
+    def commit(
+        self,
+        messages: Iterable[CommitMessage],
+        kind: CommitKind = CommitKind.APPEND,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         committer = Committer(self.table.io, self.table.path, self.table.table_schema)
         self._identifier += kind is CommitKind.APPEND
-        done = committer.commit(messages, user="test", identifier=self._identifier, kind=kind)
+        done = committer.commit(messages, user="test", identifier=self._identifier, kind=kind, properties=properties)
         assert isinstance(done, Committed), done
 
     def _message(self, partition: bytes, bucket: int, rows: pa.Table) -> CommitMessage:

@@ -5,9 +5,11 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from bucketline.state.bucket.cross_partition import KeyEffect, Places
 from bucketline.state.errors import CorruptFileError, IndexStateError, StorageError
 from bucketline.state.store import rocks
 from bucketline.state.store.index_scope import label_of
@@ -15,6 +17,7 @@ from bucketline.state.store.key_index import KeyIndex
 from bucketline.state.store.key_index_backup import BackupFolder, back_up
 from bucketline.state.store.key_index_build import KeyIndexBuild
 from bucketline.state.store.key_index_catch_up import IndexSource
+from bucketline.state.store.key_index_note import write_note
 from bucketline.state.store.key_index_ready import IndexOrigin, IndexPlan, IndexReport, ready_index
 from bucketline.state.store.local_io import LocalIO
 from bucketline.state.types.binary_row import encode_row
@@ -23,6 +26,9 @@ from tests.support.moving_keys import MovingKeys
 
 SETTINGS = rocks.RocksSettings(8 << 20)
 INSERT, DELETE = 0, 3
+NO_EFFECT = KeyEffect(
+    np.empty(0, np.int64), np.empty(0, np.int64), Places(np.array([0], np.int32), np.array([0], np.int32)), {}
+)
 
 
 class NoWait:
@@ -95,6 +101,46 @@ def test_compactions_cost_no_reading(table: MovingKeys, tmp_path: Path) -> None:
     ready(plan, table)
     table.compact()
     assert ready(plan, table) == IndexReport(IndexOrigin.LOCAL, None, 1, 0)
+
+
+def test_a_batch_that_was_committed_is_taken_from_its_note(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    index, _ = ready_index(plan, table.source, table.latest())
+    with index:
+        table.write([(1, "a", 50, INSERT), (2, "a", 60, DELETE), (50, "c", 1, INSERT)], index, note=True)
+    table.compact()
+    io = FaultyIO(LocalIO())
+    watched = replace(table.source, access=replace(table.source.access, io=io))
+    index, report = ready_index(plan, watched, table.latest())
+    with index:
+        check(index, table)
+    assert report == IndexReport(IndexOrigin.LOCAL, None, 2, 0) and not io.calls
+
+
+@pytest.mark.parametrize("case", ["never committed", "another attempt", "another commit before", "cut short"])
+def test_a_note_that_does_not_fit_is_of_no_account(table: MovingKeys, tmp_path: Path, case: str) -> None:
+    plan, other = plan_of(table, tmp_path / "local"), plan_of(table, tmp_path / "elsewhere")
+    rows = [(1, "a", 50, INSERT), (2, "a", 60, DELETE), (50, "c", 1, INSERT)]
+    index, _ = ready_index(plan, table.source, table.latest())
+    elsewhere, _ = ready_index(other, table.source, table.latest())
+    note = Path(plan.path) / "note.arrow"
+    with index, elsewhere:
+        if case == "never committed":
+            table.write(rows, elsewhere, note=True)
+            shutil.copy(Path(other.path) / "note.arrow", note)
+            (table.path / "snapshot" / "snapshot-2").unlink()
+            (table.path / "snapshot" / "LATEST").unlink()
+            table.write([(3, "c", 1, INSERT)], index)
+        elif case == "another attempt":
+            table.write(rows, elsewhere, note=True)
+            write_note(index, pa.array([7]), NO_EFFECT, seconds=0, token="of another attempt")
+        elif case == "another commit before":
+            table.write([(3, "c", 1, INSERT)], elsewhere)
+            table.write(rows, index, note=True)
+        else:
+            table.write(rows, index, note=True)
+            note.write_bytes(note.read_bytes()[:-20])
+    assert note.is_file() and ready(plan, table).rows_read > 0
 
 
 @pytest.mark.parametrize("harm", ["gone", "no current", "half current", "no label", "cut sst", "no manifest", "marked"])
