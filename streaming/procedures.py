@@ -6,9 +6,10 @@ from typing import Any
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.store.local_compact import commit_compaction, plan_compaction, plan_postpone_table
+from bucketline.state.store.rescale import commit_rescale, plan_rescale
 from bucketline.state.store.table_handle import open_handle
 from bucketline.streaming.compact_task import compact_over_spark
-from bucketline.streaming.deal_task import deal_over_spark
+from bucketline.streaming.deal_task import deal_over_spark, rescale_over_spark
 
 
 def compact(
@@ -34,3 +35,18 @@ def compact(
         return commit_compaction(session, messages, user=user)
     session, write, found = plan_compaction(handle, strategy, partitions, options=options)
     return commit_compaction(session, compact_over_spark(spark, write, found), user=user)
+
+
+def rescale(
+    spark: Any,
+    path: str,
+    bucket_num: int,
+    partitions: Sequence[Mapping[str, object]] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> int | None:
+    """Gives partitions another number of buckets, in Spark tasks. Arguments and errors as in `Table.rescale`."""
+    handle = open_handle(path)
+    session, work = plan_rescale(handle, bucket_num, partitions, options=options)
+    sink = session.plan.sink
+    messages = rescale_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
+    return commit_rescale(handle, session, work, messages, bucket_num, partitions is None, user=SYSTEM_IDS.new_uuid())

@@ -32,7 +32,7 @@ class BatchOutcome:
 def run_batch(batch: Any, plan: BatchPlan) -> BatchOutcome:
     """Runs a batch's DataFrame through its tasks. Errors of tasks arrive as Spark's; nothing is committed then."""
     spark = batch.sparkSession
-    _bound_arrow(spark)
+    bound_arrow(spark)
     if plan.in_place:
         route, write = plan.route, plan.write
 
@@ -69,7 +69,8 @@ def _function(task: Any) -> Any:
     return run
 
 
-def _bound_arrow(spark: Any) -> None:
+def bound_arrow(spark: Any) -> None:
+    """Sets how many bytes of runs a write task of this session receives at once, where nobody has set it lower."""
     current = spark.conf.get(ARROW_BYTES, None)
     if current is None or not current.isdigit() or int(current) > ARROW_BYTES_LIMIT:
         spark.conf.set(ARROW_BYTES, str(ARROW_BYTES_LIMIT))

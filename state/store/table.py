@@ -35,6 +35,7 @@ from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.local_compact import compact_table
 from bucketline.state.store.local_write import Data, write_table
 from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
+from bucketline.state.store.rescale import rescale_table
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.table_care import (
@@ -115,6 +116,15 @@ class Table(TableHandle):
         not fit, CommitConflictError when another compaction was faster: nothing is lost then.
         """
         return compact_table(self, strategy, partitions)
+
+    def rescale(self, bucket_num: int, partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
+        """Gives partitions of a fixed or postpone table another number of buckets, in this process.
+
+        Returns the new snapshot's id, None when they all have that many. `partitions` as in `compact`; without it the
+        whole table is rescaled, and a fixed table's `bucket` option follows. Postponed rows stay where they are. Raises
+        OptionError, UnsupportedTableError, and CommitConflictError when a partition was changed meanwhile.
+        """
+        return rescale_table(self, bucket_num, partitions)
 
     def snapshots(self) -> pa.Table:
         """The snapshots there are, oldest first: the columns of Paimon's $snapshots."""

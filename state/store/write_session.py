@@ -4,8 +4,10 @@ A stream keeps one open for as long as it runs, so that a batch reads what has c
 opens one and drops it. Not shared between threads.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
+from bucketline.conf.table_options import BUCKET
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
@@ -13,7 +15,7 @@ from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.commit_check import AppendCheck
-from bucketline.state.store.committer import Committed, Committer, Conflict
+from bucketline.state.store.committer import CommitResult, Committed, Committer, Conflict
 from bucketline.state.store.compact_due import due_buckets, may_compact
 from bucketline.state.store.hash_index_store import hash_entries
 from bucketline.state.store.table_handle import TableHandle, open_handle
@@ -108,11 +110,34 @@ class WriteSession:
             view=self.view,
             append_check=_CHECKS.get(self.plan.mode, AppendCheck.BUCKET_COUNT),
         )
-        if isinstance(outcome, Committed):
-            return outcome
-        if isinstance(outcome, Conflict):
-            raise CommitConflictError(outcome.message, rule=outcome.rule, **outcome.fields)
-        raise outcome.error()
+        return _checked(outcome)
+
+    def overwrite(
+        self, messages: Iterable[CommitMessage], *, user: str, partitions: Collection[bytes], bucket_num: int
+    ) -> Committed:
+        """Replaces all rows of partitions, planned on the view as it is now, by buckets that number `bucket_num`.
+
+        Postponed files stay. Raises as `commit`, also when somebody has changed one of the partitions since.
+        """
+        schema = replace(self.plan.schema, options={**self.plan.schema.options, BUCKET.key: str(bucket_num)})
+        committer = Committer(self.table.io, self.table.path, schema, clock=self._clock, ids=self._ids)
+        outcome = committer.commit(
+            messages,
+            user=user,
+            kind=CommitKind.OVERWRITE,
+            overwrite=frozenset(partitions).__contains__,
+            based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
+            view=self.view,
+        )
+        return _checked(outcome)
 
     def _new_committer(self) -> Committer:
         return Committer(self.table.io, self.table.path, self.plan.schema, clock=self._clock, ids=self._ids)
+
+
+def _checked(outcome: CommitResult) -> Committed:
+    if isinstance(outcome, Committed):
+        return outcome
+    if isinstance(outcome, Conflict):
+        raise CommitConflictError(outcome.message, rule=outcome.rule, **outcome.fields)
+    raise outcome.error()

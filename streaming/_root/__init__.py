@@ -14,6 +14,7 @@ _PUBLIC = {
     "compact": "bucketline.streaming.procedures",
     "create_table": "bucketline.state.store.table",
     "open_table": "bucketline.state.store.table",
+    "rescale": "bucketline.streaming.procedures",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

@@ -1,0 +1,124 @@
+"""Rescale: the current rows of partitions, dealt to another number of buckets, replace what was there.
+
+Postponed rows are neither read nor taken away; other partitions are not touched. One OVERWRITE snapshot, planned on the
+snapshot that was read: whoever changes one of the partitions meanwhile makes it a conflict.
+Source: Paimon 2.0 RescaleProcedure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.table_options import BUCKET
+from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.schema_change import SetOption
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.alter import alter_table
+from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
+from bucketline.state.store.deal import Source, as_one_change, current_runs
+from bucketline.state.store.partition_choice import choose_partitions
+from bucketline.state.store.run_shelf import RunShelf
+from bucketline.state.store.sealed_runs import SealPlan
+from bucketline.state.store.shelf_write import write_shelf
+from bucketline.state.store.table_handle import TableHandle
+from bucketline.state.store.write_session import WriteSession
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleWork:
+    """What a rescale does: whose rows are dealt, how they are written, and the partitions that are replaced."""
+
+    sources: tuple[Source, ...]
+    seal: SealPlan
+    write: BucketWrite
+    partitions: frozenset[bytes]
+
+
+def rescale_table(
+    table: TableHandle,
+    bucket_num: int,
+    partitions: Sequence[Mapping[str, object]] | None = None,
+    *,
+    options: Mapping[str, str] | None = None,
+    ids: IdSource = SYSTEM_IDS,
+) -> int | None:
+    """Rescales in this process; the snapshot's id, None when every partition has that many buckets. See
+    `Table.rescale`."""
+    session, work = plan_rescale(table, bucket_num, partitions, options=options)
+    messages: list[CommitMessage] = []
+    sink = session.plan.sink
+    try:
+        with RunShelf(budget_bytes=sink.merge_memory_bytes, directory=sink.local_directory) as shelf:
+            for source in work.sources:
+                runs = current_runs(work.write.access, source, work.seal, memory_bytes=work.write.compact_memory_bytes)
+                for run in runs:
+                    shelf.add(run)
+            for message in write_shelf(work.write, shelf, {}):
+                messages.append(as_new_files(message, work.write))
+    except BaseException:
+        for message in messages:
+            work.write.access.delete_own(message.made_files, (message.partition, message.bucket))
+        raise
+    return commit_rescale(table, session, work, messages, bucket_num, partitions is None, user=ids.new_uuid())
+
+
+def plan_rescale(
+    table: TableHandle,
+    bucket_num: int,
+    partitions: Sequence[Mapping[str, object]] | None,
+    *,
+    options: Mapping[str, str] | None = None,
+) -> tuple[WriteSession, RescaleWork]:
+    """What is to be done, on the newest snapshot.
+
+    Raises OptionError for a number below 1 or a column that is no partition column, UnsupportedTableError for tables
+    whose buckets are not a function of the key.
+    """
+    mode = bucket_mode(table.table_schema)
+    if bucket_num < 1:
+        raise OptionError(
+            f"a table cannot be rescaled to {bucket_num} buckets; give a number above 0", key="bucket-num"
+        )
+    if mode not in (BucketMode.FIXED, BucketMode.POSTPONE) or not table.primary_key:
+        raise UnsupportedTableError(
+            f"{table.path} cannot be rescaled: its buckets are {mode.value}, and only fixed and postponed buckets of "
+            "tables with a primary key are; dynamic buckets grow by themselves",
+            mode=mode.value,
+        )
+    session = WriteSession(table.path, options or {}, table=table)
+    chosen = choose_partitions(session.plan.schema, partitions)
+    session.refresh()
+    view = session.view
+    real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0]) and view.total_of_bucket(b) != bucket_num]
+    sources = tuple(Source(b, view.files(b), origin) for origin, b in enumerate(real))
+    totals = {b[0]: bucket_num for b in real}
+    write = session.plan.with_totals(session.plan.bucket_write(CompactTrigger.FULL), totals)
+    return session, RescaleWork(sources, session.plan.dealing_plan(totals), write, frozenset(totals))
+
+
+def as_new_files(message: CommitMessage, write: BucketWrite) -> CommitMessage:
+    """What a written bucket holds in the end, all of it new."""
+    done = as_one_change(message, write.access.delete_own)
+    return replace(done, new_files=done.compact_after, compact_before=(), compact_after=())
+
+
+def commit_rescale(
+    table: TableHandle,
+    session: WriteSession,
+    work: RescaleWork,
+    messages: Sequence[CommitMessage],
+    bucket_num: int,
+    is_whole: bool,
+    *,
+    user: str,
+) -> int | None:
+    """Replaces the partitions; a fixed table that was rescaled as a whole writes with that many buckets from now on."""
+    snapshot_id = None
+    if work.partitions:
+        done = session.overwrite(messages, user=user, partitions=work.partitions, bucket_num=bucket_num)
+        snapshot_id = done.snapshots[-1].id
+    if is_whole and session.plan.mode is BucketMode.FIXED and session.plan.total_buckets != bucket_num:
+        alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
+    return snapshot_id

@@ -1,0 +1,80 @@
+"""Rescale: the same rows in another number of buckets, one OVERWRITE snapshot, other partitions as they were."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import CommitConflictError, UnsupportedTableError
+from bucketline.state.store.rescale import commit_rescale, plan_rescale
+from bucketline.state.store.table import Table, create_table, open_table
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False),
+                     ("v", pa.int64())])  # fmt: skip
+
+
+def fixed(path: Path, bucket: str = "2", **options: str) -> Table:
+    chosen = {"bucket": bucket, **options}
+    return create_table(str(path / "shop.db" / "t"), COLUMNS, ("day", "id"), ("day",), chosen)
+
+
+def rows(day: str, numbers: range, plus: int = 0) -> pa.Table:
+    return pa.table({"id": list(numbers), "day": [day] * len(numbers), "v": [n + plus for n in numbers]},
+                    schema=COLUMNS)  # fmt: skip
+
+
+def content(table: Table) -> list[tuple[str, int, int]]:
+    return sorted((r["day"], r["id"], r["v"]) for r in table.to_arrow().to_pylist())
+
+
+def test_the_whole_table_keeps_its_rows_and_writes_go_on_with_the_new_count(tmp_path: Path) -> None:
+    table = fixed(tmp_path)
+    table.write(rows("a", range(50)))
+    table.write(rows("b", range(20)))
+    table.write(rows("a", range(10), plus=100))
+    table.write(rows("b", range(5)), pa.array([3] * 5, pa.int8()))
+    before = content(table)
+    snapshot = table.rescale(3)
+    table = open_table(table.path)
+    assert content(table) == before
+    newest = table.snapshot_store.latest()
+    assert newest is not None and newest.id == snapshot and newest.commit_kind.value == "OVERWRITE"
+    assert newest.total_record_count == len(before)
+    assert {e.total_buckets for e in table.manifests.live_entries(newest)} == {3}
+    assert {f["level"] for f in table.files().to_pylist()} == {5}
+    assert table.options["bucket"] == "3"
+    table.write(rows("a", range(5), plus=7))
+    assert len(content(table)) == len(before)
+    assert table.rescale(3) is None
+
+
+def test_one_partition_leaves_the_others_alone_and_is_refused_to_writers_of_another_count(tmp_path: Path) -> None:
+    table = fixed(tmp_path)
+    table.write(rows("a", range(30)))
+    table.write(rows("b", range(30)))
+    names = {f["file_path"] for f in table.files().to_pylist() if "day=b" in f["file_path"]}
+    assert table.rescale(1, partitions=[{"day": "a"}]) == 3
+    after = table.files().to_pylist()
+    assert {f["file_path"] for f in after if "day=b" in f["file_path"]} == names
+    assert len([f for f in after if "day=a" in f["file_path"]]) == 1
+    table.write(rows("b", range(3), plus=1))
+    with pytest.raises(OptionError, match="new bucket num 2, but the previous bucket num is 1"):
+        table.write(rows("a", range(3)))
+
+
+def test_a_change_of_the_partition_meanwhile_is_a_conflict_and_loses_nothing(tmp_path: Path) -> None:
+    table = fixed(tmp_path)
+    table.write(rows("a", range(30)))
+    session, work = plan_rescale(table, 4, None)
+    open_table(table.path).write(rows("a", range(40, 45)))
+    with pytest.raises(CommitConflictError, match="changed a partition"):
+        commit_rescale(table, session, work, [], 4, True, user="slow")
+    assert len(content(table)) == 35
+
+
+def test_what_cannot_be_rescaled_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedTableError, match="dynamic"):
+        fixed(tmp_path, "-1").rescale(3)
+    with pytest.raises(OptionError, match="0 buckets"):
+        fixed(tmp_path / "other").rescale(0)
