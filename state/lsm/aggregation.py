@@ -26,7 +26,6 @@ class Aggregation(ComputedFold):
 
     columns: Mapping[str, ColumnAggregate]
     remove_on_delete: bool = False
-    folds_lone_rows: bool = False
 
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
         kinds = table[VALUE_KIND].to_numpy()

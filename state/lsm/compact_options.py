@@ -4,7 +4,7 @@ Source: Paimon 2.0 CoreOptions, OffPeakHours, LookupStrategy.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from bucketline.conf import table_options
@@ -54,6 +54,10 @@ class CompactOptions:
     lookup_compact_max_interval: int = 10
     deletion_vectors: bool = False
     changelog_producer: str = "none"
+    merge_engine: str = "deduplicate"
+    has_sequence_field: bool = False
+    file_format: str = "parquet"
+    file_format_per_level: Mapping[str, str] = field(default_factory=dict)
     target_file_bytes: int = 128 << 20
     small_file_ratio: float = 0.7
 
@@ -82,6 +86,10 @@ class CompactOptions:
             lookup_compact_max_interval=max(trigger, 2 * trigger if interval is None else interval),
             deletion_vectors=DELETION_VECTORS.get(options),
             changelog_producer=table_options.CHANGELOG_PRODUCER.get(options),
+            merge_engine=table_options.MERGE_ENGINE.get(options),
+            has_sequence_field=bool(table_options.SEQUENCE_FIELD.get(options)),
+            file_format=table_options.FILE_FORMAT.get(options).lower(),
+            file_format_per_level=table_options.FILE_FORMAT_PER_LEVEL.get(options),
             target_file_bytes=table_options.target_file_size(options, has_primary_key=True),
             small_file_ratio=table_options.SMALL_FILE_RATIO.get(options),
         )
@@ -91,6 +99,15 @@ class CompactOptions:
         """True when nothing is picked before the number of runs reaches the trigger."""
         others = (self.optimization_interval_ms, self.total_size_threshold_bytes, self.incremental_size_threshold_bytes)
         return self.lookup_cause is None and not self.force_up_level0 and all(o is None for o in others)
+
+    def format_of(self, level: int) -> str:
+        """The format of data files that are written on a level."""
+        return self.file_format_per_level.get(str(level), self.file_format).lower()
+
+    @property
+    def logs_changes(self) -> bool:
+        """Whether compactions write changelog files."""
+        return self.changelog_producer in ("full-compaction", "lookup")
 
     @property
     def small_file_bytes(self) -> int:

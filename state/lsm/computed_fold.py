@@ -4,6 +4,7 @@ Source: Paimon 2.0 ReducerMergeFunctionWrapper (a key with one row keeps it as i
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +12,11 @@ import pyarrow as pa
 from bucketline.state.lsm.events import Indices, Mask
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedFold(ABC):
     """A fold whose results are new rows. `folds_lone_rows` is off except where lookups complete a key's rows."""
 
-    __slots__ = ()
-
-    folds_lone_rows: bool
+    folds_lone_rows: bool = False
 
     @property
     def is_selection(self) -> bool:

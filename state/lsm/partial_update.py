@@ -42,7 +42,6 @@ class PartialUpdate(ComputedFold):
     aggregates: Mapping[str, ColumnAggregate] | None = None
     ignore_delete: bool = False
     remove_on_delete: bool = False
-    folds_lone_rows: bool = False
 
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
         kinds = table[VALUE_KIND].to_numpy()

@@ -1,12 +1,12 @@
 """What a compaction does with each file of its unit: move it up as it is, rewrite it with others, or leave it.
 
-Source: Paimon 2.0 MergeTreeCompactTask, FileRewriteCompactTask, MergeTreeCompactRewriter.
+Source: Paimon 2.0 MergeTreeCompactTask, FileRewriteCompactTask, MergeTreeCompactRewriter,
+LookupMergeTreeCompactRewriter, FullChangelogMergeTreeCompactRewriter.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.lsm.interval import sections
@@ -16,10 +16,14 @@ from bucketline.state.lsm.run import KeyOrder, SortedRun
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """A file that changes its level and nothing else."""
+    """A file that changes its level and nothing else.
+
+    With `compares` its rows are read all the same: what they change is logged, and older rows are marked as deleted.
+    """
 
     file: DataFileMeta
     output_level: int
+    compares: bool = False
 
     @property
     def after(self) -> DataFileMeta:
@@ -31,6 +35,7 @@ class Rewrite:
     """Sections that are merged into one rolling output, in key order; runs within a section overlap."""
 
     sections: tuple[tuple[SortedRun, ...], ...]
+    drop_deletes: bool = False
 
     @property
     def files(self) -> tuple[DataFileMeta, ...]:
@@ -43,19 +48,17 @@ def plan_rewrite(
     """The steps of a compaction, in key order; outputs of one step never overlap those of another.
 
     A file that stays where it is appears in no step, and belongs neither to the files before nor to those after.
-    Raises UnsupportedTableError, naming the option, for tables whose compaction must look at older values.
     """
-    _check_plain(options)
     if unit.file_rewrite:
-        return tuple(_alone(f) for f in unit.files)
+        return tuple(_alone(f, unit.drop_deletes) for f in unit.files)
     steps: list[Upgrade | Rewrite] = []
     pending: list[tuple[SortedRun, ...]] = []
 
     def move_up(file: DataFileMeta) -> None:
         if options.force_rewrite_all_files or (unit.output_level == max_level and file.may_hold_deletes):
-            steps.append(_alone(file))
+            steps.append(_alone(file, unit.drop_deletes))
         elif file.level != unit.output_level:
-            steps.append(Upgrade(file, unit.output_level))
+            steps.append(_moved_up(file, unit.output_level, options, max_level))
 
     for section in sections(unit.files, key_order):
         if len(section) > 1:
@@ -65,9 +68,9 @@ def plan_rewrite(
             if file.file_size < options.small_file_bytes:
                 pending.append((SortedRun((file,)),))
             else:
-                _settle(pending, steps, move_up)
+                _settle(pending, steps, move_up, unit.drop_deletes)
                 move_up(file)
-    _settle(pending, steps, move_up)
+    _settle(pending, steps, move_up, unit.drop_deletes)
     return tuple(steps)
 
 
@@ -75,26 +78,31 @@ def _settle(
     pending: list[tuple[SortedRun, ...]],
     steps: list[Upgrade | Rewrite],
     move_up: Callable[[DataFileMeta], None],
+    drop_deletes: bool,
 ) -> None:
     """Turns what has gathered into a step. A lonely small file is not worth a rewrite."""
     if len(pending) == 1 and len(pending[0]) == 1:
         for file in pending[0][0].files:
             move_up(file)
     elif pending:
-        steps.append(Rewrite(tuple(pending)))
+        steps.append(Rewrite(tuple(pending), drop_deletes))
     pending.clear()
 
 
-def _alone(file: DataFileMeta) -> Rewrite:
-    return Rewrite(((SortedRun((file,)),),))
+def _alone(file: DataFileMeta, drop_deletes: bool) -> Rewrite:
+    return Rewrite(((SortedRun((file,)),),), drop_deletes)
 
 
-def _check_plain(options: CompactOptions) -> None:
-    cause = options.lookup_cause
-    if cause is None and options.changelog_producer == "full-compaction":
-        cause = "changelog-producer"
-    if cause is not None:
-        raise UnsupportedTableError(
-            f"compaction of tables that set '{cause}' to look up older values or to compare with them is not supported",
-            option=cause,
-        )
+def _moved_up(file: DataFileMeta, level: int, options: CompactOptions, max_level: int) -> Upgrade | Rewrite:
+    """How a file changes its level where that may have to be logged, or its rows completed by older ones."""
+    if options.changelog_producer == "full-compaction":
+        return Upgrade(file, level, compares=level == max_level)
+    if options.lookup_cause is None or file.level != 0:
+        return Upgrade(file, level)
+    same_format = options.format_of(file.level) == options.format_of(level)
+    hides_deletes = options.deletion_vectors and file.may_hold_deletes
+    whole_rows = level == max_level or (options.merge_engine == "deduplicate" and not options.has_sequence_field)
+    if same_format and not hides_deletes and whole_rows:
+        return Upgrade(file, level, compares=True)
+    # What a looked-up row adds has to be in the file; only vectors allow to forget deletes below the last level.
+    return _alone(file, options.deletion_vectors)

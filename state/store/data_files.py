@@ -5,7 +5,7 @@ field id. A file's format is what its name says, so formats may be mixed in one 
 Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,7 +20,7 @@ from bucketline.state.store.avro_rows import AvroRows
 from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.orc_rows import OrcRows
-from bucketline.state.store.parquet_rows import ParquetRows
+from bucketline.state.store.parquet_rows import ParquetRows, RowGroup
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_field, arrow_type, key_value_fields
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.cast import Declare, read_column
@@ -58,8 +58,11 @@ def read_data_file(
     stored: TableSchema,
     partition: bytes = EMPTY_ROW,
     batch_rows: int = BATCH_ROWS,
+    groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The file's rows in file order, as batches of at most `batch_rows` with schema `read_schema(schema, columns)`.
+
+    With `groups` only the rows of these row groups of a Parquet file (`parquet_groups`).
 
     `columns` are columns of `schema` (the current one), `_SEQUENCE_NUMBER` or `_VALUE_KIND`; `stored` is the schema
     version the file was written under. Partition columns get their value from `partition`, columns the file does not
@@ -78,13 +81,28 @@ def read_data_file(
             raise CorruptFileError(
                 f"{source.size()} bytes, {meta.file_size} recorded", offset=min(source.size(), meta.file_size)
             )
-        place.rows = opened(source)
-        for batch in _stored_batches(place.rows, meta, sources, batch_rows):
+        place.rows = opened(source, stored.options)
+        for batch in _stored_batches(place.rows, meta, sources, batch_rows, groups):
             arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
             for array, s in zip(arrays, sources, strict=True):
                 if array.null_count and not s.wanted.type.nullable:
                     raise CorruptFileError(f"column {s.wanted.name} is NOT NULL and holds nulls", column=s.wanted.name)
             yield pa.RecordBatch.from_arrays(arrays, schema=out)
+
+
+def parquet_groups(
+    io: FileIO, path: str, meta: DataFileMeta, column: DataField, *, stored: TableSchema
+) -> list[RowGroup] | None:
+    """The row groups of a file with bounds of one current column; None for other formats. Errors as `read_data_file`.
+
+    Bounds are left out where the column has another name or type in the file.
+    """
+    if extension_of(meta.file_name) != "parquet":
+        return None
+    before = next((f for f in stored.fields if f.id == column.id), None)
+    known = before is not None and before.type.as_nullable() == column.type.as_nullable()
+    with io.open_input(path) as source, _naming(path):
+        return ParquetRows(source).row_groups(before.name if known and before is not None else "")
 
 
 class StoredRows(Protocol):
@@ -104,7 +122,11 @@ class StoredRows(Protocol):
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array: ...
 
 
-_READERS: dict[str, Callable[[pa.NativeFile], StoredRows]] = {"parquet": ParquetRows, "orc": OrcRows, "avro": AvroRows}
+_READERS: dict[str, Callable[[pa.NativeFile, Mapping[str, str]], StoredRows]] = {
+    "parquet": lambda source, options: ParquetRows(source),
+    "orc": OrcRows,
+    "avro": lambda source, options: AvroRows(source),
+}
 
 
 @dataclass(slots=True)
@@ -135,7 +157,7 @@ def _naming(path: str) -> Iterator[_Place]:
 
 
 def _stored_batches(
-    rows: StoredRows, meta: DataFileMeta, sources: Sequence[_Column], batch_rows: int
+    rows: StoredRows, meta: DataFileMeta, sources: Sequence[_Column], batch_rows: int, groups: Sequence[int] | None
 ) -> Iterator[pa.RecordBatch]:
     """The wanted columns of an open file, as they are stored, held against what the manifest says of it."""
     if rows.row_count is not None and rows.row_count != meta.row_count:
@@ -145,6 +167,9 @@ def _stored_batches(
     for s in sources:
         if s.wanted.name in (SEQUENCE, VALUE_KIND) and s.wanted.name not in present:
             raise CorruptFileError(f"no column {s.wanted.name}", column=s.wanted.name, offset=rows.offset)
+    if groups is not None and isinstance(rows, ParquetRows):
+        yield from rows.batches(wanted, batch_rows, groups)
+        return
     if not wanted and rows.row_count is not None:
         yield from _blank(meta.row_count, batch_rows)
         return

@@ -4,6 +4,7 @@ Source: Paimon 2.0 ParquetReaderFactory (what readers accept); pages' CRC32 is c
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,17 @@ _BUFFER_BYTES = 1 << 20
 
 
 _WRAPPED_MICROS = 2**64 // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group: its number, the position of its first row in the file, and bounds of one column, if known."""
+
+    number: int
+    first_row: int
+    row_count: int
+    low: object
+    high: object
 
 
 class ParquetRows:
@@ -41,8 +53,12 @@ class ParquetRows:
         found: list[str] = self._file.schema_arrow.names
         return found
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, columns: Sequence[str], batch_rows: int, groups: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
+
+        With `groups` only those of row groups with these numbers, which ascend.
 
         INT96 timestamps come in nanoseconds; where 64 bits cannot hold one of a batch so, in microseconds. Raises
         UnsupportedTableError for such a timestamp inside of a nested value.
@@ -50,11 +66,26 @@ class ParquetRows:
         wide = self._int96_columns(columns)
         exact = iter(())
         if wide:
-            exact = self._opened("ns").iter_batches(batch_size=batch_rows, columns=list(columns))
-        for batch in self._file.iter_batches(batch_size=batch_rows, columns=list(columns)):
+            exact = self._opened("ns").iter_batches(batch_rows, row_groups=groups, columns=list(columns))
+        for batch in self._file.iter_batches(batch_rows, row_groups=groups, columns=list(columns)):
             found = _in_nanoseconds(batch, next(exact), wide, by_java=self._is_by_java) if wide else batch
             self._row += found.num_rows
             yield found
+
+    def row_groups(self, column: str) -> list[RowGroup]:
+        """What the footer says of each row group, and of the values of a top-level column in it."""
+        meta = self._file.metadata
+        found = []
+        first_row = 0
+        for number in range(meta.num_row_groups):
+            group = meta.row_group(number)
+            stats = next(
+                (c.statistics for c in map(group.column, range(group.num_columns)) if c.path_in_schema == column), None
+            )
+            low, high = (stats.min, stats.max) if stats is not None and stats.has_min_max else (None, None)
+            found.append(RowGroup(number, first_row, group.num_rows, low, high))
+            first_row += group.num_rows
+        return found
 
     @property
     def offset(self) -> int:

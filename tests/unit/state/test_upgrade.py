@@ -1,8 +1,7 @@
 """What becomes of each file of a compaction."""
 
-import pytest
+from typing import Any
 
-from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.lsm.pick import CompactUnit
@@ -81,13 +80,44 @@ def test_an_upgrade_changes_the_level_only() -> None:
     assert Upgrade(file, 4).after == file.upgraded(4)
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (CompactOptions(lookup_cause="deletion-vectors.enabled"), "deletion-vectors.enabled"),
-        (CompactOptions(changelog_producer="full-compaction"), "changelog-producer"),
-    ],
-)
-def test_tables_that_need_older_values_are_refused(options: CompactOptions, named: str) -> None:
-    with pytest.raises(UnsupportedTableError, match=named):
-        _plan(_file("a", 0, 9), options=options)
+def _lookup(**more: Any) -> CompactOptions:
+    return CompactOptions(target_file_bytes=100, small_file_ratio=0.7, lookup_cause="changelog-producer", **more)
+
+
+def _moved(options: CompactOptions, *, output: int, deletes: int = 0, level: int = 0) -> str:
+    """`a^` an upgrade, `a^?` one whose rows are compared, `(a)` a rewrite, `(a)-` one without deletes."""
+    file = _file("a", 0, 9, deletes=deletes, level=level)
+    unit = CompactUnit((file,), output, drop_deletes=output == 5)
+    (step,) = plan_rewrite(unit, options, 5, number_of)
+    if isinstance(step, Upgrade):
+        return "a^?" if step.compares else "a^"
+    return "(a)-" if step.drop_deletes else "(a)"
+
+
+def test_level_0_is_compared_with_what_is_above_on_its_way_up() -> None:
+    assert _moved(_lookup(), output=4) == "a^?"
+    assert _moved(_lookup(), output=5) == "a^?"
+    assert _moved(_lookup(), output=5, deletes=1) == "(a)-"
+    assert _moved(_lookup(), output=4, level=3) == "a^"
+
+
+def test_rows_that_older_ones_complete_are_written_anew() -> None:
+    for options in (_lookup(merge_engine="aggregation"), _lookup(has_sequence_field=True)):
+        assert _moved(options, output=4) == "(a)"
+        assert _moved(options, output=5) == "a^?"
+
+
+def test_deletes_go_where_vectors_mark_what_they_delete() -> None:
+    assert _moved(_lookup(deletion_vectors=True), output=4, deletes=1) == "(a)-"
+    assert _moved(_lookup(), output=4, deletes=1) == "a^?"
+
+
+def test_another_format_on_the_level_above_needs_a_rewrite() -> None:
+    assert _moved(_lookup(file_format_per_level={"0": "avro"}), output=4) == "(a)"
+
+
+def test_a_full_compaction_logs_what_reaches_the_last_level() -> None:
+    options = CompactOptions(target_file_bytes=100, small_file_ratio=0.7, changelog_producer="full-compaction")
+    assert _moved(options, output=4) == "a^"
+    assert _moved(options, output=5) == "a^?"
+    assert _moved(options, output=5, level=4) == "a^?"
