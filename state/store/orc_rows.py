@@ -1,29 +1,41 @@
 """Rows of ORC data files, stripe by stripe.
 
-Source: Paimon 2.0 OrcReaderFactory, OrcTypeUtil.
+Source: Paimon 2.0 OrcReaderFactory, OrcTypeUtil, `orc.timestamp-ltz.legacy.type`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
 
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.format.orc_tail import OrcTail, read_tail, writer_zone
+from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.cast import declared
 from bucketline.state.types.logical import DataType, TypeRoot
 
 _OUT_OF_RANGE = "out of range for nanosecond"
+_LEGACY_LTZ = "orc.timestamp-ltz.legacy.type"
+_UTC = frozenset({"UTC", "GMT", "Etc/UTC", "Z"})
+
+_SURE_FROM_NS = -2_145_916_800 * 10**9
+"""1902-01-01, in nanoseconds since the epoch."""
 
 
 class OrcRows:
-    """An ORC file that is read from front to back; its constructor reads the footer."""
+    """An ORC file that is read from front to back; its constructor reads the footer.
 
-    offset = 0
-    """pyarrow does not tell where stripes begin."""
+    `options` are those of the schema that the file was written under.
+    """
 
-    def __init__(self, source: pa.NativeFile) -> None:
+    def __init__(self, source: pa.NativeFile, options: Mapping[str, str]) -> None:
+        self._source = source
         self._file = orc.ORCFile(source)
+        self._is_legacy = options.get(_LEGACY_LTZ, "true").strip().lower() == "true"
+        self._tail: OrcTail | None = None
+        self._number = 0
+        self._zone = "UTC"
 
     @property
     def row_count(self) -> int:
@@ -36,20 +48,64 @@ class OrcRows:
         found: list[str] = self._file.schema.names
         return found
 
+    @property
+    def offset(self) -> int:
+        """Where the stripe begins that is being read, in bytes; 0 when the file does not tell."""
+        try:
+            stripes = self._read_tail().stripes
+        except CorruptFileError:
+            return 0
+        return stripes[self._number].offset if self._number < len(stripes) else 0
+
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
 
         Memory: the wanted columns of one stripe.
         """
+        has_times = any(_has_times(f.type) for f in self._file.schema if f.name in columns)
         for number in range(self._file.nstripes):
+            self._number = number
+            if has_times:
+                tail = self._read_tail()
+                self._zone = writer_zone(self._read_at, tail, tail.stripes[number])
             stripe = self._stripe(number, columns)
             for start in range(0, stripe.num_rows, batch_rows):
                 yield stripe.slice(start, batch_rows)
 
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array:
-        """As other formats, but text of a fixed length comes padded with spaces, and timestamps in nanoseconds."""
+        """As other formats, but text of a fixed length comes padded, and timestamps with local zone may be shifted.
+
+        Paimon's older form of these holds the time that the clock of the writer's zone shows when it shows what UTC
+        should.
+        """
+        if self._zone not in _UTC:
+            if stored.root is TypeRoot.TIMESTAMP_LTZ and self._is_legacy:
+                shown = pc.local_timestamp(column.cast(pa.timestamp("ns", self._zone)))
+                return shown.cast(arrow_type(stored))
+            if stored.root is TypeRoot.TIMESTAMP:
+                self._check_old(column)
         found = declared(column, stored)
         return pc.utf8_rtrim(found, " ") if stored.root is TypeRoot.CHAR else found
+
+    def _check_old(self, column: pa.Array) -> None:
+        """ORC's reader errs where the writer's zone still kept local mean time; no zone did after 1901."""
+        oldest = pc.min(column).cast(pa.int64()).as_py()
+        if oldest is not None and oldest < _SURE_FROM_NS:
+            raise UnsupportedTableError(
+                f"stripe {self._number} was written in the zone {self._zone} and holds a timestamp before 1902, which "
+                "cannot be read exactly",
+                stripe=self._number,
+                zone=self._zone,
+            )
+
+    def _read_tail(self) -> OrcTail:
+        if self._tail is None:
+            self._tail = read_tail(self._read_at, self._source.size())
+        return self._tail
+
+    def _read_at(self, offset: int, length: int) -> bytes:
+        found: bytes = self._source.read_at(length, offset)
+        return found
 
     def _stripe(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
         try:
@@ -62,3 +118,7 @@ class OrcRows:
                 "nanoseconds can hold; ORC timestamps are read so",
                 stripe=number,
             ) from e
+
+
+def _has_times(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(arrow)) or any(_has_times(arrow.field(i).type) for i in range(arrow.num_fields))

@@ -1,0 +1,153 @@
+"""The tail of an ORC file: where its stripes begin, and in which zone their writer was.
+
+Only what pyarrow does not tell: a stripe's offset for errors, and the writer's zone, which Paimon's older form of
+timestamps with local zone depends on.
+Source: ORC specification v1, file tail and stripe footer; Protocol Buffers wire format.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError
+
+MAGIC = b"ORC"
+MAX_TAIL_BYTES = 256 << 20
+"""No footer may be longer, packed or not."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_CODECS = {0: None, 1: "zlib", 2: "snappy", 4: "lz4_raw", 5: "zstd"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """One stripe: where it begins in the file, and where its footer lies, in bytes."""
+
+    offset: int
+    footer_offset: int
+    footer_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrcTail:
+    """The stripes of a file in order, and how its parts are packed."""
+
+    stripes: tuple[Stripe, ...]
+    codec: str | None
+    block_bytes: int
+
+
+def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
+    """The tail of a file of `size` bytes; `read_at(offset, length)` reads of it. Raises CorruptFileError."""
+    length = _exactly(read_at, size - 1, 1)[0] if size > len(MAGIC) else 0
+    if not 0 < length < size:
+        raise CorruptFileError("no ORC file: it has no postscript", offset=max(size - 1, 0))
+    at = size - 1 - length
+    postscript = dict(_members(_exactly(read_at, at, length), at))
+    codec = _CODECS.get(_number(postscript.get(2, 0)), "")
+    if postscript.get(8000) != MAGIC or codec == "":
+        raise CorruptFileError("no ORC file: its postscript is not one, or of an unknown compression", offset=at)
+    footer_length, block_bytes = _number(postscript.get(1, 0)), _number(postscript.get(3, 256 << 10))
+    if not 0 <= footer_length <= min(at, MAX_TAIL_BYTES) or block_bytes > MAX_TAIL_BYTES:
+        raise CorruptFileError(f"the ORC footer cannot be {footer_length} bytes long", offset=at)
+    start = at - footer_length
+    footer = _unpacked(_exactly(read_at, start, footer_length), codec, block_bytes, start)
+    stripes = [_stripe(v, start) for member, v in _members(footer, start) if member == 3 and isinstance(v, bytes)]
+    return OrcTail(tuple(stripes), codec, block_bytes)
+
+
+def writer_zone(read_at: Callable[[int, int], bytes], tail: OrcTail, stripe: Stripe) -> str:
+    """The time zone a stripe's writer was in, `UTC` where it says none. Raises CorruptFileError."""
+    at = stripe.footer_offset
+    packed = _exactly(read_at, at, stripe.footer_length)
+    found = dict(_members(_unpacked(packed, tail.codec, tail.block_bytes, at), at)).get(3, b"UTC")
+    try:
+        return found.decode() if isinstance(found, bytes) else "UTC"
+    except UnicodeDecodeError as e:
+        raise CorruptFileError("the ORC stripe names no time zone", offset=at) from e
+
+
+def _stripe(data: bytes, at: int) -> Stripe:
+    found = dict(_members(data, at))
+    offset, index, rows, footer = (_number(found.get(i, 0)) for i in (1, 2, 3, 4))
+    if footer > MAX_TAIL_BYTES:
+        raise CorruptFileError(f"an ORC stripe footer cannot be {footer} bytes long", offset=at)
+    return Stripe(offset, offset + index + rows, footer)
+
+
+def _exactly(read_at: Callable[[int, int], bytes], offset: int, length: int) -> bytes:
+    found = read_at(offset, length)
+    if len(found) != length:
+        raise CorruptFileError(f"the ORC file ends before offset {offset + length}", offset=offset)
+    return found
+
+
+def _number(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise CorruptFileError("a member of the ORC tail is no number", offset=0)
+    return value
+
+
+def _members(data: bytes, at: int) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of each member of a message; `at` is where it lies in the file."""
+    place = 0
+    while place < len(data):
+        tag, place = _varint(data, place, at)
+        member, wire = tag >> 3, tag & 7
+        if wire == _VARINT:
+            value, place = _varint(data, place, at)
+            yield member, value
+            continue
+        if wire == _BYTES:
+            length, place = _varint(data, place, at)
+        else:
+            length = {_FIXED64: 8, _FIXED32: 4}.get(wire, len(data) + 1)
+        if length > len(data) - place:
+            raise CorruptFileError("a message of the ORC tail is cut off", offset=at)
+        yield member, data[place : place + length]
+        place += length
+
+
+def _varint(data: bytes, place: int, at: int) -> tuple[int, int]:
+    value = 0
+    for i, byte in enumerate(data[place : place + 10]):
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return value, place + i + 1
+    raise CorruptFileError("a message of the ORC tail is cut off", offset=at)
+
+
+def _unpacked(data: bytes, codec: str | None, block_bytes: int, at: int) -> bytes:
+    """The bytes of a part that is packed block by block; a block's header says whether it is packed at all."""
+    if codec is None:
+        return data
+    parts: list[bytes] = []
+    place = 0
+    while place < len(data):
+        header = int.from_bytes(data[place : place + 3], "little")
+        length, start = header >> 1, place + 3
+        if start + length > len(data) or sum(map(len, parts)) > MAX_TAIL_BYTES:
+            raise CorruptFileError("a block of the ORC tail is cut off", offset=at + place)
+        block = data[start : start + length]
+        parts.append(block if header & 1 else _unpack(block, codec, block_bytes, at + place))
+        place = start + length
+    return b"".join(parts)
+
+
+def _unpack(block: bytes, codec: str, block_bytes: int, at: int) -> bytes:
+    try:
+        if codec == "zlib":
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(block, block_bytes)
+        if codec == "zstd":
+            with pa.CompressedInputStream(pa.BufferReader(block), "zstd") as stream:
+                body: bytes = stream.read(block_bytes)
+            return body
+        size = _varint(block, 0, at)[0] if codec == "snappy" else block_bytes
+        if size > block_bytes:
+            raise ValueError(f"{size} bytes announced")
+        found: bytes = pa.Codec(codec).decompress(block, decompressed_size=size, asbytes=True)
+        return found
+    except (ValueError, OSError, EOFError, MemoryError, zlib.error) as e:
+        raise CorruptFileError(f"the {codec} block of the ORC tail does not unpack: {e}", offset=at) from e
