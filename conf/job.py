@@ -85,6 +85,11 @@ class JobConfig:
 
 def parse_trigger(text: str) -> Trigger:
     """`availableNow`, or an interval like `30 seconds`. Raises OptionError for anything else."""
+    if text.strip().lower() == "once":
+        raise OptionError(
+            "'once' would read all there is in one batch, however much; 'availableNow' reads it in bounded batches",
+            value=text,
+        )
     if text.strip().lower().replace("-", "") == "availablenow":
         return Trigger(None)
     try:

@@ -1,0 +1,108 @@
+"""What a job's source hands to Spark: its own options, with our defaults where Spark's would lose or swamp.
+
+Source: Spark 4.0 KafkaSourceProvider (option names count in any case), Structured Streaming + Kafka Integration Guide.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import Decode, Source
+from bucketline.conf.option import parse_bool
+
+KAFKA = "kafka"
+SERVERS = "kafka.bootstrap.servers"
+FAIL_ON_DATA_LOSS = "failOnDataLoss"
+MAX_OFFSETS = "maxOffsetsPerTrigger"
+STARTING_OFFSETS = "startingOffsets"
+INCLUDE_HEADERS = "includeHeaders"
+SCHEMA = "schema"
+"""Not Spark's but ours: the columns of files, as Spark's DDL; without it, those of the table."""
+
+TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign")
+
+MAX_OFFSETS_DEFAULT = "1000000"
+"""Records of one batch: without a bound, the first batch of a job is the whole topic."""
+
+_MODE = "mode"
+_FAIL_FAST = "FAILFAST"
+_STARTS = (STARTING_OFFSETS, "startingTimestamp", "startingOffsetsByTimestamp")
+PARSED_FORMATS = ("json", "csv", "parquet", "orc", "xml", "avro")
+"""Formats that Spark reads into columns by itself, with a schema given beforehand."""
+
+_MAY_BE_MALFORMED = ("json", "csv", "xml")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options Spark's source gets, and advice about them, one sentence each."""
+
+    options: Mapping[str, str]
+    advice: tuple[str, ...] = ()
+
+
+def source_options(source: Source) -> SourceOptions:
+    """The options of a source, with defaults. Raises OptionError for options that are missing or make no sense."""
+    if source.decode is not Decode.NONE and source.format in PARSED_FORMATS:
+        raise OptionError(
+            f"source.decode = {source.decode.value} reads a column 'value', but Spark reads format {source.format!r} "
+            "into columns itself; drop source.decode, or use format text",
+            key="source.decode",
+        )
+    if source.format == KAFKA:
+        return _kafka(source.options)
+    if source.format in _MAY_BE_MALFORMED and find_option(source.options, _MODE) is None:
+        return SourceOptions({**source.options, _MODE: _FAIL_FAST})
+    return SourceOptions(source.options)
+
+
+def find_option(options: Mapping[str, str], name: str) -> str | None:
+    """The text of an option of Spark, whose names count in any case; None when it is not set."""
+    return next((text for key, text in options.items() if key.lower() == name.lower()), None)
+
+
+def source_identity(source: Source) -> str | None:
+    """What a job's snapshots call its cluster; None for sources without one. Holds no secrets."""
+    servers = find_option(source.options, SERVERS) if source.format == KAFKA else None
+    if servers is None:
+        return None
+    return "kafka://" + ",".join(sorted(part.strip() for part in servers.split(",") if part.strip()))
+
+
+def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:
+    """The options with another start, in Spark's JSON of topic, partition and offset."""
+    others = {key: text for key, text in options.items() if key.lower() not in [s.lower() for s in _STARTS]}
+    return {**others, STARTING_OFFSETS: offsets}
+
+
+def _kafka(options: Mapping[str, str]) -> SourceOptions:
+    if find_option(options, SERVERS) is None:
+        raise OptionError(
+            f"source.options.{SERVERS} is required and not set: the brokers, as host:port,host:port", key=SERVERS
+        )
+    given = [name for name in TOPIC_OPTIONS if find_option(options, name) is not None]
+    if len(given) != 1:
+        raise OptionError(
+            f"a Kafka source needs exactly one of {', '.join(TOPIC_OPTIONS)} in source.options, and has "
+            f"{', '.join(given) or 'none'}",
+            key="source.options.subscribe",
+        )
+    found, advice = dict(options), []
+    loss = find_option(options, FAIL_ON_DATA_LOSS)
+    if loss is None:
+        found[FAIL_ON_DATA_LOSS] = "true"
+    elif not _read_bool(FAIL_ON_DATA_LOSS, loss):
+        advice.append(
+            f"{FAIL_ON_DATA_LOSS} = {loss}: records that Kafka has deleted before they were read are passed over, and "
+            "the table will miss them without another word"
+        )
+    if find_option(options, MAX_OFFSETS) is None:
+        found[MAX_OFFSETS] = MAX_OFFSETS_DEFAULT
+    return SourceOptions(found, tuple(advice))
+
+
+def _read_bool(key: str, text: str) -> bool:
+    try:
+        return parse_bool(text)
+    except OptionError as e:
+        raise OptionError(f"source.options.{key} = {text!r}: {e.message}", key=key) from e

@@ -1,0 +1,108 @@
+"""A job's table, made if it is not there, and the decode step that fits it."""
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import BadRecords, Decode, JobConfig
+from bucketline.conf.option import UNLIMITED
+from bucketline.conf.table_options import CHANGELOG_PRODUCER, MERGE_ENGINE, ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.state.bucket.intake import ROW_KIND_COLUMN
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.file_io import file_io_for
+from bucketline.state.store.schemas import Schemas
+from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.streaming.decode import UpdateBefore
+from bucketline.streaming.decode_step import DecodeStep
+
+_RETRACTING_ENGINES = ("aggregation", "partial-update")
+"""Merge engines that take the old row of an update back, so they must be given it."""
+
+_MOST_REJECTS = 1 << 31
+
+
+def open_or_create(config: JobConfig) -> Table:
+    """The job's table, made by the job's `create` section when there is none.
+
+    Raises OptionError when there is neither, and what `create_table` and `open_table` raise.
+    """
+    if not _exists(config):
+        if config.create is None:
+            raise OptionError(
+                f"there is no table at {config.table}, and the job has no section 'create' to make it; add one, or use "
+                "`bucketline create`",
+                key="create.schema",
+                path=config.table,
+            )
+        try:
+            return create_table(
+                config.table,
+                config.create.schema,
+                primary_key=config.create.primary_key,
+                partition_by=config.create.partition_by,
+                options=config.create.options,
+                comment=config.create.comment,
+            )
+        except OptionError:
+            if not _exists(config):
+                raise
+            # Another job has made it in the meantime.
+    return open_table(config.table, options=config.options)
+
+
+def decode_step(decode: Decode, schema: TableSchema, bad_records: BadRecords) -> DecodeStep | None:
+    """The step that turns records into rows of the table; None when they are rows already.
+
+    Raises OptionError, SchemaMismatchError and UnsupportedTableError when no record could become a row of this table.
+    """
+    if bad_records.max_count > 0 and bad_records.path is None:
+        raise OptionError(
+            "bad-records.max lets bad records through, but bad-records.path does not say where they go",
+            key="bad-records.path",
+        )
+    if decode is Decode.NONE:
+        return None
+    if decode is Decode.DEBEZIUM_JSON:
+        _check_takes_changes(schema)
+    sequence = SEQUENCE_FIELD.get(schema.options)
+    needed = {*schema.primary_keys, *schema.partition_keys, *sequence}
+    step = DecodeStep(
+        decode,
+        tuple(schema.fields),
+        primary_key=tuple(schema.primary_keys),
+        loose=tuple(f.name for f in schema.fields if not f.type.nullable and f.name not in needed),
+        update_before=_update_before(schema),
+        reject_limit=_MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1,
+    )
+    step.check()
+    return step
+
+
+def _exists(config: JobConfig) -> bool:
+    io, root = file_io_for(config.table, config.options)
+    return Schemas(io, root).latest_id() is not None
+
+
+def _check_takes_changes(schema: TableSchema) -> None:
+    if not schema.primary_keys:
+        raise OptionError(
+            "decode: debezium-json brings updates and deletes, and a table without a primary key takes inserts only; "
+            "give the table a primary key",
+            key="source.decode",
+        )
+    row_kind = ROWKIND_FIELD.find(schema.options)
+    if row_kind is not None:
+        raise OptionError(
+            f"decode: debezium-json knows the kind of each row, and the table takes it from its column {row_kind!r} "
+            "(rowkind.field); use decode: json, or a table without rowkind.field",
+            key="source.decode",
+        )
+    if any(f.name == ROW_KIND_COLUMN for f in schema.fields):
+        raise OptionError(
+            f"the table has a column {ROW_KIND_COLUMN}, the name under which decode: debezium-json hands on row kinds",
+            key="source.decode",
+        )
+
+
+def _update_before(schema: TableSchema) -> UpdateBefore:
+    """-U rows cost as much as others: they are made only where the table does something with them."""
+    if CHANGELOG_PRODUCER.get(schema.options) == "input" or MERGE_ENGINE.get(schema.options) in _RETRACTING_ENGINES:
+        return UpdateBefore.EMIT
+    return UpdateBefore.DROP

@@ -1,0 +1,214 @@
+"""The job of a job file, from sources that need no Kafka: what it makes, what it refuses, how it ends."""
+
+import json
+import logging
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import JobConfig
+from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.store.table import create_table, open_table
+from bucketline.streaming.job import BatchGate, run_job, set_aside
+from bucketline.streaming.rejects import RejectedRecordsError
+
+pytestmark = pytest.mark.spark
+
+CREATE = (
+    "create.schema=id BIGINT NOT NULL, name STRING, amount DECIMAL(12,2)",
+    "create.primary-key=id",
+    "create.options.bucket=2",
+)
+
+
+class Folder:
+    """A job's folder: lines of text come in, each file one batch at most."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.input = root / "input"
+        self.input.mkdir()
+        self.table = str(root / "shop.db" / "orders")
+
+    def add(self, name: str, *records: object) -> None:
+        lines = [r if isinstance(r, str) else json.dumps(r) for r in records]
+        (self.root / name).write_text("\n".join(lines) + "\n")
+        (self.root / name).rename(self.input / name)
+
+    def config(self, *settings: str) -> JobConfig:
+        base = (
+            f"table={self.table}",
+            "source.format=text",
+            f"source.options.path={self.input}",
+            "source.options.maxFilesPerTrigger=1",
+            "source.decode=json",
+            f"checkpoint={self.root / 'checkpoint'}",
+            "trigger=availableNow",
+        )
+        return resolve_job(read_assignments((*base, *settings)))
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return sorted(tuple(r.values()) for r in open_table(self.table).to_arrow().to_pylist())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_a_job_makes_its_table_and_goes_on_where_it_ended(spark: Any, folder: Folder) -> None:
+    folder.add("0", {"id": 1, "name": "a", "amount": 1.10, "more": []}, {"id": 2, "name": "b", "amount": "2"})
+    run_job(folder.config(*CREATE), spark)
+    folder.add("1", {"id": 2, "name": "B"})
+    run_job(folder.config(*CREATE), spark)
+
+    assert [(i, n, str(a)) for i, n, a in folder.rows()] == [(1, "a", "1.10"), (2, "B", "None")]
+    table = open_table(folder.table)
+    assert (table.primary_key, table.options["bucket"]) == (("id",), "2")
+    assert table.snapshots()["commit_identifier"].to_pylist() == [0, 1]
+
+
+def test_debezium_events_change_the_table_as_the_source_changed(spark: Any, folder: Folder) -> None:
+    def event(op: str, before: object, after: object) -> object:
+        return {"op": op, "before": before, "after": after}
+
+    first, second = {"id": 1, "name": "a"}, {"id": 2, "name": "b"}
+    folder.add(
+        "0",
+        event("c", None, first),
+        event("c", None, second),
+        event("u", first, {"id": 1, "name": "A"}),
+        event("d", second, None),
+        event("u", {"id": 1, "name": "A"}, {"id": 9, "name": "moved"}),
+    )
+    run_job(folder.config(*CREATE, "source.decode=debezium-json"), spark)
+    assert folder.rows() == [(9, "moved", None)]
+
+
+def test_bad_records_stop_the_job_with_their_reason(spark: Any, folder: Folder) -> None:
+    folder.add("0", {"id": 1}, {"id": "one"})
+    with pytest.raises(RejectedRecordsError, match='field id: "one" is no whole number'):
+        run_job(folder.config(*CREATE), spark)
+    assert folder.rows() == []
+
+
+def test_bad_records_go_to_the_folder_up_to_the_limit(spark: Any, folder: Folder) -> None:
+    settings = (*CREATE, f"bad-records.path={folder.root / 'rejects'}", "bad-records.max=2")
+    folder.add("0", {"id": 1}, {"id": "one"}, "{", {"id": 2})
+    run_job(folder.config(*settings), spark)
+
+    assert [r[0] for r in folder.rows()] == [1, 2]
+    kept = pa.concat_tables([pq.read_table(f) for f in (folder.root / "rejects").rglob("*.parquet")])
+    assert sorted(kept["value"].to_pylist()) == [b"{", b'{"id": "one"}']
+
+    folder.add("1", {"id": 3}, *["{"] * 3)
+    with pytest.raises(RejectedRecordsError, match="2 are allowed"):
+        run_job(folder.config(*settings), spark)
+    assert [r[0] for r in folder.rows()] == [1, 2]
+
+
+def test_files_that_spark_reads_itself_need_no_decode(spark: Any, folder: Folder) -> None:
+    folder.add("0", {"id": 1, "name": "a", "amount": 1.5})
+    run_job(folder.config(*CREATE, "source.format=json", "source.decode=none"), spark)
+    assert [r[:2] for r in folder.rows()] == [(1, "a")]
+
+    folder.add("1", {"id": 1, "_row_kind": 3})
+    kinds = "source.options.schema=id BIGINT, name STRING, amount DECIMAL(12,2), _row_kind TINYINT"
+    run_job(folder.config("source.format=json", "source.decode=none", kinds), spark)
+    assert folder.rows() == []
+
+    folder.add("2", '{"id": "x"}')
+    with pytest.raises(Exception, match="MALFORMED"):
+        run_job(folder.config("source.format=json", "source.decode=none"), spark)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "says"),
+    [
+        ((), OptionError, "no section 'create'"),
+        ((*CREATE, "bad-records.max=5"), OptionError, "does not say where they go"),
+        ((*CREATE, "source.format=nowhere"), OptionError, "Spark cannot open source.format = 'nowhere'"),
+        ((*CREATE, "source.format=rate"), OptionError, "the source's column 'value' is LongType"),
+        (("create.schema=id BIGINT", "source.decode=debezium-json"), OptionError, "without a primary key"),
+        ((*CREATE[1:], "create.schema=id BIGINT, _kafka_offset STRING"), SchemaMismatchError, "_kafka_offset"),
+        (
+            (*CREATE, "create.options.rowkind.field=name", "source.decode=debezium-json"),
+            OptionError,
+            "rowkind.field",
+        ),
+    ],
+)
+def test_jobs_that_cannot_work_are_refused_before_anything_is_read(
+    spark: Any, folder: Folder, settings: tuple[str, ...], kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        run_job(folder.config(*settings), spark)
+    assert not (folder.root / "checkpoint").exists()
+
+
+def test_a_job_without_kafka_on_its_class_path_is_told_what_to_add(spark: Any, folder: Folder) -> None:
+    create_table(folder.table, "id BIGINT")
+    options = (
+        "source.format=kafka",
+        "source.options.kafka.bootstrap.servers=localhost:1",
+        "source.options.subscribe=t",
+    )
+    if "kafka" in spark.conf.get("spark.jars", ""):
+        pytest.skip("this session can read Kafka")
+    with pytest.raises(OptionError, match=r"--packages org\.apache.spark:spark-sql-kafka"):
+        run_job(folder.config(*options), spark)
+
+
+def test_only_kafka_has_offsets_to_begin_again_from(spark: Any, folder: Folder) -> None:
+    with pytest.raises(OptionError, match="--reset-identity begins again at the Kafka offsets"):
+        run_job(folder.config(*CREATE), spark, reset_identity=True)
+
+
+def test_secrets_are_masked_in_the_log(spark: Any, folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "bucketline"):
+        run_job(folder.config(*CREATE, "source.options.kafka.sasl.jaas.config=hush"), spark)
+    assert "source.options.kafka.sasl.jaas.config = ***" in caplog.text
+    assert "hush" not in caplog.text
+
+
+def test_sigterm_ends_the_job_after_its_batch(spark: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(3):
+        folder.add(str(i), {"id": i})
+    inside = threading.Event()
+    through = BatchGate.__call__
+
+    def told_to_end(gate: BatchGate, batch: Any, batch_id: int) -> None:
+        if batch_id == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+            inside.set()
+        through(gate, batch, batch_id)
+
+    monkeypatch.setattr(BatchGate, "__call__", told_to_end)
+    before = signal.getsignal(signal.SIGTERM)
+    run_job(folder.config(*CREATE, "trigger=0 s"), spark)
+
+    assert inside.is_set()
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert len(folder.rows()) in (1, 2)
+    monkeypatch.undo()
+    run_job(folder.config(*CREATE), spark)
+    assert [r[0] for r in folder.rows()] == [0, 1, 2]
+    assert open_table(folder.table).snapshots()["commit_identifier"].to_pylist() == [0, 1, 2]
+
+
+def test_a_checkpoint_is_set_aside_under_a_free_name(spark: Any, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    assert set_aside(spark, str(checkpoint)) is None
+    for number in (1, 2):
+        checkpoint.mkdir()
+        kept = set_aside(spark, f"{checkpoint}/")
+        assert kept == f"{checkpoint}.before-reset-{number}"
+        assert not checkpoint.exists() and Path(kept).is_dir()
