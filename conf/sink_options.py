@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, parse_count, parse_enum, parse_int, parse_size, parse_text
+from bucketline.conf.option import Option, parse_choice, parse_count, parse_enum, parse_int, parse_size, parse_text
 
 MB = 1 << 20
 
@@ -43,6 +43,18 @@ LOCAL_DIRECTORY = Option(
     "local-directory", parse_text, None, "where spills and local indexes go; default: the system's temporary folder"
 )
 KEY_INDEX_MEMORY = Option("key-index-memory", parse_size, 256 * MB, "bytes of cache of one local key index")
+SCHEMA_EVOLUTION = Option(
+    "schema-evolution",
+    parse_choice("evolve", "ignore", "fail"),
+    "fail",
+    "new and wider columns of the input: evolve changes the table, ignore leaves them out, fail stops the job",
+)
+POSTPONE_COMPACT_BATCHES = Option(
+    "postpone-compaction.batches",
+    parse_int,
+    None,
+    "batches after which the job itself deals postponed rows to their buckets; default: never",
+)
 BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "where records that cannot be written go")
 BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records of one batch that are tolerated")
 
@@ -69,6 +81,8 @@ class SinkOptions:
     batch_rows: int
     local_directory: str | None
     key_index_memory_bytes: int
+    schema_evolution: str
+    postpone_compact_batches: int | None
     bad_records_path: str | None
     bad_records_max: int
 
@@ -81,7 +95,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     compaction = COMPACTION.get(options)
     if compaction not in _SUPPORTED:
         _refuse(COMPACTION, f"'{compaction.value}' is not supported by this release; use 'inline' or 'none'")
-    for count in (WRITE_PARALLELISM, ASSIGNER_PARALLELISM, BATCH_ROWS):
+    for count in (WRITE_PARALLELISM, ASSIGNER_PARALLELISM, BATCH_ROWS, POSTPONE_COMPACT_BATCHES):
         found = count.find(options)
         if found is not None and found < 1:
             _refuse(count, "must be at least 1")
@@ -101,6 +115,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         batch_rows=BATCH_ROWS.get(options),
         local_directory=LOCAL_DIRECTORY.find(options),
         key_index_memory_bytes=KEY_INDEX_MEMORY.get(options),
+        schema_evolution=SCHEMA_EVOLUTION.get(options),
+        postpone_compact_batches=POSTPONE_COMPACT_BATCHES.find(options),
         bad_records_path=BAD_RECORDS_PATH.find(options),
         bad_records_max=BAD_RECORDS_MAX.get(options),
     )

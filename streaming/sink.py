@@ -14,9 +14,10 @@ from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.streaming.batch import plan_batch
 from bucketline.streaming.commit_step import commit_batch, commit_owed_compaction
 from bucketline.streaming.compact_task import compact_over_spark
+from bucketline.streaming.evolve_step import fit_frame
 from bucketline.streaming.identity import BatchIdentity, read_identity
 from bucketline.streaming.live_table import LiveTable, forget_table, live_table
-from bucketline.streaming.preflight import check_columns, check_session
+from bucketline.streaming.preflight import check_session
 from bucketline.streaming.progress import BatchReport, describe_batch, describe_skipped, tell
 from bucketline.streaming.recover import SkipBatch, decide
 from bucketline.streaming.route import run_batch
@@ -70,7 +71,7 @@ class TableSink:
         if isinstance(decision, SkipBatch):
             return self._settle_skipped(table, spark, identity, started)
         if self.decode is None:
-            check_columns(batch.schema.names, session.plan.schema)
+            batch = fit_frame(batch, session)
         plan = plan_batch(
             session,
             identity,
