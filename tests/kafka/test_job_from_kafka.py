@@ -1,0 +1,143 @@
+"""The job of a job file, reading a real Kafka: events become rows, and offsets decide what is read again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bucketline.conf.job import JobConfig
+from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.state.store.table import open_table
+from bucketline.streaming.job import run_job
+from bucketline.streaming.recover import CheckpointMismatchError
+from bucketline.streaming.rejects import RejectedRecordsError
+from tests.support.broker import KafkaBroker, KafkaRecord
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+SCHEMA = (
+    "id BIGINT NOT NULL, name STRING, amount DECIMAL(12,2), _kafka_topic STRING, _kafka_partition INT, "
+    "_kafka_offset BIGINT, _kafka_key STRING, _kafka_timestamp TIMESTAMP(3)"
+)
+
+
+def job(root: Path, broker: KafkaBroker, topic: str, *more: str) -> JobConfig:
+    return resolve_job(
+        read_assignments(
+            (
+                f"table={root / 'shop.db' / 'orders'}",
+                "source.format=kafka",
+                f"source.options.kafka.bootstrap.servers={broker.bootstrap_servers}",
+                f"source.options.subscribe={topic}",
+                "source.options.startingOffsets=earliest",
+                "source.decode=debezium-json",
+                f"checkpoint={root / 'checkpoint'}",
+                "trigger=availableNow",
+                f"create.schema={SCHEMA}",
+                "create.primary-key=id",
+                "create.options.bucket=2",
+                *more,
+            )
+        )
+    )
+
+
+def change(op: str, key: int, before: str | None = None, after: str | None = None) -> KafkaRecord:
+    """An event of one order, in the partition of its key."""
+    images = [None if name is None else {"id": key, "name": name, "amount": "1.50"} for name in (before, after)]
+    value = json.dumps({"before": images[0], "after": images[1], "op": op}).encode()
+    return KafkaRecord(value, str(key).encode(), key % 2, 1_700_000_000_123)
+
+
+def rows(config: JobConfig) -> list[dict[str, Any]]:
+    return sorted(open_table(config.table).to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def test_debezium_events_of_a_topic_become_the_rows_of_a_table(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("shop.orders", partitions=2)
+    config = job(tmp_path, kafka_broker, "shop.orders")
+    kafka_broker.produce(
+        "shop.orders",
+        [
+            change("c", 1, None, "a"),
+            change("c", 2, None, "b"),
+            change("u", 1, "a", "A"),
+            change("c", 3, None, "c"),
+            change("d", 2, "b", None),
+            KafkaRecord(None, b"2", 0, 1_700_000_000_123),
+        ],
+    )
+    run_job(config, spark)
+    kafka_broker.produce("shop.orders", [change("c", 2, None, "again"), change("d", 3, "c", None)])
+    run_job(config, spark)
+
+    found = rows(config)
+    assert [(r["id"], r["name"], str(r["amount"])) for r in found] == [(1, "A", "1.50"), (2, "again", "1.50")]
+    assert [(r["_kafka_topic"], r["_kafka_partition"], r["_kafka_offset"], r["_kafka_key"]) for r in found] == [
+        ("shop.orders", 1, 1, "1"),
+        ("shop.orders", 0, 3, "2"),
+    ]
+    assert {r["_kafka_timestamp"].isoformat() for r in found} == {"2023-11-14T22:13:20.123000"}
+
+
+def test_bad_records_are_kept_with_topic_partition_offset_and_reason(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("bad.orders", partitions=2)
+    broken = KafkaRecord(b"{broken", b"9", 1)
+    kafka_broker.produce("bad.orders", [change("c", 1, None, "a"), broken, change("t", 2), change("c", 3, None, "c")])
+
+    with pytest.raises(RejectedRecordsError, match=r"topic bad\.orders partition 0 offset 0: an event with op t"):
+        run_job(job(tmp_path, kafka_broker, "bad.orders"), spark)
+
+    rejects = tmp_path / "rejects"
+    config = job(tmp_path, kafka_broker, "bad.orders", f"bad-records.path={rejects}", "bad-records.max=2")
+    run_job(config, spark)
+
+    assert [r["id"] for r in rows(config)] == [1, 3]
+    kept = pa.concat_tables([pq.read_table(f) for f in rejects.rglob("*.parquet")]).to_pylist()
+    assert [(r["topic"], r["partition"], r["offset"]) for r in kept] == [("bad.orders", 0, 0), ("bad.orders", 1, 1)]
+    assert kept[1]["value"] == b"{broken" and kept[1]["reason"].startswith("no JSON: ")
+
+
+def test_a_lost_checkpoint_is_told_and_begins_again_at_the_tables_offsets(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("lost.orders", partitions=2)
+    config = job(tmp_path, kafka_broker, "lost.orders")
+    kafka_broker.produce("lost.orders", [change("c", i, None, "old") for i in range(4)])
+    run_job(config, spark)
+    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    kafka_broker.produce("lost.orders", [change("u", 1, "old", "new")])
+
+    with pytest.raises(CheckpointMismatchError, match="the checkpoint was lost"):
+        run_job(config, spark)
+    run_job(config, spark, reset_identity=True)
+
+    assert (tmp_path / "checkpoint.before-reset-1").is_dir()
+    table = open_table(config.table)
+    assert [r["name"] for r in rows(config)] == ["old", "new", "old", "old"]
+    assert table.snapshots()["commit_identifier"].to_pylist() == [0, 0]
+    assert len(set(table.snapshots()["commit_user"].to_pylist())) == 2
+    run_job(config, spark)
+    assert table.snapshots().num_rows == 2
+
+
+def test_kafkas_own_columns_need_no_decode(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    kafka_broker.create_topic("raw")
+    kafka_broker.produce("raw", [KafkaRecord(b"v", b"k", 0, 1_700_000_000_123, (("h", b"1"),))])
+    columns = (
+        "value BYTES, _kafka_key BYTES, offset BIGINT, timestamp TIMESTAMP_LTZ(6), "
+        "_kafka_headers ARRAY<ROW<key STRING, value BYTES>>"
+    )
+    more = ("source.decode=none", f"create.schema={columns}", "create.primary-key=", "create.options.bucket=-1")
+    config = job(tmp_path, kafka_broker, "raw", *more)
+    run_job(config, spark)
+    [row] = open_table(config.table).to_arrow().to_pylist()
+    assert (row["value"], row["_kafka_key"], row["offset"]) == (b"v", b"k", 0)
+    assert row["_kafka_headers"] == [{"key": "h", "value": b"1"}]
