@@ -157,7 +157,6 @@ _INDEX = "this release does not maintain such an index, and readers that trust i
 _APPEND_FEATURE = "this release does not write what it demands of every file"
 
 RESTRICTED: Mapping[str, Restriction] = {
-    "file.format": _only("parquet", _NOT_YET),
     "manifest.format": _only("avro", _NOT_YET),
     "merge-engine": Restriction(
         ("deduplicate", "partial-update", "aggregation"),

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from bucketline.conf.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, TARGET_ROW_NUM
 from bucketline.conf.errors import OptionError
+from bucketline.conf.file_options import FILE_OPTIONS, check_file_options
 from bucketline.conf.option import (
     UNLIMITED,
     Option,
@@ -20,7 +21,6 @@ from bucketline.conf.option import (
     parse_duration,
     parse_float,
     parse_int,
-    parse_map,
     parse_names,
     parse_size,
     parse_text,
@@ -44,26 +44,8 @@ PARTITION_DEFAULT_NAME = Option(
     "partition.default-name", parse_text, "__DEFAULT_PARTITION__", "directory name of a null or blank partition value"
 )
 PARTITION_LEGACY_NAME = Option("partition.legacy-name", parse_bool, True, "partition values in paths as before 1.0")
-FILE_FORMAT = Option("file.format", parse_text, "parquet", "format of data files")
-FILE_FORMAT_PER_LEVEL: Option[dict[str, str]] = Option("file.format.per.level", parse_map, {}, "level to format")
-FILE_COMPRESSION = Option("file.compression", parse_text, "zstd", "codec of data files")
-FILE_COMPRESSION_PER_LEVEL: Option[dict[str, str]] = Option(
-    "file.compression.per.level", parse_map, {}, "level to codec"
-)
-ZSTD_LEVEL = Option("file.compression.zstd-level", parse_int, 1, "zstd level of data files")
-FILE_BLOCK_SIZE = Option("file.block-size", parse_size, None, "bytes of a row group")
-DATA_FILE_PREFIX = Option("data-file.prefix", parse_text, "data-", "prefix of data file names")
-DATA_FILE_THIN_MODE = Option("data-file.thin-mode", parse_bool, False, "leave the _KEY_ columns out of data files")
 TARGET_FILE_SIZE = Option("target-file-size", parse_size, None, "bytes after which a data file is closed")
 TARGET_FILE_ROW_NUM = Option("target-file-row-num", parse_count, UNLIMITED, "rows after which an append file is closed")
-METADATA_STATS_MODE = Option("metadata.stats-mode", parse_text, "truncate(16)", "none, counts, truncate(n) or full")
-METADATA_STATS_MODE_PER_LEVEL: Option[dict[str, str]] = Option(
-    "metadata.stats-mode.per.level", parse_map, {}, "level to stats mode"
-)
-STATS_DENSE_STORE = Option("metadata.stats-dense-store", parse_bool, True, "store only the stats that exist")
-STATS_KEEP_FIRST_N_COLUMNS = Option(
-    "metadata.stats-keep-first-n-columns", parse_int, -1, "columns with stats, from the first; -1 for all"
-)
 
 # Buffering and sorting
 WRITE_BUFFER_SIZE = Option("write-buffer-size", parse_size, 256 * MB, "bytes buffered by one write task")
@@ -166,8 +148,8 @@ SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "snapshot
 
 HONOURED: Mapping[str, Option[Any]] = {
     found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
-} | dict(BUCKET_OPTIONS)
-"""Every option above by its key, in the order of this file, then those of `bucket_options`."""
+} | {**FILE_OPTIONS, **BUCKET_OPTIONS}
+"""Every option above by its key, in the order of this file, then those of `file_options` and `bucket_options`."""
 
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
@@ -213,10 +195,7 @@ def check_write_options(
         option = HONOURED.get(key)
         if option is not None:
             option.find(schema_options)
-    for level, file_format in FILE_FORMAT_PER_LEVEL.get(schema_options).items():
-        if file_format.lower() != "parquet":
-            key = FILE_FORMAT_PER_LEVEL.key
-            refuse(key, f"'{key}' = {file_format!r} at level {level} is not supported: this release writes parquet")
+    check_file_options(schema_options)
     _check_bucket(schema_options, primary_key, partition_keys)
     _check_postponed(schema_options)
     _check_numbers(schema_options)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from bucketline.conf import table_options
+from bucketline.conf import file_options, table_options
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option, parse_bool, parse_enum, parse_int
 
@@ -88,8 +88,8 @@ class CompactOptions:
             changelog_producer=table_options.CHANGELOG_PRODUCER.get(options),
             merge_engine=table_options.MERGE_ENGINE.get(options),
             has_sequence_field=bool(table_options.SEQUENCE_FIELD.get(options)),
-            file_format=table_options.FILE_FORMAT.get(options).lower(),
-            file_format_per_level=table_options.FILE_FORMAT_PER_LEVEL.get(options),
+            file_format=file_options.FILE_FORMAT.get(options),
+            file_format_per_level=file_options.FILE_FORMAT_PER_LEVEL.get(options),
             target_file_bytes=table_options.target_file_size(options, has_primary_key=True),
             small_file_ratio=table_options.SMALL_FILE_RATIO.get(options),
         )

@@ -24,6 +24,7 @@ SUFFIXES = (
     "nested-key-null-strategy",
     "count-limit",
     "ts-field",
+    "stats-mode",
 )
 
 

@@ -4,17 +4,19 @@ Source: Paimon 2.0 KeyValueFileReaderFactory, KeyValueFileWriterFactory (the pai
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
+from bucketline.conf.changelog_options import changelog_file_options
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.run import KeyOrder
 from bucketline.state.store.file_io import file_io_for
+from bucketline.state.store.file_settings import Postponed
 from bucketline.state.store.read import FileAccess
-from bucketline.state.store.rolling_writer import Postponed, RollingWriter
+from bucketline.state.store.rolling_writer import RollingWriter
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.table_view import BucketId
 from bucketline.state.types.order import key_order
@@ -70,6 +72,21 @@ class BucketAccess:
             source=source,
             first_sequence_number=first_sequence_number,
             postponed=postponed,
+        )
+
+    def changelog_writer(self, bucket_id: BucketId, *, level: int) -> RollingWriter:
+        """A writer of changelog files in a bucket; keys ascend, but may come more than once."""
+        partition, bucket = bucket_id
+        return RollingWriter(
+            self.files.io,
+            self.files.table_path,
+            replace(self.schema, options=changelog_file_options(self.schema.options)),
+            clock=self.clock,
+            ids=self.ids,
+            partition=partition,
+            bucket=bucket,
+            level=level,
+            source=FileSource.APPEND,
         )
 
     def delete_own(self, files: Sequence[DataFileMeta], bucket_id: BucketId) -> None:

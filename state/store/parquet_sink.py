@@ -16,6 +16,23 @@ _INTEGER_DIGITS = 18
 """Digits of a decimal that 64 bits hold; wider ones are bytes."""
 
 
+class ParquetSink:
+    """One file being written; closing it leaves the sink open."""
+
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema, *, codec: str, codec_level: int | None) -> None:
+        self._stored = pa.schema([f.with_type(_without_required(f.type)) for f in schema])
+        self._writer = parquet_writer(sink, self._stored, compression=codec, compression_level=codec_level)
+
+    def write(self, group: pa.Table) -> None:
+        """Adds a row group of at least one row; its columns are in order."""
+        stored = group if group.schema.types == self._stored.types else group.cast(self._stored)
+        self._writer.write_table(stored, row_group_size=group.num_rows)
+
+    def close(self) -> None:
+        """Writes the footer."""
+        self._writer.close()
+
+
 def parquet_writer(
     sink: pa.NativeFile, schema: pa.Schema, *, compression: str, compression_level: int | None
 ) -> pq.ParquetWriter:
@@ -50,6 +67,25 @@ def refuse_mixed_timestamps(fields: Iterable[DataField]) -> None:
             "tables with one sort of them; declare all with a precision up to 6, or all with 7 to 9",
             column=fine[0],
         )
+
+
+def _without_required(found: pa.DataType) -> pa.DataType:
+    """The type with every nested value optional, which no reader minds.
+
+    pyarrow refuses what is missing from a required field also where all that the field lies in is null.
+    """
+    if pa.types.is_struct(found):
+        return pa.struct([_optional(f) for f in found])
+    if pa.types.is_map(found):
+        key = found.key_field
+        return pa.map_(key.with_type(_without_required(key.type)), _optional(found.item_field))
+    if pa.types.is_list(found):
+        return pa.list_(_optional(found.value_field))
+    return found
+
+
+def _optional(field: pa.Field) -> pa.Field:
+    return field.with_type(_without_required(field.type)).with_nullable(True)
 
 
 def _has_dictionary(field: pa.Field) -> bool:

@@ -13,7 +13,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.bucket_access import BucketAccess
-from bucketline.state.store.rolling_writer import Postponed
+from bucketline.state.store.file_settings import Postponed
 from bucketline.state.store.sealed_runs import SealedRun, unseal
 
 

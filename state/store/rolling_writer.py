@@ -6,99 +6,30 @@ Source: Paimon 2.0 KeyValueDataFileWriter, RowDataFileWriter, RollingFileWriter,
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.option import UNLIMITED
-from bucketline.conf.table_options import (
-    DATA_FILE_PREFIX,
-    DATA_FILE_THIN_MODE,
-    FILE_BLOCK_SIZE,
-    FILE_COMPRESSION,
-    FILE_COMPRESSION_PER_LEVEL,
-    FILE_FORMAT,
-    FILE_FORMAT_PER_LEVEL,
-    STATS_DENSE_STORE,
-    TARGET_FILE_ROW_NUM,
-    ZSTD_LEVEL,
-    target_file_size,
-)
 from bucketline.state.determinism import Clock, IdSource
-from bucketline.state.errors import StorageError, UnsupportedTableError
+from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
-from bucketline.state.format.paths import bucket_path, data_file_name
+from bucketline.state.format.paths import POSTPONE_BUCKET, bucket_path, data_file_name
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.format.stats import KEY_MODE, ColumnStats, StatsMode, collect_stats, stats_modes
+from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
 from bucketline.state.store.file_io import FileIO
-from bucketline.state.store.parquet_sink import parquet_writer, refuse_mixed_timestamps
-from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema, key_value_schema
+from bucketline.state.store.file_settings import FileSettings, Postponed, file_settings, row_sink
+from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema
 from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import is_retract
 
-ROW_GROUP_BYTES = 32 << 20
-"""Arrow bytes of a row group, and so of what a writer holds, unless `file.block-size` asks for less."""
-
-_SMALLEST_GROUP_BYTES = 64 << 10
-_GROUPS_PER_FILE = 4
 _DENSEST_ROWS = 1 << 20
 """Rows of a row group at most, however narrow they are."""
 
-
-@dataclass(frozen=True, slots=True)
-class Postponed:
-    """Files of the postpone bucket: who writes them, and the number of the writer that all rows of a key go through."""
-
-    user: str
-    writer_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class FileSettings:
-    """How the files of one level are written; sizes in bytes."""
-
-    compression: str
-    compression_level: int | None
-    target_bytes: int
-    target_rows: int
-    group_bytes: int
-    prefix: str
-    is_thin: bool
-    is_dense: bool
-    modes: tuple[StatsMode, ...]
-
-
-def file_settings(schema: TableSchema, *, level: int, source: FileSource) -> FileSettings:
-    """The settings that a table's options give for files of a level.
-
-    Raises UnsupportedTableError when another format than Parquet is wanted, or what we cannot write in that;
-    OptionError for an unreadable option.
-    """
-    refuse_mixed_timestamps(schema.fields)
-    options = schema.options
-    file_format = FILE_FORMAT_PER_LEVEL.get(options).get(str(level), FILE_FORMAT.get(options)).lower()
-    if file_format != "parquet":
-        raise UnsupportedTableError(f"data files of format {file_format} cannot be written", format=file_format)
-    codec = FILE_COMPRESSION_PER_LEVEL.get(options).get(str(level), FILE_COMPRESSION.get(options)).lower()
-    target_bytes = target_file_size(options, has_primary_key=bool(schema.primary_keys))
-    group_bytes = min(
-        FILE_BLOCK_SIZE.find(options) or ROW_GROUP_BYTES, ROW_GROUP_BYTES, target_bytes // _GROUPS_PER_FILE
-    )
-    return FileSettings(
-        compression={"none": "NONE", "uncompressed": "NONE", "zstandard": "ZSTD"}.get(codec, codec.upper()),
-        compression_level=ZSTD_LEVEL.get(options) if codec in ("zstd", "zstandard") else None,
-        target_bytes=target_bytes,
-        target_rows=TARGET_FILE_ROW_NUM.get(options) if source is FileSource.APPEND else UNLIMITED,
-        group_bytes=max(_SMALLEST_GROUP_BYTES, group_bytes),
-        prefix=DATA_FILE_PREFIX.get(options),
-        is_thin=DATA_FILE_THIN_MODE.get(options),
-        is_dense=STATS_DENSE_STORE.get(options),
-        modes=stats_modes(schema.fields, options, level),
-    )
+_UNORDERED = -1
+"""The sequence number of every postponed row: it gets a real one when it is compacted into a bucket."""
 
 
 class RollingWriter:
@@ -106,7 +37,9 @@ class RollingWriter:
 
     Rows of a primary-key table must be in strictly ascending key order over all calls, and carry `_SEQUENCE_NUMBER` and
     `_VALUE_KIND`; the `_KEY_` columns are added here. Rows of an append table carry the table's columns alone and get
-    sequence numbers from `first_sequence_number` on.
+    sequence numbers from `first_sequence_number` on. Rows for the postpone bucket come in the order they arrived in,
+    and need no `_SEQUENCE_NUMBER`.
+    Raises UnsupportedTableError and OptionError for what `file_settings` refuses, before anything is written.
     Use it in a `with` block: an exception removes every file it wrote. The directory is `directory`, below the table.
     """
 
@@ -125,18 +58,18 @@ class RollingWriter:
         first_sequence_number: int = 0,
         postponed: Postponed | None = None,
     ) -> None:
-        self._postponed = postponed
+        assert postponed is None or (bucket, level) == (POSTPONE_BUCKET, 0), "postponed rows have a bucket of their own"
+        self._is_postponed = postponed is not None
         self._io = io
         self._directory = f"{table_path}/{bucket_path(schema, partition, bucket)}"
         self._schema = schema
         self._clock = clock
         self._level = level
         self._source = source
-        self._settings = file_settings(schema, level=level, source=source)
+        self._settings = file_settings(schema, level=level, source=source, postponed=postponed)
         self._uuid = ids.new_uuid()
         self._keys = schema.select(schema.trimmed_primary_key)
-        thin = self._settings.is_thin
-        self._physical = key_value_schema(schema, thin=thin) if self._keys else arrow_schema(schema.fields)
+        self._physical = arrow_schema(self._settings.fields)
         self._next_sequence_number = first_sequence_number
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
@@ -183,7 +116,14 @@ class RollingWriter:
             self.abort()
 
     def _with_keys(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-        columns = [rows.column(f.name.removeprefix(KEY_PREFIX)) for f in self._physical]
+        if self._is_postponed:
+            unordered = pa.repeat(pa.scalar(_UNORDERED, pa.int64()), rows.num_rows)
+            columns = [
+                unordered if f.name == SEQUENCE else rows.column(f.name.removeprefix(KEY_PREFIX))
+                for f in self._physical
+            ]
+        else:
+            columns = [rows.column(f.name.removeprefix(KEY_PREFIX)) for f in self._physical]
         return pa.Table.from_arrays(columns, schema=self._physical)
 
     def _room(self, rows: pa.Table) -> int:
@@ -206,9 +146,9 @@ class RollingWriter:
         group = pa.concat_tables(self._pending).combine_chunks()
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
         if self._open is None:
-            name = data_file_name(self._settings.prefix, self._uuid, len(self._paths), "parquet")
+            name = data_file_name(self._settings.prefix, self._uuid, len(self._paths), self._settings.form)
             self._paths.append(f"{self._directory}/{name}")
-            self._open = _OpenFile(self._io, self._paths[-1], name, self._physical, self._settings)
+            self._open = _OpenFile(self._io, self._paths[-1], name, self._settings)
         self._open.write(group, self._schema.fields, self._keys)
         full = self._open.size_bytes >= self._settings.target_bytes
         if full or self._open.row_count >= self._settings.target_rows:
@@ -225,6 +165,10 @@ class RollingWriter:
         values, names = file.values.to_simple_stats()
         if not self._settings.is_dense:
             values, names = file.values.to_full_stats(), None
+        keys = EMPTY_STATS if file.key_stats is None else file.key_stats.to_full_stats()
+        if self._is_postponed:
+            # The first and last key are no bounds, and Java keeps none.
+            keys = unknown_stats(self._keys)
         low, high = file.sequence_range or (
             self._next_sequence_number,
             self._next_sequence_number + file.row_count - 1,
@@ -236,7 +180,7 @@ class RollingWriter:
             row_count=file.row_count,
             min_key=file.min_key,
             max_key=file.max_key,
-            key_stats=EMPTY_STATS if file.key_stats is None else file.key_stats.to_full_stats(),
+            key_stats=keys,
             value_stats=values,
             min_sequence_number=low,
             max_sequence_number=high,
@@ -250,9 +194,9 @@ class RollingWriter:
 
 
 class _OpenFile:
-    """One Parquet file being written, and what its rows have shown so far."""
+    """One file being written, and what its rows have shown so far."""
 
-    def __init__(self, io: FileIO, path: str, name: str, physical: pa.Schema, settings: FileSettings) -> None:
+    def __init__(self, io: FileIO, path: str, name: str, settings: FileSettings) -> None:
         self.name = name
         self.row_count = 0
         self.delete_row_count = 0
@@ -262,18 +206,16 @@ class _OpenFile:
         self.key_stats: ColumnStats | None = None
         self._modes = settings.modes
         self._sink = io.open_output(path)
-        self._writer = parquet_writer(
-            self._sink, physical, compression=settings.compression, compression_level=settings.compression_level
-        )
+        self._rows = row_sink(settings, self._sink, name)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written so far: all row groups, without the footer."""
+        """Bytes that have left so far: without the footer, and without what ORC still holds of its last stripe."""
         return int(self._sink.tell())
 
     def write(self, group: pa.Table, fields: tuple[DataField, ...], keys: tuple[DataField, ...]) -> None:
         """Adds a row group of at least one row."""
-        self._writer.write_table(group, row_group_size=group.num_rows)
+        self._rows.write(group)
         if keys:
             self._note_keys(group, keys)
         found = collect_stats(group, fields, self._modes)
@@ -282,7 +224,7 @@ class _OpenFile:
 
     def finish(self) -> int:
         """Completes the file; its size in bytes."""
-        self._writer.close()
+        self._rows.close()
         size_bytes = int(self._sink.tell())
         self._sink.close()
         return size_bytes
@@ -290,7 +232,7 @@ class _OpenFile:
     def abandon(self) -> None:
         """Lets go of the file, which the caller removes; what the storage says to that no longer matters."""
         with suppress(pa.ArrowException, OSError, StorageError):
-            self._writer.close()
+            self._rows.close()
         with suppress(pa.ArrowException, OSError, StorageError):
             self._sink.close()
 

@@ -80,8 +80,16 @@ def test_a_sequence_field_with_cross_partition_upserts_is_refused_in_paimons_wor
         {"bucket": "1", "merge-engine": "first_row"},
         {"bucket": "1", "deletion-vectors.enabled": "true"},
         {"bucket": "1", "changelog-producer": "input"},
-        {"bucket": "1", "file.format": "orc"},
-        {"bucket": "1", "file.format.per.level": "0:avro,5:parquet"},
+        {"bucket": "1", "file.format": "lance"},
+        {"bucket": "1", "file.format.per.level": "0:avro,5:csv"},
+        {"bucket": "1", "file.format.per.level": "top:avro"},
+        {"bucket": "1", "file.compression": "brotli"},
+        {"bucket": "1", "file.compression": "gzip", "file.format": "orc"},
+        {"bucket": "1", "file.compression": "lz4", "file.format.per.level": "0:avro"},
+        {"bucket": "1", "file.compression.per.level": "0:zlib"},
+        {"bucket": "1", "metadata.stats-mode": "truncate(0)"},
+        {"bucket": "1", "metadata.stats-mode.per.level": "0:most"},
+        {"bucket": "1", "fields.v.stats-mode": "some"},
         {"bucket": "1", "pk-clustering-override": "true"},
         {"bucket": "1", "chain-table.enabled": "true"},
         {"bucket": "1", "record-level.expire-time": "1 d"},
@@ -108,6 +116,10 @@ def test_what_this_release_cannot_write_is_refused_and_named(options: dict[str, 
         {**FIXED, "fields.v.aggregate-function": "sum", "file-index.bloom-filter.columns": "v"},
         {**FIXED, "write.compaction-skip": "true", "file.format": "PARQUET", "dynamic-bucket.target-row-num": "3"},
         {**FIXED, "file.format.per.level": "0:parquet", "source.split.target-size": "128m"},
+        {**FIXED, "file.format": "orc", "file.compression": "zlib", "orc.timestamp-ltz.legacy.type": "false"},
+        {**FIXED, "file.format.per.level": "0:avro,5:ORC", "file.compression.per.level": "0:deflate,5:none"},
+        {**FIXED, "metadata.stats-mode": "FULL", "metadata.stats-mode.per.level": "0:none,5:Truncate(8)"},
+        {**FIXED, "fields.v.stats-mode": "counts", "data-file.thin-mode": "true", "file.compression.zstd-level": "9"},
     ],
     ids=str,
 )
@@ -218,7 +230,7 @@ def test_defaults_that_depend_on_others_follow_paimon() -> None:
 def test_every_key_has_one_standing_and_a_meaning() -> None:
     assert not HARMLESS.keys() & RESTRICTED.keys()
     assert not HARMLESS.keys() & HONOURED.keys()
-    assert RESTRICTED.keys() & HONOURED.keys() == {"file.format", "merge-engine", "changelog-producer"}
+    assert RESTRICTED.keys() & HONOURED.keys() == {"merge-engine", "changelog-producer"}
     assert all(option.doc for option in HONOURED.values())
     assert all(found.reason and found.remedy for found in RESTRICTED.values())
     assert all(prefix.endswith(".") for prefix in HARMLESS_PREFIXES)

@@ -1,0 +1,89 @@
+"""How ORC data files are written, so that Paimon Java reads them.
+
+Source: Paimon 2.0 OrcFileFormat, OrcTypeUtil, OrcFormatWriter.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.orc as orc
+
+from bucketline.conf.file_options import ORC_LEGACY_LTZ
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+_FIELD_ID = b"PARQUET:field_id"
+_ORC_ID = b"paimon.id"
+
+
+class OrcSink:
+    """One file being written; closing it leaves the sink open. About `stripe_bytes` wait before they are written."""
+
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema, *, codec: str, stripe_bytes: int) -> None:
+        self._stored = [_stored_field(f) for f in schema]
+        self._writer = orc.ORCWriter(sink, compression=codec, stripe_size=stripe_bytes)
+
+    def write(self, group: pa.Table) -> None:
+        """Adds rows of the columns, in order.
+
+        Raises SchemaMismatchError for a timestamp that cannot be read back, since readers count nanoseconds in 64 bits.
+        """
+        columns = [_stored(column, f) for column, f in zip(group.columns, self._stored, strict=True)]
+        self._writer.write(pa.Table.from_arrays(columns, schema=pa.schema(self._stored)))
+
+    def close(self) -> None:
+        """Writes what is left, and the footer."""
+        self._writer.close()
+
+
+def refuse_for_orc(fields: Iterable[DataField], options: Mapping[str, str]) -> None:
+    """Refuses columns that cannot be written in ORC so that every reader finds the same values.
+
+    Raises UnsupportedTableError, naming the column.
+    """
+    for field in fields:
+        reason = _objection(field.type, is_legacy=ORC_LEGACY_LTZ.get(options))
+        if reason is not None:
+            raise UnsupportedTableError(f"column {field.name}: {reason}", column=field.name)
+
+
+def _objection(data_type: DataType, *, is_legacy: bool) -> str | None:
+    if data_type.root is TypeRoot.TIMESTAMP_LTZ and is_legacy:
+        return (
+            f"{data_type} in ORC means another instant to readers in another time zone; set "
+            f"'{ORC_LEGACY_LTZ.key}' = 'false', or 'file.format' = 'parquet'"
+        )
+    if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR):
+        return f"{data_type} is not written in ORC"
+    inner = [f.type for f in data_type.fields]
+    inner += [t for t in (data_type.element, data_type.key, data_type.value) if t is not None]
+    return next((r for t in inner if (r := _objection(t, is_legacy=is_legacy)) is not None), None)
+
+
+def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as e:
+        raise SchemaMismatchError(
+            f"column {field.name}: {e}; ORC holds timestamps of 1677-09-21 to 2262-04-11", column=field.name
+        ) from e
+
+
+def _stored_field(field: pa.Field) -> pa.Field:
+    """The column as ORC has it: nullable, with the field id under the name Paimon gives it there."""
+    stored = pa.field(field.name, _stored_type(field.type))
+    number = (field.metadata or {}).get(_FIELD_ID)
+    return stored if number is None else stored.with_metadata({_ORC_ID: number})
+
+
+def _stored_type(found: pa.DataType) -> pa.DataType:
+    """ORC has no times of day, and one unit of timestamps."""
+    if pa.types.is_time(found):
+        return pa.int32()
+    if pa.types.is_timestamp(found):
+        return pa.timestamp("ns", found.tz)
+    if pa.types.is_struct(found):
+        return pa.struct([_stored_field(f) for f in found])
+    if pa.types.is_map(found):
+        return pa.map_(_stored_field(found.key_field).with_nullable(False), _stored_field(found.item_field))
+    return pa.list_(_stored_field(found.value_field)) if pa.types.is_list(found) else found
