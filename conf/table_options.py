@@ -197,7 +197,6 @@ def check_write_options(
             option.find(schema_options)
     check_file_options(schema_options)
     _check_bucket(schema_options, primary_key, partition_keys)
-    _check_postponed(schema_options)
     _check_numbers(schema_options)
 
 
@@ -237,11 +236,6 @@ def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partit
         refuse(BUCKET.key, "The number of buckets needs to be greater than 0.")
     if bucket > 0 and not primary_key and bucket_key is None:
         refuse(BUCKET_KEY.key, "You should define a 'bucket-key' for bucketed append mode.")
-
-
-def _check_postponed(options: Mapping[str, str]) -> None:
-    if BUCKET.get(options) == -2:
-        refuse(BUCKET.key, "table option 'bucket' = -2 is not supported: this release does not write postponed buckets")
 
 
 def _check_numbers(options: Mapping[str, str]) -> None:

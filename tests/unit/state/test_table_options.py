@@ -76,7 +76,6 @@ def test_a_sequence_field_with_cross_partition_upserts_is_refused_in_paimons_wor
 @pytest.mark.parametrize(
     "options",
     [
-        {"bucket": "-2"},
         {"bucket": "1", "merge-engine": "first_row"},
         {"bucket": "1", "deletion-vectors.enabled": "true"},
         {"bucket": "1", "changelog-producer": "input"},
@@ -108,6 +107,7 @@ def test_what_this_release_cannot_write_is_refused_and_named(options: dict[str, 
     [
         FIXED,
         {},
+        {"bucket": "-2", "postpone.default-bucket-num": "4"},
         {"bucket": "-1", "dynamic-bucket.target-row-num": "10", "dynamic-bucket.max-buckets": "-1"},
         {**FIXED, "merge-engine": "DEDUPLICATE", "changelog-producer": "none", "deletion-vectors.enabled": "false"},
         {**FIXED, "merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
