@@ -4,7 +4,7 @@ Whatever follows the commit may fail without harm: the next batch, or the next s
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.committer import Committed
 from bucketline.state.store.expiry import maybe_expire
+from bucketline.state.store.key_index_note import NOTE_PROPERTY
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import LiveTable
 from bucketline.streaming.recover import DIGEST, END_OFFSETS, SOURCE, START_OFFSETS, check_twin
@@ -44,7 +45,7 @@ def commit_batch(table: LiveTable, identity: BatchIdentity, outcome: BatchOutcom
         outcome.messages,
         user=table.user,
         identifier=identity.batch_id,
-        properties=batch_properties(identity),
+        properties=batch_properties(identity, outcome.notes),
     )
     if committed.replayed:
         check_twin(identity, committed.snapshots[0])
@@ -67,13 +68,14 @@ def commit_owed_compaction(
     return CommitReport(committed, 0, _settle(table, committed.snapshots))
 
 
-def batch_properties(identity: BatchIdentity) -> dict[str, str]:
-    """What a snapshot says of the batch it came from."""
+def batch_properties(identity: BatchIdentity, notes: Sequence[str] = ()) -> dict[str, str]:
+    """What a snapshot says of the batch it came from, and of the key-index notes that it makes true."""
     told = {
         DIGEST: identity.digest,
         START_OFFSETS: identity.start_offsets,
         END_OFFSETS: identity.end_offsets,
         SOURCE: identity.source,
+        NOTE_PROPERTY: ",".join(notes) or None,
     }
     return {key: text for key, text in told.items() if text is not None}
 

@@ -12,7 +12,7 @@ from bucketline.state.store.cross_write import CrossWrite, place_runs
 from bucketline.state.store.grouping import share_of_group
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.streaming.placement import shard_keys, shard_of_bucket
-from bucketline.streaming.wire import REJECTS, RUN, read_routed, routed_note, routed_run
+from bucketline.streaming.wire import NOTE, REJECTS, RUN, read_routed, routed_note, routed_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,10 @@ class PlaceTask:
                 assert share is not None, "rows come by share"
                 runs = shelf.take(bucket_id)
                 accepted = sum(run.consumed_rows for run, _ in runs)
-                for placed in place_runs(self.cross, share, runs):
+                notes: list[str] = []
+                for placed in place_runs(self.cross, share, runs, noted=notes.append):
                     owner = shard_of_bucket(placed.partition, placed.bucket, self.shard_count)
                     yield routed_run(placed, keys[owner], accepted_rows=accepted)
                     accepted = 0
+                for token in notes:
+                    yield routed_note(NOTE, shard_key=keys[0], origin=share, row_count=0, blob=token.encode())

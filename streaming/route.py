@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage, decode_messages
 from bucketline.streaming.batch import BatchPlan
-from bucketline.streaming.wire import MESSAGES, REJECTS, RESULT_DDL, ROUTED_DDL, STATS, TaskStats, read_stats
+from bucketline.streaming.wire import MESSAGES, NOTE, REJECTS, RESULT_DDL, ROUTED_DDL, STATS, TaskStats, read_stats
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Bounds what a write task receives at once; without it ten thousand runs would come in one record batch."""
@@ -18,11 +18,12 @@ ARROW_BYTES_LIMIT = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What the tasks of a batch have written and told."""
+    """What the tasks of a batch have written and told; `notes` are tokens of key-index notes."""
 
     messages: tuple[CommitMessage, ...]
     rejects: tuple[bytes, ...]
     stats: tuple[TaskStats, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def accepted_rows(self) -> int:
@@ -50,13 +51,14 @@ def run_batch(batch: Any, plan: BatchPlan) -> BatchOutcome:
 
 def read_outcome(rows: list[Any]) -> BatchOutcome:
     """The outcome in the result rows of tasks."""
-    by_kind: dict[str, list[bytes]] = {MESSAGES: [], REJECTS: [], STATS: []}
+    by_kind: dict[str, list[bytes]] = {MESSAGES: [], REJECTS: [], NOTE: [], STATS: []}
     for row in rows:
         by_kind[row["kind"]].append(bytes(row["payload"]))
     return BatchOutcome(
         messages=tuple(m for payload in by_kind[MESSAGES] for m in decode_messages(payload)),
         rejects=tuple(by_kind[REJECTS]),
         stats=tuple(read_stats(payload) for payload in by_kind[STATS]),
+        notes=tuple(payload.decode() for payload in by_kind[NOTE]),
     )
 
 

@@ -35,6 +35,7 @@ RESULT = pa.schema([("kind", pa.string()), ("payload", pa.binary())])
 
 RUN = "run"
 REJECTS = "rejects"
+NOTE = "note"
 MESSAGES = "messages"
 STATS = "stats"
 
@@ -75,7 +76,7 @@ def routed_run(run: SealedRun, shard_key: int, *, accepted_rows: int | None = No
 
 
 def routed_note(kind: str, *, shard_key: int, origin: int, row_count: int, blob: bytes) -> pa.RecordBatch:
-    """One routed row that is no run: rejected records."""
+    """One routed row that is no run: rejected records, or the token of a key-index note."""
     return pa.RecordBatch.from_pylist(
         [
             {

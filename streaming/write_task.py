@@ -18,7 +18,7 @@ from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table_view import BucketId
 from bucketline.streaming.placement import shard_of_bucket
-from bucketline.streaming.wire import MESSAGES, REJECTS, RUN, TaskStats, read_routed, result, stats_result
+from bucketline.streaming.wire import MESSAGES, RUN, TaskStats, read_routed, result, stats_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class WriteTask:
                     if kind == RUN:
                         shelf.add(run)
                         rows += run.consumed_rows
-                    elif kind == REJECTS:
-                        yield result(REJECTS, run.blob)
+                    else:
+                        yield result(kind, run.blob)
             received = time.monotonic()
             busy: set[BucketId] = set()
             for message in write_shelf(self.write, shelf, self.states):

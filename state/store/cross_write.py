@@ -5,14 +5,16 @@ of the batch itself: the next batch takes that from the table. What earlier rows
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.bucket_options import INDEX_TTL
 from bucketline.state.bucket.cross_partition import (
     NOWHERE,
     KeyedRows,
@@ -25,15 +27,18 @@ from bucketline.state.bucket.cross_partition import (
 from bucketline.state.bucket.fill import Fill, FillRule, Int32s, Ownership
 from bucketline.state.bucket.intake import Intake
 from bucketline.state.bucket.key_entries import number_keys
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.fold import fold_for
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.grouping import GivenBuckets
+from bucketline.state.store.key_assign import place_batch
 from bucketline.state.store.key_index import KeyIndex
 from bucketline.state.store.key_index_backup import BackupFolder, back_up
 from bucketline.state.store.key_index_catch_up import IndexSource
-from bucketline.state.store.key_index_ready import IndexOrigin, IndexPlan, IndexReport, ready_index
+from bucketline.state.store.key_index_note import write_note
+from bucketline.state.store.key_index_ready import IndexOrigin, IndexPlan, ready_index
 from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.read import FileAccess
 from bucketline.state.store.rocks import RocksSettings
@@ -43,8 +48,8 @@ from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.store.table_keys import ShardKeys
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
-CHUNK_BYTES = 64 << 20
-"""Arrow bytes of rows that are placed at once."""
+CHUNK_BYTES = 192 << 20
+"""Arrow bytes of rows that are placed at once; a share of a batch that is larger is placed in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,28 +107,66 @@ class CrossWrite:
         )
 
 
-def place_runs(write: CrossWrite, share: int, runs: Sequence[tuple[SealedRun, pa.Buffer]]) -> Iterator[SealedRun]:
+def place_runs(
+    write: CrossWrite,
+    share: int,
+    runs: Sequence[tuple[SealedRun, pa.Buffer]],
+    *,
+    noted: Callable[[str], None],
+    ids: IdSource = SYSTEM_IDS,
+) -> Iterator[SealedRun]:
     """The rows of a share's runs, in arrival order, as runs of the buckets they go to.
 
-    Raises IndexStateError when another process holds the index, or the batch is an old one.
+    `noted` is given the token of the note that was left for the next batch, if one was: the snapshot that this batch
+    makes has to carry it. Raises IndexStateError when another process holds the index, or the batch is an old one.
     """
     plan = write.index_plan(share)
     index, report = ready_index(plan, write.source(), write.snapshot)
     with index:
         if plan.backup is not None and (write.back_up_now or report.origin is IndexOrigin.BUILT):
             back_up(index, plan.backup)
-        placer = _Placer(write, index, report, plan)
         sealer = RunSealer(write.seal_plan(), origin=share)
-        for chunk in _chunks(runs):
-            yield from sealer.add(placer.place(chunk))
+        chunks = _chunks(runs)
+        first, second = next(chunks, None), next(chunks, None)
+        if first is not None and second is None:
+            yield from sealer.add(_place_whole(write, index, plan, first, noted, ids))
+        elif first is not None and second is not None:
+            placer = _Placer(write, index, plan)
+            for chunk in chain((first, second), chunks):
+                yield from sealer.add(placer.place(chunk))
         yield from sealer.finish()
+
+
+def _place_whole(
+    write: CrossWrite,
+    index: KeyIndex,
+    plan: IndexPlan,
+    rows: pa.Table,
+    noted: Callable[[str], None],
+    ids: IdSource,
+) -> Intake:
+    """All rows of the share at once; what becomes of their keys is noted for the next batch."""
+    placed = place_batch(
+        index,
+        rows.drop_columns([SEQUENCE, VALUE_KIND]),
+        rows[VALUE_KIND].combine_chunks(),
+        plan.keys,
+        rule=write.rule,
+        own=Ownership(plan.keys.shard, plan.keys.shards),
+        alive_since=plan.alive_since,
+        expires=INDEX_TTL.is_set(write.schema.options),
+    )
+    token = ids.new_uuid()
+    write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token)
+    noted(token)
+    return Intake(placed.rows.append_column(GivenBuckets.column, pa.array(placed.buckets)), placed.kinds)
 
 
 class _Placer:
     """Places rows chunk after chunk: the index, and over it what the batch has done so far."""
 
-    def __init__(self, write: CrossWrite, index: KeyIndex, report: IndexReport, plan: IndexPlan) -> None:
-        self._write, self._index, self._report, self._plan = write, index, report, plan
+    def __init__(self, write: CrossWrite, index: KeyIndex, plan: IndexPlan) -> None:
+        self._write, self._index, self._plan = write, index, plan
         self._own = Ownership(plan.keys.shard, plan.keys.shards)
         self._fills: dict[int, Fill] = {}
         self._moved_keys: pa.Array | None = None

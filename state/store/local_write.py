@@ -16,6 +16,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger, write_bucket
+from bucketline.state.store.key_index_note import NOTE_PROPERTY
 from bucketline.state.store.postpone_local import write_fixed
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import RunSealer
@@ -50,8 +51,9 @@ def write_table(
         write = replace(write, cross=session.plan.cross_write(session.view.snapshot, shares=1))
     if not BATCH_WRITE_FIXED_BUCKET.get(session.plan.schema.options):
         write = session.plan.postponing(write, user)
-    messages = _messages(session, write, with_kinds(data, row_kinds))
-    session.commit(messages, user=user)
+    notes: list[str] = []
+    messages = _messages(session, write, with_kinds(data, row_kinds), notes)
+    session.commit(messages, user=user, properties={NOTE_PROPERTY: ",".join(notes)} if notes else None)
     newest = session.view.refresh()
     return 0 if newest is None else newest.id
 
@@ -96,8 +98,10 @@ def _tables(data: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([batch])
 
 
-def _messages(session: WriteSession, write: BucketWrite, tables: Iterable[pa.Table]) -> list[CommitMessage]:
-    """Writes all rows; when one bucket fails, the files of the others are removed again."""
+def _messages(
+    session: WriteSession, write: BucketWrite, tables: Iterable[pa.Table], notes: list[str]
+) -> list[CommitMessage]:
+    """Writes all rows; when one bucket fails, the files of the others are removed again. `notes` takes tokens."""
     plan = session.plan
     trigger = write.trigger
     states = {} if plan.mode is BucketMode.UNAWARE else session.bucket_states(trigger)
@@ -111,7 +115,11 @@ def _messages(session: WriteSession, write: BucketWrite, tables: Iterable[pa.Tab
         for run in sealer.finish():
             shelf.add(run)
         try:
-            written = write_fixed(session, write, shelf, states) if to_real else write_shelf(write, shelf, states)
+            written = (
+                write_fixed(session, write, shelf, states)
+                if to_real
+                else write_shelf(write, shelf, states, notes.append)
+            )
             for message in written:
                 messages.append(message)
             idle = {(m.partition, m.bucket) for m in messages}

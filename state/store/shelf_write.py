@@ -1,6 +1,6 @@
 """All runs of a shelf → commit messages: new keys get their buckets first, then bucket after bucket is written."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from bucketline.state.bucket.fill import Int32s
 from bucketline.state.commit.message import CommitMessage
@@ -13,8 +13,16 @@ from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.table_view import BucketId
 
 
-def write_shelf(write: BucketWrite, shelf: RunShelf, states: Mapping[BucketId, BucketState]) -> Iterator[CommitMessage]:
-    """The message of each bucket that has runs, as it is written; the shelf is empty afterwards."""
+def write_shelf(
+    write: BucketWrite,
+    shelf: RunShelf,
+    states: Mapping[BucketId, BucketState],
+    noted: Callable[[str], None] = lambda token: None,
+) -> Iterator[CommitMessage]:
+    """The message of each bucket that has runs, as it is written; the shelf is empty afterwards.
+
+    `noted` is given the tokens of key-index notes, which the snapshot has to carry.
+    """
     hashes: dict[BucketId, Int32s] = {}
     for partition, group in shelf.buckets():
         share = share_of_group(group)
@@ -24,7 +32,7 @@ def write_shelf(write: BucketWrite, shelf: RunShelf, states: Mapping[BucketId, B
             yield write_postponed(write.access, write.postponed_user, share, shelf.take((partition, group)))
             continue
         if write.cross is not None:
-            for run in place_runs(write.cross, share, shelf.take((partition, group))):
+            for run in place_runs(write.cross, share, shelf.take((partition, group)), noted=noted):
                 shelf.add(run)
             continue
         assert write.dynamic is not None, "groups of new keys are for dynamic buckets"
