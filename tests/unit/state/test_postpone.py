@@ -1,0 +1,80 @@
+"""Postpone tables: rows wait unseen until a compaction deals them out, with their kinds, in order, by partition."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from bucketline.state.store.table import Table, create_table
+
+COLUMNS = pa.schema([
+    pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("v", pa.int64()),
+])  # fmt: skip
+WAITING = {"postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "2"}
+
+
+def postponed(path: Path, **options: str) -> Table:
+    chosen = {"bucket": "-2", **WAITING, **options}
+    return create_table(str(path / "shop.db" / "t"), COLUMNS, ("day", "id"), ("day",), chosen)
+
+
+def rows(*triples: tuple[int, str, int]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(COLUMNS.names, t, strict=True)) for t in triples], schema=COLUMNS)
+
+
+def content(table: Table) -> dict[tuple[str, int], int]:
+    return {(r["day"], r["id"]): r["v"] for r in table.to_arrow().to_pylist()}
+
+
+def test_rows_wait_until_compaction_and_then_one_compact_snapshot_shows_them(tmp_path: Path) -> None:
+    table = postponed(tmp_path)
+    table.write(rows((1, "a", 10), (2, "a", 20), (3, "b", 30)))
+    assert content(table) == {}
+    waiting = list(Path(table.path).glob("day=*/bucket-postpone/data-*-u-*-s-*-w-*-0.avro"))
+    assert len(waiting) == 2
+    newest = table.snapshot_store.latest()
+    assert newest is not None and (newest.total_record_count, newest.delta_record_count) == (3, 3)
+    assert table.compact() == 2
+    assert content(table) == {("a", 1): 10, ("a", 2): 20, ("b", 3): 30}
+    newest = table.snapshot_store.latest()
+    assert newest is not None and newest.commit_kind.value == "COMPACT"
+    assert (newest.total_record_count, newest.delta_record_count) == (3, 0)
+    assert table.compact() is None
+    live = {e.total_buckets for e in table.manifests.live_entries(newest)}
+    assert live == {2}
+
+
+def test_deletes_updates_and_their_order_survive_the_wait(tmp_path: Path) -> None:
+    table = postponed(tmp_path)
+    table.write(rows((1, "a", 1), (2, "a", 2), (3, "a", 3)))
+    table.compact()
+    table.write(rows((1, "a", 11), (2, "a", 2)), pa.array([2, 3], pa.int8()))
+    table.write(rows((1, "a", 12), (3, "a", 3), (3, "a", 33)), pa.array([2, 3, 0], pa.int8()))
+    assert content(table) == {("a", 1): 1, ("a", 2): 2, ("a", 3): 3}
+    table.compact("minor")
+    assert content(table) == {("a", 1): 12, ("a", 3): 33}
+
+
+def test_compacts_only_the_partitions_asked_for(tmp_path: Path) -> None:
+    table = postponed(tmp_path)
+    table.write(rows((1, "a", 1), (1, "b", 2)))
+    assert table.compact(partitions=[{"day": "b"}]) == 2
+    assert content(table) == {("b", 1): 2}
+    assert len(list(Path(table.path).glob("day=a/bucket-postpone/*.avro"))) == 1
+    table.compact()
+    assert content(table) == {("a", 1): 1, ("b", 1): 2}
+
+
+def test_batch_writes_go_to_real_buckets_by_default(tmp_path: Path) -> None:
+    table = postponed(tmp_path, **{"postpone.batch-write-fixed-bucket": "true"})
+    table.write(rows((1, "a", 1), (2, "a", 2)))
+    assert content(table) == {("a", 1): 1, ("a", 2): 2}
+    assert {f["bucket"] for f in table.files().to_pylist()} == {0}
+
+
+def test_the_bucket_count_follows_the_rows_that_wait(tmp_path: Path) -> None:
+    table = postponed(tmp_path, **{"postpone.target-row-num-per-bucket": "10"})
+    table.write(rows(*((i, "a", i) for i in range(35))))
+    table.compact()
+    newest = table.snapshot_store.latest()
+    assert newest is not None and {e.total_buckets for e in table.manifests.live_entries(newest)} == {4}
+    assert len(content(table)) == 35
