@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.fixed_options import check_job_options
 from bucketline.conf.job import CREATE_OPTIONS, JOB_KEYS, JOB_PREFIXES, OPTIONS, JobConfig, Setting, job_config
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.other_options import HARMLESS_PREFIXES
@@ -19,36 +20,6 @@ from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
 
 MASK = "***"
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
-
-FIXED_BY_TABLE = frozenset(
-    {
-        "type",
-        "primary-key",
-        "partition",
-        "bucket",
-        "bucket-key",
-        "bucket-function.type",
-        "merge-engine",
-        "sequence.field",
-        "sequence.field.sort-order",
-        "sequence.snapshot-ordering",
-        "rowkind.field",
-        "ignore-delete",
-        "partition.default-name",
-        "partition.legacy-name",
-        "deletion-vectors.enabled",
-        "dynamic-bucket.initial-buckets",
-        "force-lookup",
-        "index-file-in-data-file-dir",
-        "pk-clustering-override",
-        "row-tracking.enabled",
-        "data-evolution.enabled",
-        "data-file.path-directory",
-        "path",
-        "branch",
-    }
-)
-"""Options a job cannot choose for itself: rows written under another value would not fit those that are there."""
 
 _SECRET = re.compile(r"sasl|ssl|password|passwd|jaas|secret|token|credential|private|access[._-]?key", re.IGNORECASE)
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -134,13 +105,7 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> d
         if not key.startswith(OPTIONS):
             continue
         name = key.removeprefix(OPTIONS)
-        there = found.get(name)
-        if name in FIXED_BY_TABLE and (there is None or there.text != setting.text):
-            raise OptionError(
-                f"option '{name}' = {setting.text!r} in {setting.origin} cannot be chosen by a job: the table has "
-                f"{'none' if there is None else repr(there.text)}",
-                key=name,
-            )
+        check_job_options({name: setting.text}, table, origin=setting.origin)
         found[name] = setting
     return dict(sorted(found.items()))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from bucketline.conf.bucket_options import INITIAL_BUCKETS, TARGET_ROW_NUM, bucket_limit
+from bucketline.conf.fixed_options import check_job_options
 from bucketline.conf.sink_options import Compaction, SinkOptions, sink_options, split_options
 from bucketline.conf.table_options import (
     FULL_COMPACTION_DELTA_COMMITS,
@@ -201,6 +202,7 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) ->
     that this release cannot write. Nothing has been written then.
     """
     ours, paimons = split_options(job_options)
+    check_job_options(paimons, schema.options)
     effective = replace(schema, options={**schema.options, **paimons})
     check_write_options(effective.options, effective.primary_keys, effective.partition_keys)
     mode = bucket_mode(effective)

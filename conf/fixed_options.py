@@ -1,0 +1,80 @@
+"""The options that a table alone decides: no job may choose them for itself.
+
+Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS; more here, as Paimon lets a dynamic option change the order of rows.
+"""
+
+from collections.abc import Mapping
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.table_options import HONOURED
+
+FIXED_BY_TABLE = frozenset(
+    {
+        "type",
+        "primary-key",
+        "partition",
+        "bucket",
+        "bucket-key",
+        "bucket-function.type",
+        "merge-engine",
+        "sequence.field",
+        "sequence.field.sort-order",
+        "sequence.snapshot-ordering",
+        "rowkind.field",
+        "ignore-delete",
+        "first-row.ignore-delete",
+        "deduplicate.ignore-delete",
+        "partial-update.ignore-delete",
+        "ignore-update-before",
+        "aggregation.remove-record-on-delete",
+        "partial-update.remove-record-on-delete",
+        "partial-update.remove-record-on-sequence-group",
+        "partition.default-name",
+        "partition.legacy-name",
+        "deletion-vectors.enabled",
+        "dynamic-bucket.initial-buckets",
+        "force-lookup",
+        "index-file-in-data-file-dir",
+        "pk-clustering-override",
+        "row-tracking.enabled",
+        "data-evolution.enabled",
+        "data-file.path-directory",
+        "path",
+        "branch",
+    }
+)
+"""Rows written under another value of these would not fit those that are there."""
+
+_FIXED_FAMILY = "fields."
+
+
+def is_fixed_by_table(key: str) -> bool:
+    """Whether only the table may set the option; what merge engines do with single columns is among them."""
+    return key in FIXED_BY_TABLE or key.startswith(_FIXED_FAMILY)
+
+
+def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origin: str = "the job's options") -> None:
+    """Returns when a job may override the table's options like this. Repeating what the table says is allowed.
+
+    Raises OptionError naming both values when the job changes what only the table may decide; an unreadable value, too.
+    """
+    for key, text in job.items():
+        if is_fixed_by_table(key) and not _says_the_same(key, job, table):
+            there = table.get(key)
+            raise OptionError(
+                f"option '{key}' = {text!r} in {origin} cannot be chosen by a job: the table has "
+                f"{_default(key) if there is None else repr(there)}; leave it out, or change the table",
+                key=key,
+            )
+
+
+def _says_the_same(key: str, job: Mapping[str, str], table: Mapping[str, str]) -> bool:
+    option = HONOURED.get(key)
+    if option is None:
+        return job[key] == table.get(key)
+    return option.find({key: job[key]}) == option.find(table)
+
+
+def _default(key: str) -> str:
+    option = HONOURED.get(key)
+    return "none" if option is None or option.default is None else f"none, which means {option.default!r}"
