@@ -21,8 +21,16 @@ MARKER_TAG = "bucketline-writer-"
 """Prefix of the tag that keeps a writer's newest snapshot readable however quickly others expire snapshots."""
 
 
+class _Turn:
+    """One batch of a writer at a time, whatever the options and the spelling of the path it is called with."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.last_call: tuple[str, int] | None = None
+
+
 class LiveTable:
-    """A write session, what its writer has committed, and a lock that lets one batch in at a time."""
+    """A write session, what its writer has committed, and its turn, which lets one batch in at a time."""
 
     def __init__(self, path: str, options: Mapping[str, str], user: str) -> None:
         self.session = WriteSession(path, options)
@@ -30,13 +38,13 @@ class LiveTable:
         self.last_rows = 0
         self._commits: list[Snapshot] = []
         self._seen_id = 0
-        self._lock = Lock()
-        self._last_call: tuple[str, int] | None = None
+        with _turns_lock:
+            self._turn = _turns.setdefault((self.session.table.path, user), _Turn())
 
     @contextmanager
     def batch(self, identity: BatchIdentity) -> Iterator[None]:
         """Holds the table for one batch. Raises UnsupportedTableError for a second call with the same batch."""
-        if not self._lock.acquire(blocking=False):
+        if not self._turn.lock.acquire(blocking=False):
             raise UnsupportedTableError(
                 f"two calls of the sink for {self.session.table.path} run at the same time under one name; "
                 "give each its own sink_id",
@@ -44,7 +52,7 @@ class LiveTable:
             )
         try:
             call = None if identity.run_id is None else (identity.run_id, identity.batch_id)
-            if call is not None and call == self._last_call:
+            if call is not None and call == self._turn.last_call:
                 raise UnsupportedTableError(
                     f"the sink was called twice for {self.session.table.path} in batch {identity.batch_id}, and the "
                     "second call would be taken for a replay of the first; join the data (union), or give each sink "
@@ -53,9 +61,9 @@ class LiveTable:
                     batch_id=identity.batch_id,
                 )
             yield
-            self._last_call = call
+            self._turn.last_call = call
         finally:
-            self._lock.release()
+            self._turn.lock.release()
 
     def history(self) -> UserHistory:
         """What the table knows of this writer; reads the snapshots that came since the last call.
@@ -64,8 +72,8 @@ class LiveTable:
         """
         latest = self.session.view.snapshot
         store = self.session.table.snapshot_store
-        if self._commits and (latest is None or store.get(self._commits[0].id) not in (None, self._commits[0])):
-            self._commits, self._seen_id = [], 0  # rolled back
+        if self._commits and self._is_undone(self._commits[0], latest):
+            self._commits, self._seen_id = [], 0
         found: list[Snapshot] = []
         walked_to = (latest.id if latest else 0) + 1
         for snapshot in store.newest_first(latest.id if latest else 0, self._seen_id):
@@ -83,6 +91,12 @@ class LiveTable:
         complete = bool(self._commits) or walked_to == 1 or (marker is not None and marker.id >= walked_to - 1)
         others = () if self._commits or marker else self._others()
         return UserHistory(tuple(self._commits), marker, complete, others)
+
+    def _is_undone(self, commit: Snapshot, latest: Snapshot | None) -> bool:
+        """Whether the table was rolled back behind a commit; one that has merely expired is older than the newest."""
+        if latest is None or latest.id < commit.id:
+            return True
+        return self.session.table.snapshot_store.get(commit.id) not in (None, commit)
 
     def _others(self) -> tuple[Snapshot, ...]:
         """The newest visible snapshot of each other streaming query; asked once, for a query's first batch."""
@@ -103,6 +117,8 @@ class LiveTable:
         return newest_of_user([tag.snapshot], self.user) if tag is not None else None
 
 
+_turns: dict[tuple[str, str], _Turn] = {}
+_turns_lock = Lock()
 _tables: dict[tuple[str, str, tuple[tuple[str, str], ...]], LiveTable] = {}
 _tables_lock = Lock()
 
