@@ -67,6 +67,7 @@ import org.apache.paimon.table.sink.StreamTableCommit;
 import org.apache.paimon.table.sink.StreamWriteBuilder;
 import org.apache.paimon.table.sink.TableWriteImpl;
 import org.apache.paimon.table.source.DataSplit;
+import org.apache.paimon.table.source.EndOfScanException;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
 import org.apache.paimon.table.source.TableRead;
@@ -457,8 +458,12 @@ public class PaimonTool {
             if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
                 List<CommitMessage> messages = new ArrayList<>();
                 BaseAppendFileStoreWrite files = (BaseAppendFileStoreWrite) write.getWrite();
-                for (AppendCompactTask task : new AppendCompactCoordinator(table, false).run()) {
-                    messages.add(task.doCompact(table, files));
+                try {
+                    for (AppendCompactTask task : new AppendCompactCoordinator(table, false).run()) {
+                        messages.add(task.doCompact(table, files));
+                    }
+                } catch (EndOfScanException end) {
+                    // Paimon's way to say that there is no file to look at.
                 }
                 commit.commit(messages);
             } else {
