@@ -32,6 +32,16 @@ class CommitReport:
     rejected_rows: int
     expired_snapshots: int
 
+    def followed_by(self, later: "CommitReport | None") -> "CommitReport":
+        """This report, with what a second commit of the same batch added."""
+        if later is None:
+            return self
+        snapshots = (*self.committed.snapshots, *later.committed.snapshots)
+        dropped = self.committed.dropped or later.committed.dropped
+        return CommitReport(
+            Committed(snapshots, dropped), self.rejected_rows, self.expired_snapshots + later.expired_snapshots
+        )
+
 
 def commit_batch(table: LiveTable, identity: BatchIdentity, outcome: BatchOutcome) -> CommitReport:
     """Commits what the tasks have written, under the batch's identity.

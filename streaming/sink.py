@@ -10,10 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.store.bucket_writer import CompactTrigger
+from bucketline.state.store.postpone_compact import plan_postponed
 from bucketline.streaming.batch import plan_batch
-from bucketline.streaming.commit_step import commit_batch, commit_owed_compaction
+from bucketline.streaming.commit_step import CommitReport, commit_batch, commit_owed_compaction
 from bucketline.streaming.compact_task import compact_over_spark
+from bucketline.streaming.deal_task import deal_over_spark
 from bucketline.streaming.evolve_step import fit_frame
 from bucketline.streaming.identity import BatchIdentity, read_identity
 from bucketline.streaming.live_table import LiveTable, forget_table, live_table
@@ -84,9 +87,24 @@ class TableSink:
         outcome = run_batch(batch, plan)
         ran = time.monotonic()
         report = commit_batch(table, identity, outcome)
+        report = report.followed_by(self._compact_postponed(table, spark, identity))
         table.last_rows = outcome.accepted_rows
         seconds = (planned - started, ran - planned, time.monotonic() - ran)
         return describe_batch(session.table.path, identity.batch_id, outcome, report, seconds)
+
+    def _compact_postponed(self, table: LiveTable, spark: Any, identity: BatchIdentity) -> CommitReport | None:
+        """Deals what waits in a postpone table to its buckets, when this batch's turn has come; None when it has
+        not."""
+        session, every = table.session, table.session.plan.sink.postpone_compact_batches
+        if session.plan.mode is not BucketMode.POSTPONE or every is None or (identity.batch_id + 1) % every:
+            return None
+        session.refresh()
+        write = session.plan.bucket_write(CompactTrigger.MINOR)
+        parallelism = spark.sparkContext.defaultParallelism
+        work = plan_postponed(session.plan, session.view, write, lambda partition: True, new_buckets=parallelism)
+        sink = session.plan.sink
+        messages = deal_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
+        return commit_owed_compaction(table, identity, tuple(messages)) if messages else None
 
     def _settle_skipped(self, table: LiveTable, spark: Any, identity: BatchIdentity, started: float) -> BatchReport:
         """A batch that is in the table may still owe the compaction that was due with it, idle buckets included."""
@@ -96,4 +114,5 @@ class TableSink:
         states = session.bucket_states(trigger) if due else {}
         messages = compact_over_spark(spark, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
         report = commit_owed_compaction(table, identity, messages) if messages else None
+        report = report or self._compact_postponed(table, spark, identity)
         return describe_skipped(session.table.path, identity.batch_id, messages, report, time.monotonic() - started)

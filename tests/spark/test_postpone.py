@@ -54,3 +54,14 @@ def test_rows_wait_keep_their_order_and_kinds_and_can_be_rescaled(spark: Any, tm
     totals = {e.partition: e.total_buckets for e in table.manifests.live_entries(newest)}
     assert sorted(totals.values()) == [2, 3]
     assert rescale(spark, table.path, 3, [{"day": "d1"}]) is None
+
+
+def test_the_job_deals_what_waits_every_few_batches(spark: Any, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("day", "id"), ("day",), {"bucket": "-2"})
+    stream = FileStream(tmp_path, "id long, day string, n long")
+    for number in range(3):
+        stream.add(pa.table({"id": list(range(5)), "day": ["d"] * 5, "n": [number] * 5}, schema=COLUMNS))
+    stream.run(spark, TableSink(table.path, {"postpone-compaction.batches": "2"}))
+    found = [(s["commit_identifier"], s["commit_kind"]) for s in table.snapshots().to_pylist()]
+    assert found == [(0, "APPEND"), (1, "APPEND"), (1, "COMPACT"), (2, "APPEND")]
+    assert open_table(table.path).to_arrow()["n"].to_pylist() == [1] * 5
