@@ -26,12 +26,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.types.arrow import arrow_field, arrow_schema
-from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.debezium_envelope import NO_EVENT, read_events, read_keys
+from bucketline.streaming.decoded import Decoded, Found, judge_rows
 from bucketline.streaming.json_blocks import read_objects
 from bucketline.streaming.json_shape import Shape, row_shape
 
@@ -42,6 +40,7 @@ _UNAVAILABLE_REASON = (
     f"{UNAVAILABLE}: the source did not send a large value that the update left as it was; set REPLICA IDENTITY FULL "
     "on the source table"
 )
+_NO_KEY = "an event with op d and without before, whose record key does not hold the primary key"
 
 
 class UpdateBefore(Enum):
@@ -52,30 +51,43 @@ class UpdateBefore(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """Rows that records hold, in the order of the records.
+class _Events:
+    """Debezium events as structs of `before`, `after` and `op`, and the index of each one's record."""
 
-    `rows` has the given columns in table types; `kinds` is int8, `origin` int64: for each row the index of its record,
-    ascending. `bad` (int64, ascending) are the indices of bad records, `reasons` why; `skipped_count` counts records
-    that hold no row and are not bad.
-    """
+    structs: pa.Array
+    records: npt.NDArray[np.int64]
 
-    rows: pa.RecordBatch
-    kinds: pa.Array
-    origin: pa.Array
-    bad: pa.Array
-    reasons: pa.Array
-    skipped_count: int
+    @property
+    def before(self) -> pa.Array:
+        return self.structs.field("before")
+
+    @property
+    def after(self) -> pa.Array:
+        return self.structs.field("after")
+
+    @property
+    def op(self) -> pa.Array:
+        return self.structs.field("op")
+
+    @property
+    def has_before(self) -> npt.NDArray[np.bool_]:
+        return _true(self.before.is_valid())
+
+    @property
+    def has_after(self) -> npt.NDArray[np.bool_]:
+        return _true(self.after.is_valid())
+
+    def is_one_of(self, *codes: str) -> npt.NDArray[np.bool_]:
+        return _true(pc.is_in(self.op, value_set=pa.array(codes)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Rows before they are judged, and the reasons against records so far."""
+class _Change:
+    """Rows of one kind, and the index of each one's record, ascending."""
 
-    structs: pa.Array
-    kinds: npt.NDArray[np.int8]
-    origin: npt.NDArray[np.int64]
-    bad: dict[int, str]
+    rows: pa.Array
+    records: npt.NDArray[np.int64]
+    kind: RowKind
 
 
 def decode_json(values: pa.Array, fields: Sequence[DataField]) -> Decoded:
@@ -88,13 +100,13 @@ def decode_json(values: pa.Array, fields: Sequence[DataField]) -> Decoded:
     live = _true(data.is_valid())
     positions = np.flatnonzero(live)
     objects = read_objects(data.filter(pa.array(live)), _json_shape(tuple(fields)))
-    found = _Found(
+    found = Found(
         objects.structs,
         np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
         positions[objects.positions],
         {int(positions[at]): reason for at, reason in objects.bad},
     )
-    return _judge(found, tuple(fields), record_count=len(data))
+    return judge_rows(found, tuple(fields), record_count=len(data))
 
 
 def decode_debezium(
@@ -115,73 +127,30 @@ def decode_debezium(
     data = _binary(values)
     live = _true(pc.and_(data.is_valid(), pc.fill_null(pc.greater(pc.binary_length(data), 0), False)))
     positions = np.flatnonzero(live)
-    events = read_events(data.filter(pa.array(live)), columns)
-    bad = {int(positions[at]): reason for at, reason in events.bad}
-    at = positions[events.positions]
-    before, after, op = (events.structs.field(name) for name in ("before", "after", "op"))
-    has_before, has_after = _true(before.is_valid()), _true(after.is_valid())
-    is_upsert, is_update, is_delete, is_message = (
-        _true(pc.is_in(op, value_set=pa.array(codes))) for codes in (["c", "r", "u"], ["u"], ["d"], ["m"])
-    )
-    for i in np.flatnonzero(~(is_upsert | is_delete | is_message)):
-        bad[int(at[i])] = _unknown_op(op[int(i)].as_py())
-    for i in np.flatnonzero(is_upsert & ~has_after):
-        bad[int(at[i])] = f"an event with op {op[int(i)].as_py()} and without after"
-    moved = _key_changed(before, after, primary_key) & is_update & has_before & has_after
-    retracted = moved | (is_delete & has_before)
-    parts = [(before, retracted, RowKind.DELETE, 0)]
-    if update_before is UpdateBefore.EMIT:
-        parts.append((before, is_update & has_before & ~moved, RowKind.UPDATE_BEFORE, 0))
-    parts.append((after, is_upsert & ~is_update & has_after, RowKind.INSERT, 1))
-    parts.append((after, is_update & has_after, RowKind.UPDATE_AFTER, 1))
-    keyed = np.flatnonzero(is_delete & ~has_before)
-    images = [struct.filter(pa.array(mask)) for struct, mask, _, _ in parts]
-    counts = [len(image) for image in images]
-    origins = [at[mask] for _, mask, _, _ in parts]
-    if len(keyed):
-        by_key = _deletes_by_key(keys, at[keyed], columns, primary_key, images[0].type)
-        known = _true(by_key.is_valid())
-        for i in at[keyed][~known]:
-            bad[int(i)] = "an event with op d and without before, whose record key does not hold the primary key"
-        images.append(by_key.filter(pa.array(known)))
-        counts.append(int(known.sum()))
-        origins.append(at[keyed][known])
-        parts.append((by_key, known, RowKind.DELETE, 0))
-    kinds = np.repeat(np.array([int(kind) for _, _, kind, _ in parts], dtype=np.int8), counts)
-    second = np.repeat(np.array([place for *_, place in parts]), counts)
-    origin = np.concatenate(origins)
-    order = np.lexsort((second, origin))
-    found = _Found(pa.concat_arrays(images).take(pa.array(order)), kinds[order], origin[order], bad)
+    objects = read_events(data.filter(pa.array(live)), columns)
+    events = _Events(objects.structs, positions[objects.positions])
+    bad = {int(positions[at]): _explained(reason) for at, reason in objects.bad} | _unfollowed(events)
+    changes = _changes(events, primary_key, update_before)
+    nameless = events.is_one_of("d") & ~events.has_before
+    if np.any(nameless):
+        records = events.records[nameless]
+        rows = _rows_of_keys(keys, records, columns, primary_key, events.before.type)
+        known = _true(rows.is_valid())
+        bad |= {int(record): _NO_KEY for record in records[~known]}
+        changes.append(_Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
+    found = _in_order(changes, bad)
     _refuse_unavailable(found, columns, primary_key)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
-    return _judge(_filled(found, columns, may_miss), columns, record_count=len(data))
+    return judge_rows(_filled(found, columns, may_miss), columns, record_count=len(data))
 
 
-def misfits(column: pa.Array, field: DataField) -> dict[int, str]:
-    """The values that the column's type does not take, with the reason, by row: found by halving what fails.
-
-    Raises SchemaMismatchError when no array of this Arrow type would fit, and this one is empty.
-    """
+def _unfollowed(events: _Events) -> dict[int, str]:
+    """The records whose event gives no row though it should, with the reason."""
     found: dict[int, str] = {}
-    rows = np.arange(len(column))
-    if not field.type.nullable and column.null_count:
-        valid = _true(column.is_valid())
-        found = {int(row): f"field {field.name}: null, but the column is NOT NULL" for row in rows[~valid]}
-        column, rows = column.filter(pa.array(valid)), rows[valid]
-    target = arrow_field(field).type
-    pending = [(0, len(column))]
-    while pending:
-        start, stop = pending.pop()
-        try:
-            fit_array(column.slice(start, stop - start), field.type, target, field.name)
-        except SchemaMismatchError as e:
-            if stop == start:
-                raise
-            if stop - start == 1:
-                found[int(rows[start])] = e.message
-            else:
-                half = (start + stop) // 2
-                pending += [(start, half), (half, stop)]
+    for i in np.flatnonzero(~events.is_one_of("c", "r", "u", "d", "m")):
+        found[int(events.records[i])] = _unknown_op(events.op[int(i)].as_py())
+    for i in np.flatnonzero(events.is_one_of("c", "r", "u") & ~events.has_after):
+        found[int(events.records[i])] = f"an event with op {events.op[int(i)].as_py()} and without after"
     return found
 
 
@@ -193,20 +162,46 @@ def _unknown_op(op: str | None) -> str:
     return f"an event with op {op!r}; known are c, r, u, d and m"
 
 
+def _changes(events: _Events, primary_key: Sequence[str], update_before: UpdateBefore) -> list[_Change]:
+    """The rows that events hold themselves; of one record, those that go before those that come."""
+    new = events.is_one_of("c", "r") & events.has_after
+    update = events.is_one_of("u") & events.has_after
+    moved = update & events.has_before & _key_changed(events, primary_key)
+    gone = moved | (events.is_one_of("d") & events.has_before)
+    found = [_taken(events, events.before, gone, RowKind.DELETE)]
+    if update_before is UpdateBefore.EMIT:
+        found.append(_taken(events, events.before, update & events.has_before & ~moved, RowKind.UPDATE_BEFORE))
+    found.append(_taken(events, events.after, new, RowKind.INSERT))
+    found.append(_taken(events, events.after, update, RowKind.UPDATE_AFTER))
+    return found
+
+
+def _taken(events: _Events, images: pa.Array, mask: npt.NDArray[np.bool_], kind: RowKind) -> _Change:
+    return _Change(images.filter(pa.array(mask)), events.records[mask], kind)
+
+
+def _in_order(changes: Sequence[_Change], bad: dict[int, str]) -> Found:
+    """All rows by record; those of one record stay in the order of the changes."""
+    kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
+    origin = np.concatenate([c.records for c in changes])
+    order = np.argsort(origin, kind="stable")
+    return Found(pa.concat_arrays([c.rows for c in changes]).take(pa.array(order)), kinds[order], origin[order], bad)
+
+
 @lru_cache(maxsize=64)
 def _json_shape(fields: tuple[DataField, ...]) -> Shape:
     return row_shape(fields)
 
 
-def _key_changed(before: pa.Array, after: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
+def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
     """True where both images hold the column and differ in it, for any column of the key."""
-    found = np.zeros(len(before), dtype=bool)
+    found = np.zeros(len(events.records), dtype=bool)
     for name in primary_key:
-        found |= _true(pc.fill_null(pc.not_equal(before.field(name), after.field(name)), False))
+        found |= _true(pc.fill_null(pc.not_equal(events.before.field(name), events.after.field(name)), False))
     return found
 
 
-def _deletes_by_key(
+def _rows_of_keys(
     keys: pa.Array | None,
     records: npt.NDArray[np.int64],
     fields: tuple[DataField, ...],
@@ -228,7 +223,7 @@ def _deletes_by_key(
     return pa.StructArray.from_arrays(children, fields=list(row_type), mask=pa.array(~complete))
 
 
-def _refuse_unavailable(found: _Found, fields: Sequence[DataField], primary_key: Sequence[str]) -> None:
+def _refuse_unavailable(found: Found, fields: Sequence[DataField], primary_key: Sequence[str]) -> None:
     """Notes the records that hold Debezium's placeholder; a delete is judged by its key alone."""
     not_delete = found.kinds != int(RowKind.DELETE)
     for f in fields:
@@ -256,7 +251,7 @@ def _unavailable(column: pa.Array) -> npt.NDArray[np.bool_] | None:
     return _true(pc.fill_null(same, False)) if pc.any(same).as_py() else None
 
 
-def _filled(found: _Found, fields: Sequence[DataField], loose: Sequence[str]) -> _Found:
+def _filled(found: Found, fields: Sequence[DataField], loose: Sequence[str]) -> Found:
     """The rows with zero in the `loose` NOT NULL columns that deletes leave out."""
     is_delete = pa.array(found.kinds == int(RowKind.DELETE))
     children = []
@@ -267,7 +262,7 @@ def _filled(found: _Found, fields: Sequence[DataField], loose: Sequence[str]) ->
             column = pc.if_else(missing, _zero(child.type), column)
         children.append(column)
     structs = pa.StructArray.from_arrays(children, fields=list(found.structs.type)) if children else found.structs
-    return _Found(structs, found.kinds, found.origin, found.bad)
+    return Found(structs, found.kinds, found.origin, found.bad)
 
 
 def _zero(data_type: pa.DataType) -> pa.Scalar:
@@ -276,39 +271,9 @@ def _zero(data_type: pa.DataType) -> pa.Scalar:
     return pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(bytes(16))])[0]
 
 
-def _judge(found: _Found, fields: tuple[DataField, ...], *, record_count: int) -> Decoded:
-    """The rows in table types, without the rows of bad records."""
-    bad = dict(found.bad)
-    seen = len(np.union1d(found.origin, np.fromiter(bad, dtype=np.int64, count=len(bad))))
-    columns = [found.structs.field(f.name) for f in fields]
-    for f, column in zip(fields, columns, strict=True):
-        for row, reason in misfits(column, f).items():
-            bad.setdefault(int(found.origin[row]), reason)
-    kinds, origin = pa.array(found.kinds, pa.int8()), pa.array(found.origin, pa.int64())
-    if bad:
-        keep = pa.array(~np.isin(found.origin, np.fromiter(bad, dtype=np.int64, count=len(bad))))
-        columns = [column.filter(keep) for column in columns]
-        kinds, origin = kinds.filter(keep), origin.filter(keep)
-    fitted = [fit_array(c, f.type, arrow_field(f).type, f.name) for c, f in zip(columns, fields, strict=True)]
-    schema = arrow_schema(fields)
-    rows = (
-        pa.RecordBatch.from_arrays(fitted, schema=schema) if fitted else pa.RecordBatch.from_struct_array(found.structs)
-    )
-    told = sorted(bad.items())
-    return Decoded(
-        rows=rows,
-        kinds=kinds,
-        origin=origin,
-        bad=pa.array([at for at, _ in told], pa.int64()),
-        reasons=pa.array([_explained(reason) for _, reason in told], pa.string()),
-        skipped_count=record_count - seen,
-    )
-
-
 def _explained(reason: str) -> str:
-    if UNAVAILABLE in reason and _UNAVAILABLE_REASON not in reason:
-        return f"{reason}; {_UNAVAILABLE_REASON}"
-    return reason
+    """The reason, with what Debezium's placeholder means where it stands in a column that is no text."""
+    return f"{reason}; {_UNAVAILABLE_REASON}" if UNAVAILABLE in reason else reason
 
 
 def _binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:

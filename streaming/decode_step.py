@@ -17,7 +17,8 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
-from bucketline.streaming.decode import Decoded, UpdateBefore, decode_debezium, decode_json, misfits
+from bucketline.streaming.decode import UpdateBefore, decode_debezium, decode_json
+from bucketline.streaming.decoded import Decoded, misfits
 from bucketline.streaming.json_convert import cut_digits, scale_count
 from bucketline.streaming.rejects import REJECTS_SCHEMA
 
