@@ -29,6 +29,7 @@ def merge_runs(
     descending: bool,
     fold: Fold,
     batch_rows: int,
+    batch_bytes: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all runs by ascending key, each key folded to at most one row.
 
@@ -37,7 +38,7 @@ def merge_runs(
     Rows of one key are folded oldest first: by `sequence_fields` (nulls oldest; `descending` turns the values around),
     then by sequence number, then by the runs' order.
     A single run is passed through as it is when the fold selects rows: its keys are unique already.
-    Memory: about one batch of each run and twice `batch_rows` rows.
+    Memory: about one batch of each run and four times `batch_rows` rows, or `batch_bytes` bytes where that is less.
     """
     if len(runs) == 1 and fold.is_selection:
         yield from (b for b in runs[0] if b.num_rows)
@@ -46,13 +47,14 @@ def merge_runs(
     cursors = [c for rank, run in enumerate(runs) if (c := _Cursor(rank, run, plan.keys)).advance()]
     while cursors:
         gathered: dict[int, list[_Slice]] = {}
-        rows = 0
-        while cursors and rows < batch_rows:
+        rows = size = 0
+        while cursors and rows < batch_rows and (batch_bytes is None or size < batch_bytes):
             frontier = min(c.last for c in cursors)
             for cursor in cursors:
                 for piece in cursor.take_up_to(frontier):
                     gathered.setdefault(cursor.rank, []).append(piece)
                     rows += len(piece.keys)
+                    size += 0 if batch_bytes is None else piece.rows.nbytes
             cursors = [c for c in cursors if c.batch is not None]
         merged = _merge([_Piece(rank, slices) for rank, slices in gathered.items()], plan)
         for batch in merged.to_batches(max_chunksize=batch_rows):

@@ -30,19 +30,20 @@ class AvroRows:
         """Where the block begins that is being read, in bytes."""
         return self._columns.offset
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """The rows of the columns, in file order, as batches of at most `batch_rows`.
+    def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The rows of the columns, in file order, as batches of at most `batch_rows` and about `batch_bytes`.
 
         Blocks are small, so several make a batch. Raises CorruptFileError and UnsupportedTableError.
         """
         waiting: list[pa.RecordBatch] = []
-        rows = 0
+        rows = size = 0
         for batch in self._columns.batches(columns):
             waiting.append(batch)
             rows += batch.num_rows
-            if rows >= batch_rows:
+            size += batch.nbytes
+            if rows >= batch_rows or size >= batch_bytes:
                 yield from _joined(waiting, batch_rows)
-                waiting, rows = [], 0
+                waiting, rows, size = [], 0, 0
         if waiting:
             yield from _joined(waiting, batch_rows)
 

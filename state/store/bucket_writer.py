@@ -30,6 +30,7 @@ from bucketline.state.store.table_view import BucketId
 from bucketline.state.types.arrow import SEQUENCE
 
 FLUSH_BATCH_ROWS = 65536
+FLUSH_BATCH_BYTES = 16 << 20
 
 
 class CompactTrigger(Enum):
@@ -161,6 +162,7 @@ def _flush(
         SEQUENCE_SORT_ORDER.get(schema.options) == "descending",
         fold_for(schema),
         FLUSH_BATCH_ROWS,
+        FLUSH_BATCH_BYTES,
     )
     with access.writer(bucket_id, level=0, source=FileSource.APPEND) as writer:
         for batch in merged:

@@ -30,6 +30,9 @@ from bucketline.state.types.values import to_scalar
 BATCH_ROWS = 32768
 """Rows in a record batch that a reader hands out, unless told otherwise."""
 
+BATCH_BYTES = 16 << 20
+"""Bytes of Arrow data in a record batch that a reader hands out, unless told otherwise."""
+
 LIBRARY_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, RecursionError, NotImplementedError)
 """What format libraries raise beside their own errors for bytes that are not what they should be."""
 
@@ -58,10 +61,12 @@ def read_data_file(
     stored: TableSchema,
     partition: bytes = EMPTY_ROW,
     batch_rows: int = BATCH_ROWS,
+    batch_bytes: int = BATCH_BYTES,
     groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The file's rows in file order, as batches of at most `batch_rows` with schema `read_schema(schema, columns)`.
 
+    Batches have about `batch_bytes` bytes of Arrow data at most, and one row at least.
     With `groups` only the rows of these row groups of a Parquet file (`parquet_groups`).
 
     `columns` are columns of `schema` (the current one), `_SEQUENCE_NUMBER` or `_VALUE_KIND`; `stored` is the schema
@@ -82,7 +87,7 @@ def read_data_file(
                 f"{source.size()} bytes, {meta.file_size} recorded", offset=min(source.size(), meta.file_size)
             )
         place.rows = opened(source, stored.options)
-        for batch in _stored_batches(place.rows, meta, sources, batch_rows, groups):
+        for batch in _stored_batches(place.rows, meta, sources, batch_rows, batch_bytes, groups):
             arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
             for array, s in zip(arrays, sources, strict=True):
                 if array.null_count and not s.wanted.type.nullable:
@@ -117,7 +122,7 @@ class StoredRows(Protocol):
     @property
     def offset(self) -> int: ...
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]: ...
+    def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]: ...
 
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array: ...
 
@@ -157,7 +162,12 @@ def _naming(path: str) -> Iterator[_Place]:
 
 
 def _stored_batches(
-    rows: StoredRows, meta: DataFileMeta, sources: Sequence[_Column], batch_rows: int, groups: Sequence[int] | None
+    rows: StoredRows,
+    meta: DataFileMeta,
+    sources: Sequence[_Column],
+    batch_rows: int,
+    batch_bytes: int,
+    groups: Sequence[int] | None,
 ) -> Iterator[pa.RecordBatch]:
     """The wanted columns of an open file, as they are stored, held against what the manifest says of it."""
     if rows.row_count is not None and rows.row_count != meta.row_count:
@@ -168,13 +178,13 @@ def _stored_batches(
         if s.wanted.name in (SEQUENCE, VALUE_KIND) and s.wanted.name not in present:
             raise CorruptFileError(f"no column {s.wanted.name}", column=s.wanted.name, offset=rows.offset)
     if groups is not None and isinstance(rows, ParquetRows):
-        yield from rows.batches(wanted, batch_rows, groups)
+        yield from rows.batches(wanted, batch_rows, batch_bytes, groups)
         return
     if not wanted and rows.row_count is not None:
         yield from _blank(meta.row_count, batch_rows)
         return
     seen = 0
-    for batch in rows.batches(wanted, batch_rows):
+    for batch in rows.batches(wanted, batch_rows, batch_bytes):
         seen += batch.num_rows
         yield batch
     if seen != meta.row_count:

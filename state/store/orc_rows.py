@@ -57,9 +57,10 @@ class OrcRows:
             return 0
         return stripes[self._number].offset if self._number < len(stripes) else 0
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
 
+        Batches have about `batch_bytes` bytes, but they are parts of one stripe, which stays as long as one of them.
         Memory: the wanted columns of one stripe.
         """
         has_times = any(_has_times(f.type) for f in self._file.schema if f.name in columns)
@@ -69,8 +70,10 @@ class OrcRows:
                 tail = self._read_tail()
                 self._zone = writer_zone(self._read_at, tail, tail.stripes[number])
             stripe = self._stripe(number, columns)
-            for start in range(0, stripe.num_rows, batch_rows):
-                yield stripe.slice(start, batch_rows)
+            row_bytes = max(1, stripe.nbytes // max(1, stripe.num_rows))
+            size = max(1, min(batch_rows, batch_bytes // row_bytes))
+            for start in range(0, stripe.num_rows, size):
+                yield stripe.slice(start, size)
 
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array:
         """As other formats, but text of a fixed length comes padded, and timestamps with local zone may be shifted.

@@ -17,7 +17,10 @@ from bucketline.state.types.cast import declared
 _BUFFER_BYTES = 1 << 20
 """Bytes fetched at once for one column, so that a reader never holds a whole column of a row group."""
 
+_PROBE_ROWS = 256
+"""Rows that are looked at, to tell how many make a batch."""
 
+_LARGEST_FIXED_BYTES = 16
 _WRAPPED_MICROS = 2**64 // 1000
 
 
@@ -54,23 +57,51 @@ class ParquetRows:
         return found
 
     def batches(
-        self, columns: Sequence[str], batch_rows: int, groups: Sequence[int] | None = None
+        self, columns: Sequence[str], batch_rows: int, batch_bytes: int, groups: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
 
-        With `groups` only those of row groups with these numbers, which ascend.
+        Batches have about `batch_bytes` bytes, as far as one can tell from the rows before them.
+        With `groups` only the rows of row groups with these numbers, which ascend.
 
         INT96 timestamps come in nanoseconds; where 64 bits cannot hold one of a batch so, in microseconds. Raises
         UnsupportedTableError for such a timestamp inside of a nested value.
         """
         wide = self._int96_columns(columns)
-        exact = iter(())
-        if wide:
-            exact = self._opened("ns").iter_batches(batch_rows, row_groups=groups, columns=list(columns))
-        for batch in self._file.iter_batches(batch_rows, row_groups=groups, columns=list(columns)):
-            found = _in_nanoseconds(batch, next(exact), wide, by_java=self._is_by_java) if wide else batch
-            self._row += found.num_rows
-            yield found
+        in_nanoseconds = self._opened("ns") if wide else None
+        waiting = list(range(self._file.num_row_groups) if groups is None else groups)
+        row_bytes = self._first_row_bytes(columns, waiting[:1])
+        while waiting:
+            size = max(1, min(batch_rows, int(batch_bytes / row_bytes)))
+            together, waiting = self._portion(waiting, size)
+            wanted = {"batch_size": size, "row_groups": together, "columns": list(columns)}
+            exact = iter(()) if in_nanoseconds is None else in_nanoseconds.iter_batches(**wanted)
+            seen_rows = seen_bytes = 0
+            for batch in self._file.iter_batches(**wanted):
+                found = _in_nanoseconds(batch, next(exact), wide, by_java=self._is_by_java) if wide else batch
+                self._row += found.num_rows
+                seen_rows += found.num_rows
+                seen_bytes += found.nbytes
+                yield found
+            row_bytes = max(1, seen_bytes / max(1, seen_rows))
+
+    def _portion(self, groups: list[int], row_count: int) -> tuple[list[int], list[int]]:
+        """The first row groups that hold so many rows, and the others: those get another look at the rows' size."""
+        rows = 0
+        for position, number in enumerate(groups):
+            rows += self._file.metadata.row_group(number).num_rows
+            if rows >= row_count:
+                return groups[: position + 1], groups[position + 1 :]
+        return groups, []
+
+    def _first_row_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> float:
+        """The size of the first rows in memory. The file's own sizes do not tell: they are those of packed values."""
+        leaves = [self._file.schema.column(i) for i in range(len(self._file.schema))]
+        wanted = [leaf for leaf in leaves if leaf.path.split(".")[0] in columns]
+        if not groups or not any(leaf.physical_type == "BYTE_ARRAY" or leaf.max_repetition_level for leaf in wanted):
+            return float(_LARGEST_FIXED_BYTES * max(1, len(wanted)))
+        first = next(self._file.iter_batches(batch_size=_PROBE_ROWS, row_groups=groups, columns=list(columns)), None)
+        return 1.0 if first is None or not first.num_rows else max(1, first.nbytes / first.num_rows)
 
     def row_groups(self, column: str) -> list[RowGroup]:
         """What the footer says of each row group, and of the values of a top-level column in it."""

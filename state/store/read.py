@@ -4,7 +4,7 @@ Source: Paimon 2.0 MergeFileSplitRead, RawFileSplitRead, KeyValueTableRead.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from bucketline.state.lsm.interval import sections
 from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.lsm.merge_engines import columns_to_merge
 from bucketline.state.lsm.run import SortedRun
-from bucketline.state.store.data_files import BATCH_ROWS, read_data_file
+from bucketline.state.store.data_files import BATCH_BYTES, BATCH_ROWS, read_data_file
 from bucketline.state.store.deletions import Deletions, drop_deleted
 from bucketline.state.store.file_io import FileIO, file_io_for
 from bucketline.state.store.predicate import filter_columns
@@ -29,6 +29,13 @@ from bucketline.state.store.scan import BucketFiles, SchemaOf
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema, representable
 from bucketline.state.types.order import key_order
 from bucketline.state.types.row_kind import RowKind
+
+MERGE_BYTES = 256 << 20
+"""Bytes of Arrow data that merging the runs of one section holds, unless told otherwise."""
+
+_SMALLEST_BATCH_BYTES = 64 << 10
+_SHARES_OF_A_RUN = 12
+_SHARES_OF_MERGED = 24
 
 _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 
@@ -42,6 +49,7 @@ class FileAccess:
     schema: TableSchema
     schema_of: SchemaOf
     deletions: Deletions | None = None
+    batch_bytes: int = BATCH_BYTES
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """Where a data file is: on the table's own storage, or wherever its full path says."""
@@ -64,6 +72,7 @@ class FileAccess:
             stored=self.schema_of(file.schema_id),
             partition=bucket.partition,
             batch_rows=batch_rows,
+            batch_bytes=self.batch_bytes,
         )
         if self.deletions is None:
             return found
@@ -158,12 +167,20 @@ def merge_section(
     *,
     fold: Fold,
     batch_rows: int = BATCH_ROWS,
+    memory_bytes: int = MERGE_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a section, one for each key, retracts included, in key order.
 
     `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
     (`merge_columns`).
+
+    Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included; but a run takes some 3 MB
+    however little that is, and one of an ORC file a stripe.
     """
+    # A run holds a batch, most of the next one, and pages as they are in the file; merged rows are held gathered, put
+    # together, in their new order, and for as long as the caller looks at a part of them.
+    run_bytes = max(_SMALLEST_BATCH_BYTES, memory_bytes // (_SHARES_OF_A_RUN * len(runs)))
+    access = replace(access, batch_bytes=run_bytes)
     read = _reader(access, bucket, columns, batch_rows)
     options = access.schema.options
     return merge_runs(
@@ -173,6 +190,7 @@ def merge_section(
         SEQUENCE_SORT_ORDER.get(options) == "descending",
         fold,
         batch_rows,
+        memory_bytes // _SHARES_OF_MERGED,
     )
 
 

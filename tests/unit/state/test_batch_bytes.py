@@ -1,0 +1,53 @@
+"""Readers hand out batches by bytes as well as by rows, whatever the file says of its size."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bucketline.state.store.parquet_rows import ParquetRows
+
+KIB = 1 << 10
+
+
+def rows_of(path: Path, table: pa.Table, *, group_rows: int = 4000, **options: object) -> ParquetRows:
+    pq.write_table(table, path, row_group_size=group_rows, **options)
+    return ParquetRows(pa.OSFile(str(path)))
+
+
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_values_that_pack_to_nothing_count_as_what_they_are_in_memory(tmp_path: Path, use_dictionary: bool) -> None:
+    table = pa.table({"id": range(10_000), "body": ["x" * KIB] * 10_000})
+    rows = rows_of(tmp_path / "f", table, compression="zstd", use_dictionary=use_dictionary)
+    batches = list(rows.batches(["id", "body"], 32768, 256 * KIB))
+    assert pa.Table.from_batches(batches).equals(table)
+    assert max(b.nbytes for b in batches) <= 280 * KIB
+    assert len(batches) < 60
+
+
+def test_a_file_whose_rows_grow_gets_smaller_batches_from_the_next_row_group_on(tmp_path: Path) -> None:
+    table = pa.table({"body": ["x"] * 4000 + ["x" * KIB] * 8000})
+    rows = rows_of(tmp_path / "f", table)
+    batches = list(rows.batches(["body"], 1000, 256 * KIB))
+    assert pa.Table.from_batches(batches).equals(table)
+    assert [b.num_rows for b in batches[:4]] == [1000] * 4
+    assert max(b.nbytes for b in batches[8:]) <= 280 * KIB
+
+
+def test_small_row_groups_are_put_together(tmp_path: Path) -> None:
+    table = pa.table({"body": [f"row {i}" for i in range(1000)]})
+    rows = rows_of(tmp_path / "f", table, group_rows=10)
+    assert [b.num_rows for b in rows.batches(["body"], 500, 1 << 20)] == [500, 500]
+
+
+def test_row_groups_that_are_chosen_are_read_alone(tmp_path: Path) -> None:
+    table = pa.table({"body": [f"row {i}" for i in range(100)]})
+    rows = rows_of(tmp_path / "f", table, group_rows=10)
+    found = pa.Table.from_batches(rows.batches(["body"], 15, 1 << 20, [1, 2, 7]))
+    assert found["body"].to_pylist() == [f"row {i}" for i in (*range(10, 30), *range(70, 80))]
+
+
+def test_a_row_larger_than_a_batch_comes_alone(tmp_path: Path) -> None:
+    table = pa.table({"body": ["x" * (64 * KIB)] * 5})
+    assert [b.num_rows for b in rows_of(tmp_path / "f", table).batches(["body"], 100, KIB)] == [1] * 5
