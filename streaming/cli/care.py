@@ -1,4 +1,4 @@
-"""`compact`, `expire`, `orphans`, `doctor`: what keeps a table small and quick, in this process and without Spark."""
+"""`compact`, `rescale`, `expire`, `orphans`, `doctor`: what keeps a table small and quick, in this process and without Spark."""
 
 from datetime import timedelta
 
@@ -37,6 +37,19 @@ def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[
     with progress_bar("buckets") as bar:
         snapshot_id = compact_table(table, strategy, partitions, watch=bar.show)
     click.echo("nothing to compact" if snapshot_id is None else f"snapshot {snapshot_id}")
+
+
+@program.command()
+@table_arguments
+@click.option("--bucket-num", type=click.IntRange(min=1), required=True, metavar="N", help="How many buckets.")
+@partition_option
+def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: list[dict[str, object]] | None) -> None:
+    """Gives partitions of a fixed or postpone table another number of buckets. Rows stay as they are.
+
+    Without --partition the whole table is rescaled, and a fixed table's 'bucket' option follows.
+    """
+    snapshot_id = opened(path, option).rescale(bucket_num, partitions)
+    click.echo("nothing to rescale" if snapshot_id is None else f"snapshot {snapshot_id}")
 
 
 @program.command()

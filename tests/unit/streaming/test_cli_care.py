@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bucketline.state.store.snapshots import Snapshots
-from bucketline.state.store.table import Table, create_table
+from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.state.store.tags import tag_snapshot
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.recover import END_OFFSETS
@@ -122,3 +122,13 @@ def test_offsets_tell_of_other_writers_and_print_theirs_on_demand(table: Table) 
 def test_offsets_that_are_not_kafkas_are_none(table: Table, sources: object) -> None:
     _tell_offsets(table, 3, "q", sources)
     assert "holds Kafka offsets" in bucketline("offsets", table.path, code=1).stderr
+
+
+def test_rescale_changes_the_bucket_count_of_what_is_chosen(table: Table) -> None:
+    before = sorted(map(str, table.to_arrow().to_pylist()))
+    assert bucketline("rescale", table.path, "--bucket-num", "2", "--partition", "dt=d2").stdout == "snapshot 4\n"
+    assert bucketline("rescale", table.path, "--bucket-num", "2").stdout == "snapshot 5\n"
+    assert bucketline("rescale", table.path, "--bucket-num", "2").stdout == "nothing to rescale\n"
+    assert "error [USAGE]" in bucketline("rescale", table.path, "--bucket-num", "0", code=2).stderr
+    assert sorted(map(str, open_table(table.path).to_arrow().to_pylist())) == before
+    assert open_table(table.path).options["bucket"] == "2"
