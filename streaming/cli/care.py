@@ -1,4 +1,4 @@
-"""`compact`, `rescale`, `expire`, `orphans`, `doctor`: what keeps a table small and quick, in this process and without Spark."""
+"""`compact`, `rescale`, `expire`, `orphans`, `doctor`: what keeps a table small and quick, without Spark."""
 
 from datetime import timedelta
 
