@@ -29,7 +29,6 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         sink.clustering.strategy clustering.history-partition.idle-to-full-sort clustering.history-partition.limit
         clustering.incremental.mode clustering.incremental.optimize-write orc.write.batch-size
         disable-explicit-type-casting alter-column-null-to-not-null.disabled add-column-before-partition
-        changelog-file.prefix changelog-file.format changelog-file.compression changelog-file.stats-mode
         format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
         format-table.partition-path-only-value format-table.scan.list-parallelism local-kv-db.block-size
         owner provider comment transient_lastDdlTime is_managed_location external
@@ -86,9 +85,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     """,
     _OTHER_MODE: """
         postpone.batch-write-fixed-bucket.rescale-load-factor
-        changelog-producer.row-deduplicate
-        changelog-producer.row-deduplicate-ignore-fields changelog.num-retained.min changelog.num-retained.max
-        changelog.time-retained deletion-vectors.bitmap64 deletion-vectors.modifiable
+        changelog.num-retained.min changelog.num-retained.max changelog.time-retained deletion-vectors.modifiable
         deletion-vector.index-file.target-size visibility-callback.timeout visibility-callback.check-interval
         data-file.external-paths.strategy data-file.external-paths.specific-fs data-file.external-paths.weights
         chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
@@ -158,14 +155,6 @@ _APPEND_FEATURE = "this release does not write what it demands of every file"
 
 RESTRICTED: Mapping[str, Restriction] = {
     "manifest.format": _only("avro", _NOT_YET),
-    "merge-engine": Restriction(
-        ("deduplicate", "partial-update", "aggregation"),
-        _NOT_YET,
-        "set it to one of deduplicate, partial-update, aggregation",
-    ),
-    "changelog-producer": _only("none", _NOT_YET),
-    "deletion-vectors.enabled": _only("false", _NOT_YET),
-    "force-lookup": _only("false", _NOT_YET),
     "sequence.snapshot-ordering": _only("false", _NOT_YET),
     "branch": _only("main", "this release writes the main branch only"),
     "type": _only("table", "other kinds of tables have no snapshots of their own"),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from bucketline.conf.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, TARGET_ROW_NUM
+from bucketline.conf.changelog_options import CHANGELOG_OPTIONS, check_changelog_options
 from bucketline.conf.errors import OptionError
 from bucketline.conf.file_options import FILE_OPTIONS, check_file_options
 from bucketline.conf.option import (
@@ -84,12 +85,6 @@ REMOVE_RECORD_ON_SEQUENCE_GROUP: Option[tuple[str, ...]] = Option(
 AGGREGATION_REMOVE_RECORD_ON_DELETE = Option(
     "aggregation.remove-record-on-delete", parse_bool, False, "a -D row removes the whole row"
 )
-CHANGELOG_PRODUCER = Option(
-    "changelog-producer",
-    parse_choice("none", "input", "full-compaction", "lookup"),
-    "none",
-    "where changelog files come from",
-)
 
 # Compaction
 WRITE_ONLY = Option("write-only", parse_bool, False, "neither compact nor expire", ("write.compaction-skip",))
@@ -148,8 +143,8 @@ SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "snapshot
 
 HONOURED: Mapping[str, Option[Any]] = {
     found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
-} | {**FILE_OPTIONS, **BUCKET_OPTIONS}
-"""Every option above by its key, in the order of this file, then those of `file_options` and `bucket_options`."""
+} | {**FILE_OPTIONS, **BUCKET_OPTIONS, **CHANGELOG_OPTIONS}
+"""Every option above by its key, in the order of this file, then those of the other modules."""
 
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
@@ -196,6 +191,7 @@ def check_write_options(
         if option is not None:
             option.find(schema_options)
     check_file_options(schema_options)
+    check_changelog_options(schema_options, primary_key)
     _check_bucket(schema_options, primary_key, partition_keys)
     _check_numbers(schema_options)
 

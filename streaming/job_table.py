@@ -1,9 +1,10 @@
 """A job's table, made if it is not there, and the decode step that fits it."""
 
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, Decode, JobConfig
 from bucketline.conf.option import UNLIMITED
-from bucketline.conf.table_options import CHANGELOG_PRODUCER, MERGE_ENGINE, ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.table_options import MERGE_ENGINE, ROWKIND_FIELD, SEQUENCE_FIELD
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.file_io import file_io_for

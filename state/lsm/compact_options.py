@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from bucketline.conf import file_options, table_options
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER, DELETION_VECTORS, FORCE_LOOKUP
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, parse_bool, parse_enum, parse_int
+from bucketline.conf.option import Option, parse_enum, parse_int
 
 MAX_LEVELS = 1024
 """Levels a bucket may have. A trigger set to a huge number, to stop compaction, would ask for as many levels."""
@@ -26,8 +27,6 @@ LOOKUP_COMPACT = Option(
 LOOKUP_COMPACT_MAX_INTERVAL = Option(
     "lookup-compact.max-interval", parse_int, None, "gentle: triggers without a pick until level 0 is emptied"
 )
-FORCE_LOOKUP = Option("force-lookup", parse_bool, False, "look older values up without a changelog")
-DELETION_VECTORS = Option("deletion-vectors.enabled", parse_bool, False, "mark older rows as deleted by position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class CompactOptions:
             lookup_compact=LOOKUP_COMPACT.get(options),
             lookup_compact_max_interval=max(trigger, 2 * trigger if interval is None else interval),
             deletion_vectors=DELETION_VECTORS.get(options),
-            changelog_producer=table_options.CHANGELOG_PRODUCER.get(options),
+            changelog_producer=CHANGELOG_PRODUCER.get(options),
             merge_engine=table_options.MERGE_ENGINE.get(options),
             has_sequence_field=bool(table_options.SEQUENCE_FIELD.get(options)),
             file_format=file_options.FILE_FORMAT.get(options),
@@ -142,7 +141,7 @@ def _hour(option: Option[int], options: Mapping[str, str]) -> int:
 def _lookup_cause(options: Mapping[str, str]) -> str | None:
     if table_options.MERGE_ENGINE.get(options) == "first-row":
         return "merge-engine"
-    if table_options.CHANGELOG_PRODUCER.get(options) == "lookup":
+    if CHANGELOG_PRODUCER.get(options) == "lookup":
         return "changelog-producer"
     for option in (DELETION_VECTORS, FORCE_LOOKUP):
         if option.get(options):

@@ -3,24 +3,29 @@
 Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the compaction it triggers), AppendOnlyWriter.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
 from bucketline.state.bucket.fill import Int32s
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.lsm.change_rows import split_marked
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.lsm.fold import fold_for
 from bucketline.state.lsm.levels import Levels
+from bucketline.state.lsm.logging_folds import LogEverything
 from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.lsm.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full
 from bucketline.state.store.bucket_access import BucketAccess
+from bucketline.state.store.bucket_deletions import load_deletions, masked_files
 from bucketline.state.store.compactor import CompactResult, compact_unit
 from bucketline.state.store.cross_write import CrossWrite
 from bucketline.state.store.grouping import hash_index_store
@@ -46,13 +51,14 @@ class BucketState:
     """What the table holds of a bucket before this batch. An unknown bucket is an empty one.
 
     `files` are all live files where `complete`; else they were left out because the bucket is not to be compacted.
-    `hash_entry` is the HASH file of a dynamic bucket.
+    `hash_entry` is the HASH file of a dynamic bucket, `deletion_entry` the file with its deletion vectors.
     """
 
     next_sequence_number: int = 0
     files: tuple[DataFileMeta, ...] = ()
     complete: bool = True
     hash_entry: IndexManifestEntry | None = None
+    deletion_entry: IndexManifestEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +101,14 @@ def write_bucket(
     `new_hashes` are those of keys that a dynamic bucket has got. An error leaves none of the new files behind.
     """
     if not write.access.schema.primary_keys:
-        new_files = _append(write, bucket_id, state, runs)
-        return _message(write, bucket_id, new_files, CompactResult())
-    new_files = _flush(write, bucket_id, state, runs)
+        return _message(write, bucket_id, Flushed(_append(write, bucket_id, state, runs)), CompactResult())
+    flushed = _flush(write, bucket_id, state, runs)
     try:
-        compacted = compact_bucket(write, bucket_id, (*state.files, *new_files)) if state.complete else CompactResult()
-        message = _message(write, bucket_id, new_files, compacted)
+        compacted = compact_bucket(write, bucket_id, state, flushed.files)
+        message = _message(write, bucket_id, flushed, compacted)
         return message if new_hashes is None else _with_hashes(write, message, state, new_hashes)
     except BaseException:
-        write.access.delete_own(new_files, bucket_id)
+        write.access.delete_own([*flushed.files, *flushed.changelog], bucket_id)
         raise
 
 
@@ -121,53 +126,91 @@ def _with_hashes(write: BucketWrite, message: CommitMessage, state: BucketState,
     return replace(message, new_index_files=(change.new,), deleted_index_files=replaced)
 
 
-def compact_bucket(write: BucketWrite, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> CompactResult:
+def compact_bucket(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, new_files: Sequence[DataFileMeta] = ()
+) -> CompactResult:
     """Picks and runs the compaction that the trigger asks for; an empty result when nothing is due."""
-    unit = pick_unit(write, files)
+    if not state.complete:
+        return CompactResult()
+    access = write.access
+    files = (*state.files, *new_files)
+    unit = pick_unit(write, files, masked_files(state.deletion_entry))
     if unit is None:
         return CompactResult()
     options = write.compact_options
-    levels = Levels.from_files(files, options.num_levels, write.access.key_order)
-    return compact_unit(write.access, bucket_id, levels, unit, options, memory_bytes=write.compact_memory_bytes)
+    levels = Levels.from_files(files, options.num_levels, access.key_order)
+    deletions = None
+    if options.deletion_vectors:
+        deletions = load_deletions(access.files.io, access.files.table_path, state.deletion_entry)
+    return compact_unit(
+        access, bucket_id, levels, unit, options, memory_bytes=write.compact_memory_bytes, deletions=deletions
+    )
 
 
-def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta]) -> CompactUnit | None:
-    """What the trigger compacts in a bucket with these live files; None when nothing is due."""
+def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collection[str] = ()) -> CompactUnit | None:
+    """What the trigger compacts in a bucket with these live files; None when nothing is due.
+
+    `masked` names the files of which rows are deleted by position.
+    """
     if write.trigger is CompactTrigger.NONE or not files:
         return None
     options = write.compact_options
     levels = Levels.from_files(files, options.num_levels, write.access.key_order)
     if write.trigger is CompactTrigger.FULL:
-        return pick_full(levels, options)
+        return pick_full(levels, options, must_rewrite=masked if options.deletion_vectors else ())
     # Creation times are local wall-clock time, so they are compared with the same.
     now_ms = write.access.clock.local_ms()
-    hour = now_ms // 3_600_000 % 24
-    return pick_compaction(levels, options, now_ms=now_ms, last_full_ms=last_full_seed_ms(levels), hour=hour).unit
+    return pick_compaction(
+        levels,
+        options,
+        now_ms=now_ms,
+        last_full_ms=last_full_seed_ms(levels),
+        hour=now_ms // 3_600_000 % 24,
+        # Every trigger without a pick has left a file on level 0.
+        idle_count=max(0, len(levels.level0) - 1),
+    ).unit
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What a batch's rows have become: data files, and the changelog files of a table that logs its input."""
+
+    files: Sequence[DataFileMeta] = ()
+    changelog: Sequence[DataFileMeta] = ()
 
 
 def _flush(
     write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
-) -> list[DataFileMeta]:
+) -> Flushed:
     """Merges the runs of a primary-key bucket into level-0 files."""
     if not runs:
-        return []
+        return Flushed()
     access = write.access
     schema = access.schema
     offsets = sequence_offsets([run for run, _ in runs])
     inputs = [_sequenced(blob, state.next_sequence_number + offsets[run.origin]) for run, blob in runs]
+    fold = fold_for(schema)
+    logs = CHANGELOG_PRODUCER.get(schema.options) == "input"
     merged = merge_runs(
         inputs,
         schema.trimmed_primary_key,
         SEQUENCE_FIELD.get(schema.options),
         SEQUENCE_SORT_ORDER.get(schema.options) == "descending",
-        fold_for(schema),
+        LogEverything(fold) if logs else fold,
         FLUSH_BATCH_ROWS,
         FLUSH_BATCH_BYTES,
     )
-    with access.writer(bucket_id, level=0, source=FileSource.APPEND) as writer:
+    with ExitStack() as stack:
+        writer = stack.enter_context(access.writer(bucket_id, level=0, source=FileSource.APPEND))
+        log = stack.enter_context(access.changelog_writer(bucket_id, level=0)) if logs else None
         for batch in merged:
-            writer.write(batch)
-        return writer.close()
+            if log is None:
+                writer.write(batch)
+                continue
+            stored, logged = split_marked(batch)
+            log.write(logged)
+            writer.write(stored)
+        return Flushed(writer.close(), [] if log is None else log.close())
 
 
 def _append(
@@ -190,15 +233,16 @@ def _sequenced(blob: pa.Buffer, start: int) -> Iterator[pa.RecordBatch]:
         yield batch.set_column(position, SEQUENCE, pc.add(batch.column(position), pa.scalar(start, pa.int64())))
 
 
-def _message(
-    write: BucketWrite, bucket_id: BucketId, new_files: Sequence[DataFileMeta], compacted: CompactResult
-) -> CommitMessage:
+def _message(write: BucketWrite, bucket_id: BucketId, flushed: Flushed, compacted: CompactResult) -> CommitMessage:
     partition, bucket = bucket_id
     return CommitMessage(
         partition=partition,
         bucket=bucket,
         total_buckets=write.totals.get(partition, write.total_buckets),
-        new_files=tuple(new_files),
+        new_files=tuple(flushed.files),
+        changelog_files=tuple(flushed.changelog),
         compact_before=compacted.before,
         compact_after=compacted.after,
+        compact_changelog=compacted.changelog,
+        compact_index_files=() if compacted.index is None else (compacted.index,),
     )

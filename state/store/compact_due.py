@@ -1,12 +1,17 @@
 """Which buckets a trigger would compact: asked on the driver, from file metadata alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.compact_options import CompactOptions
+from bucketline.state.store.bucket_deletions import masked_files
 from bucketline.state.store.bucket_writer import CompactTrigger, pick_unit
 from bucketline.state.store.table_view import BucketId, TableView
 from bucketline.state.store.write_plan import WritePlan
+
+NO_VECTORS: Mapping[BucketId, IndexManifestEntry] = MappingProxyType({})
 
 
 def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: CompactOptions) -> bool:
@@ -17,12 +22,20 @@ def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options:
     return runs + 1 >= options.compaction_trigger
 
 
-def due_buckets(view: TableView, plan: WritePlan, trigger: CompactTrigger) -> list[BucketId]:
-    """The buckets, in order, in which the trigger finds something to compact as the files are now."""
+def due_buckets(
+    view: TableView,
+    plan: WritePlan,
+    trigger: CompactTrigger,
+    vectors: Mapping[BucketId, IndexManifestEntry] = NO_VECTORS,
+) -> list[BucketId]:
+    """The buckets, in order, in which the trigger finds something to compact as the files are now.
+
+    `vectors` are the deletion-vector files of buckets that have one.
+    """
     if trigger is CompactTrigger.NONE or not plan.schema.primary_keys:
         return []
     write = plan.bucket_write(trigger)
-    return [b for b in _existing(view) if pick_unit(write, view.files(b)) is not None]
+    return [b for b in _existing(view) if pick_unit(write, view.files(b), masked_files(vectors.get(b))) is not None]
 
 
 def _existing(view: TableView) -> Iterable[BucketId]:

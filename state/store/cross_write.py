@@ -30,7 +30,7 @@ from bucketline.state.bucket.key_entries import number_keys
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.fold import fold_for
+from bucketline.state.lsm.level_folds import sealing_fold
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.grouping import GivenBuckets
 from bucketline.state.store.key_assign import place_batch
@@ -100,7 +100,7 @@ class CrossWrite:
         return SealPlan(
             schema=self.schema,
             grouping=GivenBuckets(),
-            fold=fold_for(self.schema),
+            fold=sealing_fold(self.schema),
             total_buckets=-1,
             budget_bytes=self.budget_bytes,
             run_bytes=self.run_bytes,

@@ -5,6 +5,7 @@ Source: Paimon 2.0 IndexFileHandler, DeletionVectorsIndexFile, ApplyDeletionVect
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,12 @@ from bucketline.state.store.file_io import FileIO
 
 Positions = NDArray[np.int64]
 """Row positions of one data file, ascending, from 0."""
+
+
+class DeletedRows(Protocol):
+    """Which rows of data files are deleted by position."""
+
+    def of_file(self, partition: bytes, bucket: int, file_name: str) -> Positions | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,15 @@ from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.change_rows import LEVEL
 from bucketline.state.lsm.fold import Fold, drop_deletes, fold_for
 from bucketline.state.lsm.interval import sections
+from bucketline.state.lsm.level_folds import needs_levels, reading_fold
 from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.lsm.merge_engines import columns_to_merge
 from bucketline.state.lsm.run import SortedRun
 from bucketline.state.store.data_files import BATCH_BYTES, BATCH_ROWS, read_data_file
-from bucketline.state.store.deletions import Deletions, drop_deleted
+from bucketline.state.store.deletions import DeletedRows, drop_deleted
 from bucketline.state.store.file_io import FileIO, file_io_for
 from bucketline.state.store.predicate import filter_columns
 from bucketline.state.store.scan import BucketFiles, SchemaOf
@@ -48,7 +50,7 @@ class FileAccess:
     table_path: str
     schema: TableSchema
     schema_of: SchemaOf
-    deletions: Deletions | None = None
+    deletions: DeletedRows | None = None
     batch_bytes: int = BATCH_BYTES
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
@@ -172,7 +174,7 @@ def merge_section(
     """The rows of a section, one for each key, retracts included, in key order.
 
     `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
-    (`merge_columns`).
+    (`merge_columns`). What the fold makes of them decides which columns come out.
 
     Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included; but a run takes some 3 MB
     however little that is, and one of an ORC file a stripe.
@@ -181,10 +183,10 @@ def merge_section(
     # together, in their new order, and for as long as the caller looks at a part of them.
     run_bytes = max(_SMALLEST_BATCH_BYTES, memory_bytes // (_SHARES_OF_A_RUN * len(runs)))
     access = replace(access, batch_bytes=run_bytes)
-    read = _reader(access, bucket, columns, batch_rows)
+    read = _leveled_reader if needs_levels(fold) else _reader
     options = access.schema.options
     return merge_runs(
-        [chain.from_iterable(map(read, run.files)) for run in runs],
+        [chain.from_iterable(map(read(access, bucket, columns, batch_rows), run.files)) for run in runs],
         access.schema.trimmed_primary_key,
         SEQUENCE_FIELD.get(options),
         SEQUENCE_SORT_ORDER.get(options) == "descending",
@@ -211,7 +213,7 @@ def _merged_rows(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     schema = access.schema
-    fold = fold_for(schema)
+    fold = reading_fold(schema)
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
     # Above level 0, deletion vectors leave one row of each key, so that nothing has to be merged.
     is_looked_up = DELETION_VECTORS_ENABLED.get(schema.options)
@@ -233,6 +235,19 @@ def _reader(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
     return lambda file: access.rows(bucket, file, columns, batch_rows=batch_rows)
+
+
+def _leveled_reader(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
+    """As `_reader`, each row with the level of its file."""
+
+    def read(file: DataFileMeta) -> Iterator[pa.RecordBatch]:
+        level = pa.scalar(file.level, pa.int32())
+        for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
+            yield batch.append_column(LEVEL, pa.repeat(level, batch.num_rows))
+
+    return read
 
 
 def _filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> pa.Table:

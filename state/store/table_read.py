@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.errors import OptionError
 from bucketline.conf.read_options import (
     DELETION_VECTORS_ENABLED,
@@ -17,7 +18,6 @@ from bucketline.conf.read_options import (
     POSTPONE_MERGE_ON_READ,
     names_version,
 )
-from bucketline.conf.table_options import CHANGELOG_PRODUCER
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.paths import POSTPONE_BUCKET

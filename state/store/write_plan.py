@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from bucketline.conf.bucket_options import INITIAL_BUCKETS, TARGET_ROW_NUM, bucket_limit
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.fixed_options import check_job_options
 from bucketline.conf.sink_options import Compaction, SinkOptions, sink_options, split_options
 from bucketline.conf.table_options import (
@@ -24,7 +25,7 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.compact_options import CompactOptions
-from bucketline.state.lsm.fold import fold_for
+from bucketline.state.lsm.level_folds import sealing_fold
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.cross_write import CrossWrite
@@ -65,11 +66,14 @@ class WritePlan:
     def trigger(self, commit_number: int) -> CompactTrigger:
         """What is compacted with commit number n, counted from 0 and kept by the source: restarts do not shift it.
 
-        Source: Paimon 2.0 DataWrite: full compaction when (n + 1) is a multiple of `full-compaction.delta-commits`.
+        Source: Paimon 2.0 DataWrite: full compaction when (n + 1) is a multiple of `full-compaction.delta-commits`;
+        FlinkSink: each commit where the changelog comes from full compactions and nothing else is said.
         """
         if not self.compacts:
             return CompactTrigger.NONE
         every = FULL_COMPACTION_DELTA_COMMITS.find(self.schema.options)
+        if every is None and CHANGELOG_PRODUCER.get(self.schema.options) == "full-compaction":
+            every = 1
         return CompactTrigger.FULL if every and (commit_number + 1) % every == 0 else CompactTrigger.MINOR
 
     @property
@@ -173,7 +177,7 @@ class WritePlan:
         return SealPlan(
             schema=self.schema,
             grouping=grouping,
-            fold=fold_for(self.schema) if self.schema.primary_keys else None,
+            fold=sealing_fold(self.schema),
             sequence_fields=SEQUENCE_FIELD.get(options),
             sequence_descending=SEQUENCE_SORT_ORDER.get(options) == "descending",
             total_buckets=self.total_buckets,

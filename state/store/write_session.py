@@ -12,7 +12,8 @@ from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError
-from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, IndexManifestEntry, Snapshot
+from bucketline.state.store.bucket_deletions import deletion_entries
 from bucketline.state.store.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.commit_check import AppendCheck
 from bucketline.state.store.committer import CommitResult, Committed, Committer, Conflict
@@ -50,6 +51,7 @@ class WriteSession:
         self.view = TableView(self.table.snapshot_store, self.table.manifests)
         self._committer = self._new_committer()
         self._hashes: tuple[str | None, HashEntries] = (None, {})
+        self._vectors: tuple[str | None, Mapping[BucketId, IndexManifestEntry]] = (None, {})
 
     def refresh(self) -> Snapshot | None:
         """Follows the table to its newest schema and snapshot; returns the snapshot. Errors as for a new session."""
@@ -64,13 +66,18 @@ class WriteSession:
         """What write tasks must know of each bucket; live files only where a compaction may happen."""
         compacting = trigger is not CompactTrigger.NONE
         hashes = {(e.partition, e.bucket): e for found in self.hash_entries().values() for e in found}
+        vectors = self.deletion_entries()
         states = {b: BucketState(hash_entry=e) for b, e in hashes.items()}
         for bucket_id in self.view.buckets():
             files = self.view.files(bucket_id)
             needed = compacting and may_compact(files, trigger, self.plan.compact_options)
             next_number = self.view.next_sequence_number(bucket_id)
             states[bucket_id] = BucketState(
-                next_number, files if needed else (), needed or not files, hashes.get(bucket_id)
+                next_number,
+                files if needed else (),
+                needed or not files,
+                hashes.get(bucket_id),
+                vectors.get(bucket_id) if needed else None,
             )
         return states
 
@@ -82,9 +89,19 @@ class WriteSession:
             self._hashes = (name, hash_entries(self.table.manifests.read_index(name)))
         return self._hashes[1]
 
+    def deletion_entries(self) -> Mapping[BucketId, IndexManifestEntry]:
+        """The deletion-vector file of each bucket at the view's snapshot; the list is read when it has changed."""
+        if not self.plan.compact_options.deletion_vectors:
+            return {}
+        snapshot = self.view.snapshot
+        name = None if snapshot is None else snapshot.index_manifest
+        if name != self._vectors[0]:
+            self._vectors = (name, deletion_entries(self.table.manifests.read_index(name)))
+        return self._vectors[1]
+
     def due(self, trigger: CompactTrigger) -> list[BucketId]:
         """The buckets in which the trigger would compact something now."""
-        return due_buckets(self.view, self.plan, trigger)
+        return due_buckets(self.view, self.plan, trigger, self.deletion_entries())
 
     def commit(
         self,

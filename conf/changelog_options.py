@@ -1,0 +1,125 @@
+"""Paimon's options for changelogs and for marking older rows: who produces them, and how their files are written.
+
+Source: Paimon 2.0 CoreOptions, SchemaValidation, LookupStrategy.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.file_options import FORMATS, check_file_options, parse_stats_mode
+from bucketline.conf.option import Option, parse_bool, parse_choice, parse_names, parse_text
+
+CHANGELOG_PRODUCER = Option(
+    "changelog-producer",
+    parse_choice("none", "input", "full-compaction", "lookup"),
+    "none",
+    "where changelog files come from",
+)
+ROW_DEDUPLICATE = Option("changelog-producer.row-deduplicate", parse_bool, False, "log no update that changes nothing")
+ROW_DEDUPLICATE_IGNORE_FIELDS: Option[tuple[str, ...]] = Option(
+    "changelog-producer.row-deduplicate-ignore-fields", parse_names, (), "columns whose change alone is not logged"
+)
+CHANGELOG_FILE_PREFIX = Option("changelog-file.prefix", parse_text, "changelog-", "prefix of changelog file names")
+CHANGELOG_FILE_FORMAT: Option[str] = Option(
+    "changelog-file.format", parse_choice(*FORMATS), None, "format of changelog files; that of data files unless set"
+)
+CHANGELOG_FILE_COMPRESSION: Option[str] = Option(
+    "changelog-file.compression", parse_text, None, "codec of changelog files; that of data files unless set"
+)
+CHANGELOG_FILE_STATS_MODE: Option[str] = Option(
+    "changelog-file.stats-mode", parse_stats_mode, None, "stats of changelog files; those of data files unless set"
+)
+DELETION_VECTORS = Option("deletion-vectors.enabled", parse_bool, False, "mark older rows as deleted by position")
+DELETION_VECTORS_BITMAP64 = Option(
+    "deletion-vectors.bitmap64", parse_bool, False, "deletion vectors with positions of 64 bits"
+)
+FORCE_LOOKUP = Option("force-lookup", parse_bool, False, "look older values up without a changelog")
+
+CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
+    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+}
+"""Every option above by its key, in the order of this file."""
+
+
+def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a table as its changelog files obey them, in the place of those of data files."""
+    found = dict(options)
+    found["data-file.prefix"] = CHANGELOG_FILE_PREFIX.get(options)
+    for option, own, per_level in (
+        (CHANGELOG_FILE_FORMAT, "file.format", "file.format.per.level"),
+        (CHANGELOG_FILE_COMPRESSION, "file.compression", "file.compression.per.level"),
+        (CHANGELOG_FILE_STATS_MODE, "metadata.stats-mode", "metadata.stats-mode.per.level"),
+    ):
+        text = option.find(options)
+        if text is not None:
+            found[own] = text
+            found.pop(per_level, None)
+    return found
+
+
+def check_changelog_options(
+    options: Mapping[str, str], primary_key: Sequence[str], columns: Sequence[str] | None = None
+) -> None:
+    """Returns when these options go together. `columns` are the table's, where they are known.
+
+    Raises OptionError that blames one of them.
+    Source: Paimon 2.0 SchemaValidation, FlinkSink; texts that Paimon's users know are kept word for word.
+    """
+    clash = _clash(options, primary_key)
+    if clash is not None:
+        raise OptionError(clash[1], key=clash[0])
+    try:
+        check_file_options(changelog_file_options(options))
+    except OptionError as e:
+        raise OptionError(f"as for changelog files: {e.message}", **e.fields) from e
+    for name in ROW_DEDUPLICATE_IGNORE_FIELDS.get(options) if columns is not None else ():
+        if columns is not None and name not in columns:
+            raise OptionError(
+                f"'{ROW_DEDUPLICATE_IGNORE_FIELDS.key}' names {name!r}, which is no column of the table",
+                key=ROW_DEDUPLICATE_IGNORE_FIELDS.key,
+                column=name,
+            )
+
+
+def _clash(options: Mapping[str, str], primary_key: Sequence[str]) -> tuple[str, str] | None:
+    """The key to blame and why, where options do not go together; None where they do."""
+    producer = CHANGELOG_PRODUCER.get(options)
+    is_first_row = _choice(options, "merge-engine") == "first-row"
+    has_vectors = DELETION_VECTORS.get(options)
+    if not primary_key and producer != "none":
+        return CHANGELOG_PRODUCER.key, (
+            "Can not set changelog-producer on table without primary keys, please define primary keys."
+        )
+    if is_first_row and producer not in ("none", "lookup"):
+        return CHANGELOG_PRODUCER.key, ("Only support 'none' and 'lookup' changelog-producer on FIRST_ROW merge engine")
+    if is_first_row and options.get("sequence.field", "").strip():
+        return "sequence.field", "Do not support using sequence field on FIRST_ROW merge engine."
+    if has_vectors and is_first_row:
+        return DELETION_VECTORS.key, (
+            "First row merge engine does not need deletion vectors because there is no deletion of old data in this "
+            "merge engine."
+        )
+    if has_vectors and producer == "full-compaction":
+        return DELETION_VECTORS.key, (
+            "Deletion vectors mode is only supported for NONE/INPUT/LOOKUP changelog producer now."
+        )
+    if producer == "lookup" and options.get("full-compaction.delta-commits") is not None:
+        return "full-compaction.delta-commits", (
+            "'full-compaction.delta-commits' cannot be used with 'changelog-producer' = 'lookup': what a batch changes "
+            "is logged with it; remove one of the two"
+        )
+    if producer in ("full-compaction", "lookup") and _choice(options, "streaming-read-overwrite") == "true":
+        return "streaming-read-overwrite", (
+            "Cannot set streaming-read-overwrite to true when changelog producer is full-compaction or lookup because "
+            "it will read duplicated changes."
+        )
+    if producer == "full-compaction" and FORCE_LOOKUP.get(options):
+        return FORCE_LOOKUP.key, (
+            "'force-lookup' cannot be used with 'changelog-producer' = 'full-compaction'; remove one of the two"
+        )
+    return None
+
+
+def _choice(options: Mapping[str, str], key: str) -> str:
+    return options.get(key, "").strip().lower().replace("_", "-")

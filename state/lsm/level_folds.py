@@ -1,0 +1,35 @@
+"""Which fold merges rows of several levels, where the table's compactions look older values up.
+
+Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
+"""
+
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.compact_options import CompactOptions
+from bucketline.state.lsm.computed_fold import ComputedFold
+from bucketline.state.lsm.fold import Fold, fold_for
+from bucketline.state.lsm.logging_folds import FullChangelog
+from bucketline.state.lsm.lookup_fold import FirstRowLookup, LookupFold, NewestValue
+
+
+def reading_fold(schema: TableSchema) -> Fold:
+    """What merges the rows of a bucket's files, as readers do. Errors as of `fold_for`.
+
+    Where compactions complete rows by older ones, the older ones must not count again.
+    """
+    fold = fold_for(schema)
+    if isinstance(fold, ComputedFold) and CompactOptions.from_options(schema.options).lookup_cause is not None:
+        return NewestValue(fold)
+    return fold
+
+
+def sealing_fold(schema: TableSchema) -> Fold | None:
+    """What may merge rows before all of a flush are there; None where every row is still needed, or there is no key."""
+    if not schema.primary_keys or CHANGELOG_PRODUCER.get(schema.options) == "input":
+        return None
+    return fold_for(schema)
+
+
+def needs_levels(fold: Fold) -> bool:
+    """Whether the fold asks for the column LEVEL."""
+    return isinstance(fold, NewestValue | LookupFold | FirstRowLookup | FullChangelog)

@@ -1,0 +1,88 @@
+"""The deletion vectors of one bucket while it is compacted: those there were, what is added, and the file for both.
+
+Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file holds all vectors of a bucket, and is
+written anew when one of them has changed; without any it is still written, to take the old one's place.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from pyroaring import BitMap
+
+from bucketline.state.determinism import IdSource
+from bucketline.state.format.deletion_vector import DELETION_VECTORS, decode_deletion_vectors, encode_deletion_vectors
+from bucketline.state.format.entries import FileKind, IndexManifestEntry
+from bucketline.state.format.paths import INDEX_DIR, index_file_name
+from bucketline.state.lsm.events import Indices
+from bucketline.state.store.decoding import naming_file
+from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.table_view import BucketId
+
+
+class BucketDeletions:
+    """Deleted row positions by data file name; always what holds now, also while it is being added to."""
+
+    def __init__(self, vectors: Mapping[str, BitMap] | None = None) -> None:
+        self._vectors = {name: BitMap(found) for name, found in (vectors or {}).items()}
+        self.is_modified = False
+
+    def of_name(self, file_name: str) -> Indices | None:
+        """The deleted rows of a data file, ascending; None without any."""
+        found = self._vectors.get(file_name)
+        return None if found is None else np.frombuffer(found.to_array(), np.uint32).astype(np.int64)
+
+    def of_file(self, partition: bytes, bucket: int, file_name: str) -> Indices | None:
+        """As `of_name`: all files are of one bucket."""
+        return self.of_name(file_name)
+
+    def delete(self, file_name: str, positions: Indices) -> None:
+        """Marks rows as deleted."""
+        found = self._vectors.setdefault(file_name, BitMap())
+        before = len(found)
+        found.update(positions.astype(np.uint32))
+        self.is_modified |= len(found) > before
+
+    def forget(self, file_name: str) -> None:
+        """Drops the vector of a file that has been rewritten without its deleted rows."""
+        self.is_modified |= self._vectors.pop(file_name, None) is not None
+
+    def write(
+        self, io: FileIO, table_path: str, bucket_id: BucketId, *, ids: IdSource, bitmap64: bool
+    ) -> IndexManifestEntry:
+        """Writes the file with all vectors, and describes it."""
+        partition, bucket = bucket_id
+        vectors = {name: self._vectors[name] for name in sorted(self._vectors) if self._vectors[name]}
+        data, ranges = encode_deletion_vectors(vectors, bitmap64)
+        name = index_file_name(ids.new_uuid(), 0)
+        io.write_new(f"{table_path}/{INDEX_DIR}/{name}", data)
+        return IndexManifestEntry(
+            kind=FileKind.ADD,
+            partition=partition,
+            bucket=bucket,
+            index_type=DELETION_VECTORS,
+            file_name=name,
+            file_size=len(data),
+            row_count=len(ranges),
+            deletion_vector_ranges=ranges,
+        )
+
+
+def load_deletions(io: FileIO, table_path: str, entry: IndexManifestEntry | None) -> BucketDeletions:
+    """The vectors of a bucket's index file; `entry` is None where there is none. Raises CorruptFileError naming it."""
+    if entry is None:
+        return BucketDeletions()
+    path = entry.external_path or f"{table_path}/{INDEX_DIR}/{entry.file_name}"
+    with naming_file(path):
+        return BucketDeletions(decode_deletion_vectors(io.read(path), entry.deletion_vector_ranges or ()))
+
+
+def deletion_entries(
+    index: tuple[IndexManifestEntry, ...] | list[IndexManifestEntry],
+) -> dict[BucketId, IndexManifestEntry]:
+    """The deletion-vector files of an index manifest by bucket."""
+    return {(e.partition, e.bucket): e for e in index if e.index_type == DELETION_VECTORS}
+
+
+def masked_files(entry: IndexManifestEntry | None) -> frozenset[str]:
+    """The names of the data files that an index file has vectors of."""
+    return frozenset(r.data_file_name for r in (entry.deletion_vector_ranges or ())) if entry else frozenset()

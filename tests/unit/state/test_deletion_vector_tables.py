@@ -1,0 +1,126 @@
+"""Primary-key tables whose compactions mark older rows by position: scenarios 35 to 39 and 42."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.store.file_io import file_io_for
+from bucketline.state.store.manifests import Manifests
+from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.store.table import Table, create_table, open_table
+
+SCHEMA = pa.schema({"pk": pa.int32(), "v": pa.int64()})
+
+
+def make(path: Path, **options: str) -> Table:
+    named = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+    return create_table(
+        str(path / "db.db" / "t"), SCHEMA, ["pk"], options={"bucket": "1", "deletion-vectors.enabled": "true", **named}
+    )
+
+
+def write(table: Table, rows: dict[int, int], kind: int = 0) -> None:
+    data = pa.table([list(rows), list(rows.values())], schema=SCHEMA)
+    table.write(data, pa.array([kind] * len(rows), pa.int8()))
+
+
+def rows(table: Table) -> dict[int, int]:
+    found = open_table(table.path).to_arrow()
+    assert found.num_rows == len(set(found["pk"].to_pylist()))
+    return dict(zip(found["pk"].to_pylist(), found["v"].to_pylist(), strict=True))
+
+
+def snapshots(table: Table) -> list[tuple[str, int, int]]:
+    found = open_table(table.path).snapshots().to_pylist()
+    return [(s["commit_kind"], s["total_record_count"], s["delta_record_count"]) for s in found]
+
+
+def files(table: Table) -> list[tuple[int, int, str]]:
+    found = open_table(table.path).files().to_pylist()
+    return sorted((f["level"], f["record_count"], f["file_source"]) for f in found)
+
+
+def vectors(table: Table) -> list[IndexManifestEntry]:
+    io, path = file_io_for(table.path, {})
+    latest = Snapshots(io, path).latest()
+    assert latest is not None
+    return list(Manifests(io, path, []).read_index(latest.index_manifest))
+
+
+def cardinalities(table: Table) -> list[int | None]:
+    return [r.cardinality for e in vectors(table) for r in e.deletion_vector_ranges or ()]
+
+
+FOUR = {1: 10, 2: 20, 3: 30, 4: 40}
+
+
+def test_an_update_marks_the_row_it_replaces(tmp_path: Path) -> None:
+    """Scenario 35, the layout that Paimon 2.0 was seen to make, with files large enough for a level of their own."""
+    table = make(tmp_path)
+    write(table, {k: k * 10 for k in range(1, 2001)})
+    assert files(table) == [(5, 2000, "APPEND")]
+    write(table, {1: 11})
+    assert snapshots(table) == [("APPEND", 2000, 2000), ("COMPACT", 2000, 0), ("APPEND", 2001, 1), ("COMPACT", 2001, 0)]
+    assert files(table) == [(4, 1, "APPEND"), (5, 2000, "APPEND")]
+    assert cardinalities(table) == [1]
+    assert rows(table) == {k: k * 10 for k in range(1, 2001)} | {1: 11}
+
+
+def test_deletes_vanish_and_leave_marks(tmp_path: Path) -> None:
+    """Scenario 37."""
+    table = make(tmp_path)
+    write(table, {k: k for k in range(2000)})
+    write(table, {k: k for k in (3, 4, 9000)}, kind=3)
+    assert snapshots(table)[2:] == [("APPEND", 2003, 3), ("COMPACT", 2000, -3)]
+    assert files(table) == [(5, 2000, "APPEND")]
+    assert cardinalities(table) == [2]
+    assert rows(table) == {k: k for k in range(2000) if k not in (3, 4)}
+
+
+def test_write_only_rows_stay_invisible_until_a_compaction(tmp_path: Path) -> None:
+    """Scenario 39."""
+    table = make(tmp_path, write_only="true")
+    write(table, FOUR)
+    assert rows(table) == {}
+    table.compact()
+    assert (rows(table), files(table), snapshots(table)[-1]) == (FOUR, [(5, 4, "APPEND")], ("COMPACT", 4, 0))
+    write(table, {1: 11})
+    assert rows(table) == FOUR
+    table.compact()
+    assert (rows(table), files(table)) == (FOUR | {1: 11}, [(5, 4, "COMPACT")])
+    assert vectors(table) == [] or cardinalities(table) == []
+    assert snapshots(table)[-1] == ("COMPACT", 4, -1)
+
+
+def test_a_full_compaction_rewrites_what_has_marks_and_writes_an_empty_vector_file(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    write(table, {k: k for k in range(2000)})
+    write(table, {5: 5}, kind=3)
+    assert cardinalities(table) == [1]
+    assert table.compact() is not None
+    assert files(table) == [(5, 1999, "COMPACT")]
+    (entry,) = vectors(table)
+    assert (entry.row_count, entry.file_size, cardinalities(table)) == (0, 1, [])
+    assert table.compact() is None
+
+
+@pytest.mark.parametrize("bitmap64", ["false", "true"])
+def test_any_order_of_writes_and_compactions_reads_as_a_dictionary(tmp_path: Path, bitmap64: str) -> None:
+    """Scenario 42, by seed."""
+    draw = np.random.default_rng(7)
+    table = make(tmp_path, deletion_vectors__bitmap64=bitmap64)
+    expected: dict[int, int] = {}
+    for step in range(25):
+        keys = draw.choice(3000, size=int(draw.integers(1, 800)), replace=False).tolist()
+        if draw.random() < 0.3:
+            write(table, dict.fromkeys(keys, 0), kind=3)
+            expected = {k: v for k, v in expected.items() if k not in set(keys)}
+        else:
+            write(table, dict.fromkeys(keys, step))
+            expected |= dict.fromkeys(keys, step)
+        if draw.random() < 0.15:
+            table.compact()
+        assert rows(table) == expected
