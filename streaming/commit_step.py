@@ -18,7 +18,7 @@ from bucketline.state.store.key_index_note import NOTE_PROPERTY
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import LiveTable
 from bucketline.streaming.recover import DIGEST, END_OFFSETS, SOURCE, START_OFFSETS, check_twin
-from bucketline.streaming.rejects import RejectPolicy, settle_rejects
+from bucketline.streaming.rejects import RejectedRecordsError, RejectPolicy, settle_rejects
 from bucketline.streaming.route import BatchOutcome
 
 _LOG = logging.getLogger(__name__)
@@ -48,14 +48,19 @@ def commit_batch(table: LiveTable, identity: BatchIdentity, outcome: BatchOutcom
 
     Raises RejectedRecordsError before the commit; CommitConflictError, CommitOutcomeUnknownError from it.
     """
-    rejected = settle_rejects(
-        reject_policy(table.session.plan.sink), outcome.rejects, user=table.user, batch_id=identity.batch_id
-    )
+    try:
+        rejected = settle_rejects(
+            reject_policy(table.session.plan.sink), outcome.rejects, user=table.user, batch_id=identity.batch_id
+        )
+    except RejectedRecordsError:
+        table.session.discard(outcome.messages)
+        raise
     committed = table.session.commit(
         outcome.messages,
         user=table.user,
         identifier=identity.batch_id,
         properties=batch_properties(identity, outcome.notes),
+        ignore_empty=False,  # the next batch looks for this one's snapshot, whatever the table says of empty ones
     )
     if committed.replayed:
         check_twin(identity, committed.snapshots[0])

@@ -22,6 +22,9 @@ from bucketline.state.format.entries import (
     ManifestEntry,
 )
 
+ALREADY_ADDED = "already-added"
+"""The one rule whose files may be in the table: another commit has named them."""
+
 KeyOrder = Callable[[bytes], Any]
 """Serialized key -> a value that compares as Paimon compares keys."""
 
@@ -117,7 +120,7 @@ def check_adds(live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Itera
     for entry in delta_entries:
         if entry.kind is FileKind.ADD and entry.identity in live:
             return Conflict(
-                "already-added",
+                ALREADY_ADDED,
                 f"{entry.file.file_name} is in the table already: the same messages were committed before",
                 _evidence(entry),
             )

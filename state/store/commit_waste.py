@@ -61,6 +61,24 @@ def discard_outputs(
                 io.delete(f"{table_path}/{path}")
 
 
+def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Iterable[CommitMessage]) -> None:
+    """Removes every file that exists because of the messages; failures leave them behind.
+
+    Only for messages that are in no snapshot and of which it is certain that they never will be.
+    """
+    for m in messages:
+        paths = [
+            f"{bucket_path(schema, m.partition, m.bucket)}/{name}"
+            for f in m.made_files
+            if f.external_path is None
+            for name in (f.file_name, *f.extra_files)
+        ]
+        indexes = (e for e in (*m.new_index_files, *m.compact_index_files) if e.external_path is None)
+        for path in (*paths, *(f"{INDEX_DIR}/{e.file_name}" for e in indexes)):
+            with suppress(StorageError):
+                io.delete(f"{table_path}/{path}")
+
+
 def discard_manifests(manifests: Manifests, names: Iterable[str]) -> None:
     """Removes files of the manifest folder that no snapshot names; failures leave them behind."""
     for name in names:

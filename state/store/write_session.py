@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from bucketline.conf.table_options import BUCKET
 from bucketline.state.bucket.mode import BucketMode
+from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError
@@ -16,6 +17,7 @@ from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind,
 from bucketline.state.store.bucket_deletions import deletion_entries
 from bucketline.state.store.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.commit_check import AppendCheck
+from bucketline.state.store.commit_waste import discard_made
 from bucketline.state.store.committer import CommitResult, Committed, Committer, Conflict
 from bucketline.state.store.compact_due import due_buckets, may_compact
 from bucketline.state.store.hash_index_store import hash_entries
@@ -111,22 +113,28 @@ class WriteSession:
         identifier: int = BATCH_COMMIT_IDENTIFIER,
         properties: Mapping[str, str] | None = None,
         kind: CommitKind = CommitKind.APPEND,
+        ignore_empty: bool | None = None,
     ) -> Committed:
         """Commits what was planned on the view as it is now, and says what came of it.
 
-        Raises CommitConflictError when the messages' rows are not in the table and will not be,
-        CommitOutcomeUnknownError when nobody knows; a compaction that lost is in `Committed.dropped`.
+        `ignore_empty` as for `Committer.commit`. A compaction that lost is in `Committed.dropped`. Raises
+        CommitConflictError when the messages' rows are not in the table and will not be (their files are removed),
+        CommitOutcomeUnknownError when nobody knows.
         """
+        found = list(messages)
         outcome = self._committer.commit(
-            messages,
+            found,
             user=user,
             identifier=identifier,
             properties=properties,
             kind=kind,
+            ignore_empty=ignore_empty,
             based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
             view=self.view,
             append_check=_CHECKS.get(self.plan.mode, AppendCheck.BUCKET_COUNT),
         )
+        if isinstance(outcome, Conflict) and kind is CommitKind.APPEND and outcome.rule != ALREADY_ADDED:
+            self.discard(found)
         return _checked(outcome)
 
     def overwrite(
@@ -147,6 +155,10 @@ class WriteSession:
             view=self.view,
         )
         return _checked(outcome)
+
+    def discard(self, messages: Iterable[CommitMessage]) -> None:
+        """Removes the files of messages that no snapshot names and none will; failures leave them behind."""
+        discard_made(self.table.io, self.table.path, self.plan.schema, messages)
 
     def _new_committer(self) -> Committer:
         return Committer(self.table.io, self.table.path, self.plan.schema, clock=self._clock, ids=self._ids)

@@ -7,12 +7,21 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.bucket.intake import accept_rows
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.errors import CommitConflictError, UnsupportedTableError
+from bucketline.state.store.bucket_writer import CompactTrigger
+from bucketline.state.store.run_shelf import RunShelf
+from bucketline.state.store.sealed_runs import RunSealer
+from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table import Table, create_table
-from bucketline.streaming.commit_step import batch_properties
+from bucketline.state.store.table_handle import TableHandle
+from bucketline.streaming.commit_step import batch_properties, commit_batch
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import LiveTable, live_table
 from bucketline.streaming.recover import CheckpointMismatchError, WriteBatch, decide
+from bucketline.streaming.rejects import RejectedRecordsError, rejected_rows
+from bucketline.streaming.route import BatchOutcome
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 
@@ -62,3 +71,59 @@ def test_a_rollback_behind_the_streams_commits_is_noticed_while_it_runs(tmp_path
     with pytest.raises(CheckpointMismatchError) as caught:
         decide(batch(3), table.history(), allow_reprocess=False)
     assert isinstance(caught.value, BucketlineError) and caught.value.fields["table_batch"] == 0
+
+
+def test_a_batch_without_changes_leaves_its_mark_even_where_the_table_wants_no_empty_snapshots(tmp_path: Path) -> None:
+    """Without it, the next batch would not find its predecessor and take the table for rolled back."""
+    made = keyed(tmp_path).set_options({"snapshot.ignore-empty-commit": "true"})
+    table = LiveTable(made.path, {}, "q")
+    for batch_id in range(3):
+        table.session.refresh()
+        assert decide(batch(batch_id), table.history(), allow_reprocess=False) == WriteBatch()
+        report = commit_batch(table, batch(batch_id), BatchOutcome((), (), ()))
+        assert report.committed.snapshot_ids == (batch_id + 1,)
+
+
+def test_a_batch_that_is_refused_or_loses_leaves_no_files_behind(tmp_path: Path) -> None:
+    made = create_table(str(tmp_path / "shop.db" / "d"), COLUMNS, primary_key=("id",), options={"bucket": "-1"})
+    rows = pa.table({"id": [1, 2], "n": pa.array([1, 2], pa.int32())}, schema=COLUMNS)
+    made.write(rows)
+    table = LiveTable(made.path, {}, "q")
+    table.session.refresh()
+    before = files_below(made.path)
+    rejects = rejected_rows(rows, pa.chunked_array([["bad", "bad"]]), 2).blob
+    with pytest.raises(RejectedRecordsError):
+        commit_batch(table, batch(0), BatchOutcome(written(table), (rejects,), ()))
+    assert files_below(made.path) == before
+    messages = written(table)
+    made.write(rows)  # a second writer, which dynamic buckets do not allow
+    before = files_below(made.path) - {p for m in messages for p in promised(made, m)}
+    with pytest.raises(CommitConflictError):
+        commit_batch(table, batch(0), BatchOutcome(messages, (), ()))
+    assert files_below(made.path) == before
+
+
+def files_below(path: str) -> set[str]:
+    return {str(p) for folder in ("bucket-*", "index") for p in Path(path).glob(f"{folder}/*")}
+
+
+def promised(table: TableHandle, message: CommitMessage) -> set[str]:
+    data = {f"{table.path}/bucket-{message.bucket}/{f.file_name}" for f in message.made_files}
+    return data | {f"{table.path}/index/{e.file_name}" for e in message.new_index_files}
+
+
+def written(table: LiveTable) -> tuple[CommitMessage, ...]:
+    """Messages of a batch that opens a bucket's HASH file anew, their files on disk."""
+    session = table.session
+    entries = session.hash_entries()
+    dynamic = session.plan.dynamic_write(entries, shards=1, expected_rows=0)
+    write = session.plan.bucket_write(CompactTrigger.NONE, dynamic)
+    sealer = RunSealer(session.plan.seal_plan(session.view, entries, dynamic), origin=0)
+    rows = pa.table({"id": [2, 3], "n": pa.array([7, 8], pa.int32())}, schema=COLUMNS)
+    with RunShelf(budget_bytes=1 << 20) as shelf:
+        for run in (*sealer.add(accept_rows(rows, session.plan.schema)), *sealer.finish()):
+            shelf.add(run)
+        found = tuple(write_shelf(write, shelf, session.bucket_states(CompactTrigger.NONE)))
+    assert all(Path(p).exists() for m in found for p in promised(session.table, m))
+    assert any(m.new_index_files for m in found)
+    return found
