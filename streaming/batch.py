@@ -14,6 +14,8 @@ from bucketline.streaming.write_task import WriteTask
 BACKUP_EVERY = 10
 """Batches between two copies of the key index in the checkpoint folder."""
 
+_MOST_REJECTS = 1 << 31
+
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
@@ -63,7 +65,7 @@ def plan_batch(
             shards if cross is None else shares,
             decode,
             dynamic,
-            plan.sink.bad_records_max + 1000,
+            min(plan.sink.bad_records_max, _MOST_REJECTS) + 1000,
         ),
         place=None
         if cross is None

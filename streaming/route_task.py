@@ -39,7 +39,10 @@ class Decode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RouteTask:
-    """What a map task does; plain values only, so that it travels. `shard_count` is the number of reduce tasks."""
+    """What a map task does; plain values only, so that it travels. `shard_count` is the number of reduce tasks.
+
+    A task tells of about `reject_limit` rejects: when that is more than the job allows, more would change nothing.
+    """
 
     plan: SealPlan
     shard_count: int
@@ -52,17 +55,22 @@ class RouteTask:
         origin = 0 if context is None else context.partitionId()
         sealer = RunSealer(self.plan, origin=origin)
         keys = shard_keys(self.shard_count)
+        told = 0
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             if self.decode is not None:
                 rows, rejects = self.decode(rows)
-                if rejects is not None:
+                if rejects is not None and told < self.reject_limit:
+                    told += rejects.row_count
                     yield _note(rejects, keys[0], origin)
             reasons = poison_reasons(rows, self.plan.schema)
             if reasons is not None:
                 good = pc.is_null(reasons)
-                bad = rows.filter(pc.invert(good))
-                yield _note(rejected_rows(bad, reasons.drop_null(), self.reject_limit), keys[0], origin)
+                if told < self.reject_limit:
+                    bad = rows.filter(pc.invert(good))
+                    refused = rejected_rows(bad, reasons.drop_null(), self.reject_limit - told)
+                    told += refused.row_count
+                    yield _note(refused, keys[0], origin)
                 rows = rows.filter(good)
             for run in sealer.add(accept_rows(rows, self.plan.schema)):
                 yield routed_run(run, keys[self._shard_of(run)])

@@ -1,0 +1,51 @@
+"""The map side by itself: what a task tells of bad rows is bounded, however many there are."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.store.table import create_table
+from bucketline.state.store.write_session import WriteSession
+from bucketline.streaming.batch import BatchPlan, plan_batch
+from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.rejects import RejectedRows, rejected_rows
+from bucketline.streaming.wire import REJECTS, read_routed
+
+COLUMNS = pa.schema([pa.field("id", pa.int64()), ("n", pa.int32())])
+
+
+def planned(path: Path, decode: object = None, **options: str) -> BatchPlan:
+    table = create_table(
+        str(path / "shop.db" / "t"),
+        pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())]),
+        primary_key=("id",),
+        options={"bucket": "2"},
+    )
+    session = WriteSession(table.path, options)
+    session.refresh()
+    identity = BatchIdentity("q", 0, None, "[]", "d")
+    return plan_batch(session, identity, user="q", parallelism=2, decode=decode)  # type: ignore[arg-type]
+
+
+class EveryRecordIsBad:
+    def __call__(self, records: pa.Table) -> tuple[pa.Table, RejectedRows]:
+        bad = rejected_rows(records, pa.chunked_array([["bad"] * records.num_rows]), 1 << 31)
+        return records.slice(0, 0), bad
+
+
+@pytest.mark.parametrize("decode", [None, EveryRecordIsBad()])
+def test_what_a_task_tells_of_bad_rows_is_bounded_over_all_its_record_batches(tmp_path: Path, decode: object) -> None:
+    plan = planned(tmp_path, decode, **{"bad-records.max": "5", "bad-records.path": str(tmp_path / "bad")})
+    batches = (
+        pa.record_batch([pa.nulls(800, pa.int64()), pa.nulls(800, pa.int32())], schema=COLUMNS) for _ in range(9)
+    )
+    told = [run.row_count for b in plan.route(batches) for kind, run in read_routed(b) if kind == REJECTS]
+    assert 5 < sum(told) <= 5 + 1000 + 800
+
+
+def test_any_number_of_bad_rows_may_be_allowed(tmp_path: Path) -> None:
+    plan = planned(tmp_path, **{"bad-records.max": "unlimited", "bad-records.path": str(tmp_path / "bad")})
+    rows = pa.record_batch([pa.array([1, None]), pa.array([1, 2], pa.int32())], schema=COLUMNS)
+    kinds = [kind for b in plan.route(iter([rows])) for kind, _ in read_routed(b)]
+    assert sorted(kinds) == ["rejects", "run"]
