@@ -112,6 +112,7 @@ STEPS = (
 )
 
 
+@pytest.mark.timeout(1200)
 def test_a_run_killed_at_each_step_in_turn_ends_as_one_without_a_kill(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     shop.add(16)
@@ -138,6 +139,7 @@ def test_a_batch_may_die_at_one_step_after_the_other(tmp_path: Path) -> None:
     shop.finish()
 
 
+@pytest.mark.timeout(60 * (KILLS + 5))
 def test_runs_killed_at_moments_drawn_by_seed_end_as_one_without_a_kill(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     shop.add(6)

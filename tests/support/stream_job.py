@@ -62,7 +62,7 @@ class StreamJob:
     kill: Kill | None = None
     kill_after_seconds: float | None = None
 
-    def run(self, *, timeout_seconds: float = 120) -> int:
+    def run(self, *, timeout_seconds: float = 300) -> int:
         """Runs in a process group of its own; the exit code, -9 after a kill. What it printed is in `root`/log."""
         with (Path(self.root) / "log").open("ab") as log:
             process = subprocess.Popen(
