@@ -50,7 +50,11 @@ def commit_batch(table: LiveTable, identity: BatchIdentity, outcome: BatchOutcom
     """
     try:
         rejected = settle_rejects(
-            reject_policy(table.session.plan.sink), outcome.rejects, user=table.user, batch_id=identity.batch_id
+            reject_policy(table.session.plan.sink),
+            outcome.rejects,
+            user=table.user,
+            batch_id=identity.batch_id,
+            storage=table.session.plan.schema.options,
         )
     except RejectedRecordsError:
         table.session.discard(outcome.messages)

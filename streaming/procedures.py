@@ -26,7 +26,7 @@ def compact(
     `postpone.default-bucket-num`, or as many as Spark has cores. Raises as `Table.compact` does, and Spark's own errors
     from tasks.
     """
-    handle, user = open_handle(path), SYSTEM_IDS.new_uuid()
+    handle, user = open_handle(path, options), SYSTEM_IDS.new_uuid()
     if bucket_mode(handle.table_schema) is BucketMode.POSTPONE:
         parallelism = spark.sparkContext.defaultParallelism
         session, work = plan_postpone_table(handle, strategy, partitions, options or {}, new_buckets=parallelism)
@@ -45,7 +45,7 @@ def rescale(
     options: Mapping[str, str] | None = None,
 ) -> int | None:
     """Gives partitions another number of buckets, in Spark tasks. Arguments and errors as in `Table.rescale`."""
-    handle = open_handle(path)
+    handle = open_handle(path, options)
     session, work = plan_rescale(handle, bucket_num, partitions, options=options)
     sink = session.plan.sink
     messages = rescale_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)

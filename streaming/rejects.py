@@ -5,7 +5,7 @@ before the snapshot, under a name made of commit user and batch id: a replay of 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -71,9 +71,17 @@ class RejectPolicy:
     max_count: int = 0
 
 
-def settle_rejects(policy: RejectPolicy, blobs: Sequence[bytes], *, user: str, batch_id: int) -> int:
+def settle_rejects(
+    policy: RejectPolicy,
+    blobs: Sequence[bytes],
+    *,
+    user: str,
+    batch_id: int,
+    storage: Mapping[str, str] | None = None,
+) -> int:
     """Counts a batch's rejects and writes them to the policy's folder; returns how many there are.
 
+    `storage` are the options of the folder's file system.
     Raises RejectedRecordsError above the limit, naming the first record and its reason.
     """
     if not blobs:
@@ -89,7 +97,7 @@ def settle_rejects(policy: RejectPolicy, blobs: Sequence[bytes], *, user: str, b
             rejected=rejects.num_rows,
             allowed=policy.max_count,
         )
-    io, root = file_io_for(policy.path, {})
+    io, root = file_io_for(policy.path, storage)
     sink = pa.BufferOutputStream()
     pq.write_table(rejects, sink)
     io.overwrite(f"{root}/{user}/batch-{batch_id}.parquet", sink.getvalue().to_pybytes())

@@ -61,7 +61,7 @@ def plan_postpone_table(
 ) -> tuple[WriteSession, PostponeWork]:
     """As `plan_compaction`, of a postpone table; `new_buckets` is the bucket count of partitions that have none yet."""
     trigger = _trigger(strategy)
-    session = WriteSession(table.path, options, table=table, clock=clock, ids=ids)
+    session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()
     write = session.plan.bucket_write(trigger, clock=clock, ids=ids)
@@ -105,7 +105,7 @@ def plan_compaction(
     Raises OptionError for an unknown strategy or partition column.
     """
     trigger = _trigger(strategy)
-    session = WriteSession(table.path, options or {}, table=table, clock=clock, ids=ids)
+    session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
     if not session.plan.schema.primary_keys:
         raise UnsupportedTableError("only primary-key tables are compacted by this release", path=table.path)
     chosen = choose_partitions(session.plan.schema, partitions)

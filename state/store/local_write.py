@@ -42,7 +42,7 @@ def write_table(
     SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed; CommitConflictError,
     CommitOutcomeUnknownError from the commit.
     """
-    session = WriteSession(table.path, options or {}, table=table, clock=clock, ids=ids)
+    session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
     session.refresh()
     dynamic = session.plan.dynamic_write(session.hash_entries(), shards=1, expected_rows=0)
     write = session.plan.bucket_write(session.plan.trigger(0), dynamic, clock=clock, ids=ids)

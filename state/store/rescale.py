@@ -87,7 +87,7 @@ def plan_rescale(
             "tables with a primary key are; dynamic buckets grow by themselves",
             mode=mode.value,
         )
-    session = WriteSession(table.path, options or {}, table=table)
+    session = WriteSession(table.uri, options or {}, table=table)
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()
     view = session.view

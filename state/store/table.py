@@ -47,7 +47,7 @@ from bucketline.state.store.table_care import (
     tags_table,
     untag_table,
 )
-from bucketline.state.store.table_handle import TableHandle, branch_path, newest_schema
+from bucketline.state.store.table_handle import TableHandle, branch_path, newest_schema, remote_location
 from bucketline.state.store.table_read import Request, read_table
 from bucketline.state.store.versions import Version
 from bucketline.state.store.views import files_table, snapshots_table
@@ -255,7 +255,7 @@ def open_table(path: str, *, options: Mapping[str, str] | None = None) -> Table:
     io, root = file_io_for(path, options)
     reading = {key: value for key, value in (options or {}).items() if is_read_option(key)}
     check_read_options(reading)
-    table = Table(io, root, newest_schema(io, branch_path(root, reading)), reading)
+    table = Table(io, root, newest_schema(io, branch_path(root, reading)), reading, remote_location(io, path))
     return replace(table, table_schema=table.with_read_options(table.table_schema))
 
 
@@ -303,7 +303,7 @@ def create_table(
     schemas = Schemas(io, root)
     if schemas.latest_id() is not None or not schemas.create(new):
         raise OptionError(f"there is a table at {root} already", key="path", path=root)
-    return Table(io, root, new)
+    return Table(io, root, new, location=remote_location(io, path))
 
 
 def _key_columns_not_null(fields: Sequence[DataField], keys: Sequence[str]) -> tuple[DataField, ...]:

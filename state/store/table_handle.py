@@ -16,6 +16,7 @@ from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.paths import BRANCH_DIR
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.file_io import FileIO, file_io_for
+from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.snapshots import Snapshots
@@ -31,6 +32,13 @@ class TableHandle:
     table_schema: TableSchema
     read_options: Mapping[str, str] = field(default_factory=dict)
     """What this reader asked for; the options of `table_schema` have it already."""
+    location: str | None = None
+    """The URI the table was opened by, where `path` alone would not say on which file system it is."""
+
+    @property
+    def uri(self) -> str:
+        """What opens the table in any process, whatever its working directory."""
+        return self.path if self.location is None else self.location
 
     @property
     def schema(self) -> pa.Schema:
@@ -83,7 +91,12 @@ class TableHandle:
 def open_handle(path: str, options: Mapping[str, str] | None = None) -> TableHandle:
     """The table at a path or URI. Errors are those of `newest_schema`."""
     io, root = file_io_for(path, options)
-    return TableHandle(io, root, newest_schema(io, root))
+    return TableHandle(io, root, newest_schema(io, root), location=remote_location(io, path))
+
+
+def remote_location(io: FileIO, path: str) -> str | None:
+    """What was given to open a table, unless it is local: absolute local paths say all there is to say."""
+    return None if isinstance(io, LocalIO) else path
 
 
 def branch_path(path: str, options: Mapping[str, str]) -> str:

@@ -46,10 +46,10 @@ class WriteSession:
         clock: Clock = SYSTEM_CLOCK,
         ids: IdSource = SYSTEM_IDS,
     ) -> None:
-        self._uri, self._job_options = uri, dict(job_options)
+        self._job_options = dict(job_options)
         self._clock, self._ids = clock, ids
-        self.table = table if table is not None else open_handle(uri)
-        self.plan: WritePlan = plan_write(uri, self.table.table_schema, job_options)
+        self.table = table if table is not None else open_handle(uri, job_options)
+        self.plan: WritePlan = plan_write(self.table.uri, self.table.table_schema, job_options)
         self.view = TableView(self.table.snapshot_store, self.table.manifests)
         self._committer = self._new_committer()
         self._hashes: tuple[str | None, HashEntries] = (None, {})
@@ -60,7 +60,7 @@ class WriteSession:
         newest = self.table.refreshed()
         if newest.table_schema != self.table.table_schema:
             self.table = newest
-            self.plan = plan_write(self._uri, newest.table_schema, self._job_options)
+            self.plan = plan_write(newest.uri, newest.table_schema, self._job_options)
             self._committer = self._new_committer()
         return self.view.refresh()
 

@@ -1,0 +1,79 @@
+"""A table on a file system that pyarrow opens by URI: every byte goes there, whichever way the table is written."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+from bucketline.state.store import file_io
+from bucketline.state.store.arrow_io import ArrowIO
+from bucketline.state.store.table import create_table, open_table
+from bucketline.state.store.write_session import WriteSession
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
+URI = "hdfs://namenode/warehouse/shop.db/t"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `hdfs://namenode/` stands for; the path it names there means something else on the local disk."""
+    root = tmp_path / "hdfs"
+    root.mkdir()
+    (tmp_path / "local").mkdir()
+    monkeypatch.chdir(tmp_path / "local")
+
+    def put_if_absent(path: str, data: bytes) -> bool:
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            return False
+        target.write_bytes(data)
+        return True
+
+    def remote(uri: str, options: Mapping[str, str]) -> tuple[ArrowIO, str]:
+        assert uri.startswith("hdfs://namenode/")
+        files = fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
+        return ArrowIO(files, put_if_absent=put_if_absent), uri.removeprefix("hdfs://namenode/").rstrip("/")
+
+    monkeypatch.setattr(file_io, "arrow_io_for", remote)
+    return root
+
+
+@pytest.mark.parametrize("bucket", ["1", "-1"])
+def test_rows_written_and_compacted_without_spark_stay_on_the_tables_own_storage(store: Path, bucket: str) -> None:
+    table = create_table(URI, COLUMNS, ("id",), options={"bucket": bucket})
+    for n in range(3):
+        rows = pa.table({"id": [1, n], "n": pa.array([n, n], pa.int32())}, schema=COLUMNS)
+        (table if n == 0 else open_table(URI)).write(rows)
+    open_table(URI).compact()
+    if bucket == "1":
+        open_table(URI).rescale(2)
+    assert sorted(open_table(URI).to_arrow()["id"].to_pylist()) == [0, 1, 2]
+    assert list((store.parent / "local").iterdir()) == []
+    assert list(store.glob("warehouse/shop.db/t/bucket-0/*.parquet"))
+
+
+def test_a_jobs_options_reach_the_storage_on_the_driver_too(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_table(URI, COLUMNS, ("id",), options={"bucket": "1"})
+    asked: list[Mapping[str, str]] = []
+    remote = file_io.arrow_io_for
+
+    def noted(uri: str, options: Mapping[str, str]) -> tuple[ArrowIO, str]:
+        asked.append(options)
+        return remote(uri, options)
+
+    monkeypatch.setattr(file_io, "arrow_io_for", noted)
+    WriteSession(URI, {"s3.endpoint": "http://here"})
+    assert [o.get("s3.endpoint") for o in asked] == ["http://here"]
+
+
+def test_what_travels_to_tasks_names_the_table_absolutely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory of an executor is not the driver's."""
+    made = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
+    monkeypatch.chdir(tmp_path)
+    for path in ("shop.db/t", f"file:{made.path}", f"{made.path}/"):
+        session = WriteSession(path, {})
+        assert session.plan.uri == made.path
+        assert open_table(path).uri == made.path
