@@ -22,7 +22,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         sort-spill-buffer-size local-merge-buffer-size write-buffer-for-append write.sequence-number-init-mode
         file.suffix.include.compression file-operation.thread-num delete-file.thread-num overwrite-upgrade
         bucket-append-ordered auto-create path
-        compaction.min.file-num compaction.max.file-num compaction.file-num-limit compaction.delete-ratio-threshold
+        compaction.max.file-num compaction.file-num-limit compaction.delete-ratio-threshold
         compaction.skip-expired-partitions sort-compaction.range-strategy sort-compaction.local-sample.magnification
         zorder.var-length-contribution snapshot.expire.execution-mode snapshot.clean-empty-directories
         snapshot.expire.clean-empty-directories clustering.columns clustering.strategy sink.clustering.by-columns

@@ -105,6 +105,7 @@ TOTAL_SIZE_THRESHOLD = Option(
 INCREMENTAL_SIZE_THRESHOLD = Option(
     "compaction.incremental-size-threshold", parse_size, None, "bytes above the last run that start a full compaction"
 )
+COMPACTION_MIN_FILE_NUM = Option("compaction.min.file-num", parse_int, 5, "small files of an append bucket to join")
 SMALL_FILE_RATIO = Option(
     "compaction.small-file-ratio", parse_float, 0.7, "part of target-file-size below which a file is rewritten"
 )

@@ -24,6 +24,7 @@ from bucketline.state.lsm.levels import Levels
 from bucketline.state.lsm.logging_folds import LogEverything
 from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.lsm.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full
+from bucketline.state.store.append_compact import compact_append
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.bucket_deletions import load_deletions, masked_files
 from bucketline.state.store.compactor import CompactResult, compact_unit
@@ -101,7 +102,7 @@ def write_bucket(
     `new_hashes` are those of keys that a dynamic bucket has got. An error leaves none of the new files behind.
     """
     if not write.access.schema.primary_keys:
-        return _message(write, bucket_id, Flushed(_append(write, bucket_id, state, runs)), CompactResult())
+        return _write_appended(write, bucket_id, state, runs)
     flushed = _flush(write, bucket_id, state, runs)
     try:
         compacted = compact_bucket(write, bucket_id, state, flushed.files)
@@ -110,6 +111,21 @@ def write_bucket(
     except BaseException:
         write.access.delete_own([*flushed.files, *flushed.changelog], bucket_id)
         raise
+
+
+def _write_appended(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
+) -> CommitMessage:
+    new_files = _append(write, bucket_id, state, runs) if runs else []
+    compacted = CompactResult()
+    if write.trigger is not CompactTrigger.NONE and state.complete:
+        try:
+            full = write.trigger is CompactTrigger.FULL
+            compacted = compact_append(write.access, bucket_id, (*state.files, *new_files), full=full)
+        except BaseException:
+            write.access.delete_own(new_files, bucket_id)
+            raise
+    return _message(write, bucket_id, Flushed(new_files), compacted)
 
 
 def _with_hashes(write: BucketWrite, message: CommitMessage, state: BucketState, new_hashes: Int32s) -> CommitMessage:

@@ -5,7 +5,9 @@ from types import MappingProxyType
 
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.lsm.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.lsm.compact_options import CompactOptions
+from bucketline.state.store.append_compact import append_options
 from bucketline.state.store.bucket_deletions import masked_files
 from bucketline.state.store.bucket_writer import CompactTrigger, pick_unit
 from bucketline.state.store.table_view import BucketId, TableView
@@ -22,6 +24,13 @@ def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options:
     return runs + 1 >= options.compaction_trigger
 
 
+def may_join(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: AppendCompactOptions) -> bool:
+    """As `may_compact`, of an append bucket."""
+    small = [f for f in files if f.file_size < options.small_bytes]
+    enough = len(small) + 1 >= options.min_files or sum(f.file_size for f in small) >= options.small_bytes
+    return trigger is CompactTrigger.FULL or enough
+
+
 def due_buckets(
     view: TableView,
     plan: WritePlan,
@@ -32,8 +41,11 @@ def due_buckets(
 
     `vectors` are the deletion-vector files of buckets that have one.
     """
-    if trigger is CompactTrigger.NONE or not plan.schema.primary_keys:
+    if trigger is CompactTrigger.NONE:
         return []
+    if not plan.schema.primary_keys:
+        options, full = append_options(plan.schema.options), trigger is CompactTrigger.FULL
+        return [b for b in _existing(view) if pick_append(view.files(b), options, full=full)]
     write = plan.bucket_write(trigger)
     return [b for b in _existing(view) if pick_unit(write, view.files(b), masked_files(vectors.get(b))) is not None]
 

@@ -6,7 +6,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import CommitConflictError, UnsupportedTableError
+from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
 from bucketline.state.store.partition_choice import choose_partitions
@@ -106,8 +106,6 @@ def plan_compaction(
     """
     trigger = _trigger(strategy)
     session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
-    if not session.plan.schema.primary_keys:
-        raise UnsupportedTableError("only primary-key tables are compacted by this release", path=table.path)
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()
     write = session.plan.bucket_write(trigger, clock=clock, ids=ids)

@@ -51,10 +51,9 @@ class WritePlan:
 
     @property
     def compacts(self) -> bool:
-        """Whether this job compacts primary-key buckets at all."""
+        """Whether this job compacts the buckets it writes; append tables without buckets have no owner to do so."""
         return (
-            bool(self.schema.primary_keys)
-            and self.mode is not BucketMode.POSTPONE
+            self.mode not in (BucketMode.POSTPONE, BucketMode.UNAWARE)
             and self.sink.compaction is Compaction.INLINE
             and not WRITE_ONLY.get(self.schema.options)
         )

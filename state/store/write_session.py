@@ -4,7 +4,7 @@ A stream keeps one open for as long as it runs, so that a batch reads what has c
 opens one and drops it. Not shared between threads.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bucketline.conf.table_options import BUCKET
@@ -13,13 +13,15 @@ from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError
+from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, IndexManifestEntry, Snapshot
+from bucketline.state.store.append_compact import append_options
 from bucketline.state.store.bucket_deletions import deletion_entries
 from bucketline.state.store.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.commit_check import AppendCheck
 from bucketline.state.store.commit_waste import discard_made
 from bucketline.state.store.committer import CommitResult, Committed, Committer, Conflict
-from bucketline.state.store.compact_due import due_buckets, may_compact
+from bucketline.state.store.compact_due import due_buckets, may_compact, may_join
 from bucketline.state.store.hash_index_store import hash_entries
 from bucketline.state.store.table_handle import TableHandle, open_handle
 from bucketline.state.store.table_view import BucketId, TableView
@@ -72,7 +74,7 @@ class WriteSession:
         states = {b: BucketState(hash_entry=e) for b, e in hashes.items()}
         for bucket_id in self.view.buckets():
             files = self.view.files(bucket_id)
-            needed = compacting and may_compact(files, trigger, self.plan.compact_options)
+            needed = compacting and self._may_compact(files, trigger)
             next_number = self.view.next_sequence_number(bucket_id)
             states[bucket_id] = BucketState(
                 next_number,
@@ -82,6 +84,11 @@ class WriteSession:
                 vectors.get(bucket_id) if needed else None,
             )
         return states
+
+    def _may_compact(self, files: Sequence[DataFileMeta], trigger: CompactTrigger) -> bool:
+        if self.plan.schema.primary_keys:
+            return may_compact(files, trigger, self.plan.compact_options)
+        return may_join(files, trigger, append_options(self.plan.schema.options))
 
     def hash_entries(self) -> HashEntries:
         """The HASH files of each partition at the view's snapshot; the list is read when it has changed."""
