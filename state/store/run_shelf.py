@@ -5,6 +5,7 @@ mapped back when its bucket is merged, so that a shard of any size is held in `b
 """
 
 import mmap
+import os
 import tempfile
 from dataclasses import replace
 from types import TracebackType
@@ -36,6 +37,8 @@ class RunShelf:
             runs.append(run)
             return
         if self._spill is None:
+            if self._directory is not None:
+                os.makedirs(self._directory, exist_ok=True)
             self._spill = tempfile.TemporaryFile(prefix="bucketline-runs-", dir=self._directory)  # noqa: SIM115
         place = (self._spill.tell(), len(run.blob))
         self._spill.write(run.blob)
@@ -51,17 +54,18 @@ class RunShelf:
         """The runs of a bucket and their blobs, by (origin, flush): arrival order. They leave the shelf."""
         runs = self._runs.pop(bucket_id, [])
         found = []
+        spilled = self._mapped() if any((bucket_id, i) in self._spilled for i in range(len(runs))) else None
         for position, run in enumerate(runs):
             place = self._spilled.pop((bucket_id, position), None)
-            found.append((run, pa.py_buffer(run.blob) if place is None else self._read(*place)))
+            found.append((run, pa.py_buffer(run.blob) if place is None or spilled is None else spilled.slice(*place)))
             self._held_bytes -= len(run.blob)
         return sorted(found, key=lambda pair: (pair[0].origin, pair[0].flush))
 
-    def _read(self, offset: int, length: int) -> pa.Buffer:
+    def _mapped(self) -> pa.Buffer:
+        """All that is in the spill file now; mapped once for a bucket, as a process may have 65,530 maps."""
         assert self._spill is not None
         self._spill.flush()
-        mapped = mmap.mmap(self._spill.fileno(), 0, access=mmap.ACCESS_READ)
-        return pa.py_buffer(mapped).slice(offset, length)
+        return pa.py_buffer(mmap.mmap(self._spill.fileno(), 0, access=mmap.ACCESS_READ))
 
     def __enter__(self) -> "RunShelf":
         return self

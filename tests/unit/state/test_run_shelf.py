@@ -1,5 +1,7 @@
 """Runs come back by bucket in arrival order, whether they stayed in memory or went to disk."""
 
+from pathlib import Path
+
 import pytest
 
 from bucketline.state.store.run_shelf import RunShelf
@@ -25,3 +27,21 @@ def test_runs_come_back_whole_and_in_arrival_order(budget_bytes: int) -> None:
             ]
         assert shelf.buckets() == []
         assert (shelf.spilled_bytes > 0) == (budget_bytes < 100)
+
+
+def test_spills_to_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    with RunShelf(budget_bytes=0, directory=str(tmp_path / "fast" / "disk")) as shelf:
+        shelf.add(_run(0, 0, 0, b"blob"))
+        assert [b.to_pybytes() for _, b in shelf.take((b"", 0))] == [b"blob"]
+
+
+def test_runs_may_be_added_while_those_of_another_bucket_are_read(tmp_path: Path) -> None:
+    """Dealing new keys does so: what was mapped stays as it was, and what comes later is found as well."""
+    with RunShelf(budget_bytes=0, directory=str(tmp_path)) as shelf:
+        for flush in range(70_000):
+            shelf.add(_run(0, 0, flush, flush.to_bytes(3, "big")))
+        taken = shelf.take((b"", 0))  # one map each would be more than Linux allows
+        for run, blob in taken[:1000]:
+            shelf.add(_run(1, 0, run.flush, blob.to_pybytes() * 2000))
+        assert [b.to_pybytes() for _, b in taken] == [i.to_bytes(3, "big") for i in range(70_000)]
+        assert [b.to_pybytes() for _, b in shelf.take((b"", 1))] == [i.to_bytes(3, "big") * 2000 for i in range(1000)]
