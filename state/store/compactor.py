@@ -31,12 +31,11 @@ from bucketline.state.lsm.upgrade import Rewrite, Upgrade, plan_rewrite
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.bucket_deletions import BucketDeletions
 from bucketline.state.store.lookup import Above, OlderValues
-from bucketline.state.store.read import FileAccess, merge_columns, merge_section
+from bucketline.state.store.read import FileAccess, merge_columns, merge_section, run_batch_bytes
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.store.table_view import BucketId
 
-SMALLEST_BATCH_ROWS = 1024
-LARGEST_BATCH_ROWS = 65536
+BATCH_ROWS = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,13 @@ class _Compaction:
                 log = stack.enter_context(self.access.changelog_writer(self.bucket_id, level=level))
             for section in step.sections:
                 rows = merge_section(
-                    self.files, bucket, section, columns, fold=fold, batch_rows=self._batch_rows(section)
+                    self.files,
+                    bucket,
+                    section,
+                    columns,
+                    fold=fold,
+                    batch_rows=BATCH_ROWS,
+                    memory_bytes=self._memory_for(section),
                 )
                 for stored, logged in _parts(rows):
                     if data is not None:
@@ -191,12 +196,13 @@ class _Compaction:
         """What is above the output. Steps come in key order, so one reader of it serves all of them."""
         runs = self._runs_above
         if self._older is None and runs:
+            open_count = len(self.levels.runs())
             self._older = OlderValues(
                 Above(
-                    access=self.access.files,
+                    access=replace(self.access.files, batch_bytes=run_batch_bytes(self.memory_bytes, open_count)),
                     bucket=BucketFiles(*self.bucket_id, total_buckets=0, files=()),
                     runs=runs,
-                    batch_rows=self._batch_rows(tuple(r.run for r in self.levels.runs())),
+                    batch_rows=BATCH_ROWS,
                     marks=self.deletions,
                 ),
                 columns,
@@ -208,26 +214,13 @@ class _Compaction:
         levels = range(self.unit.output_level + 1, self.levels.max_level + 1)
         return tuple((n, run) for n in levels if (run := self.levels.run_of(n)).files)
 
-    def _batch_rows(self, runs: tuple[SortedRun, ...]) -> int:
-        above = () if self.options.lookup_cause is None else tuple(run for _, run in self._runs_above)
-        return batch_rows_for((*runs, *above), self.memory_bytes)
+    def _memory_for(self, section: tuple[SortedRun, ...]) -> int:
+        """What a section may hold: the levels that are looked up have their shares as well."""
+        above = 0 if self.options.lookup_cause is None else len(self._runs_above)
+        return self.memory_bytes * len(section) // (len(section) + above)
 
 
 def _parts(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     """Rows to store and rows to log, batch by batch; folds that log nothing do not mark their rows."""
     for batch in rows:
         yield split_marked(batch) if PART in batch.schema.names else (batch, batch.slice(0, 0))
-
-
-def batch_rows_for(section: tuple[SortedRun, ...], memory_bytes: int) -> int:
-    """Rows in a record batch of each run, so that all runs of a section fit into the budget together.
-
-    A merge holds about four batches a run: one being decoded, one buffered, its share of the merged rows and of the
-    output. Rows are taken to be four times their compressed size in memory.
-    """
-    row_bytes = max(
-        (4 * f.file_size // max(1, f.row_count) for run in section for f in run.files if f.row_count > 1000),
-        default=1024,
-    )
-    fitting = memory_bytes // (4 * max(1, len(section)) * max(64, row_bytes))
-    return max(SMALLEST_BATCH_ROWS, min(LARGEST_BATCH_ROWS, fitting))

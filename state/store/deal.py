@@ -15,7 +15,6 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.fold import drop_deletes, fold_for
 from bucketline.state.lsm.interval import sections
 from bucketline.state.store.bucket_access import BucketAccess
-from bucketline.state.store.compactor import batch_rows_for
 from bucketline.state.store.read import merge_columns, merge_section
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.store.sealed_runs import RunSealer, SealedRun, SealPlan
@@ -56,7 +55,7 @@ def current_runs(access: BucketAccess, source: Source, plan: SealPlan, *, memory
                 section,
                 needed,
                 fold=fold,
-                batch_rows=batch_rows_for(tuple(section), memory_bytes),
+                memory_bytes=memory_bytes,
             )
         )
     )

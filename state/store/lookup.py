@@ -241,6 +241,7 @@ class _Level:
             stored=access.schema_of(file.schema_id),
             partition=self._above.bucket.partition,
             batch_rows=self._above.batch_rows,
+            batch_bytes=access.batch_bytes,
             groups=None if group is None else [group],
         )
         for batch in batches:

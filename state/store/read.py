@@ -179,10 +179,7 @@ def merge_section(
     Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included; but a run takes some 3 MB
     however little that is, and one of an ORC file a stripe.
     """
-    # A run holds a batch, most of the next one, and pages as they are in the file; merged rows are held gathered, put
-    # together, in their new order, and for as long as the caller looks at a part of them.
-    run_bytes = max(_SMALLEST_BATCH_BYTES, memory_bytes // (_SHARES_OF_A_RUN * len(runs)))
-    access = replace(access, batch_bytes=run_bytes)
+    access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
     read = _leveled_reader if needs_levels(fold) else _reader
     options = access.schema.options
     return merge_runs(
@@ -194,6 +191,15 @@ def merge_section(
         batch_rows,
         memory_bytes // _SHARES_OF_MERGED,
     )
+
+
+def run_batch_bytes(memory_bytes: int, run_count: int) -> int:
+    """Bytes of the batches of each of so many runs that are merged in `memory_bytes`.
+
+    A run holds a batch, most of the next one, and pages as they are in the file; merged rows are held gathered, put
+    together, in their new order, and for as long as the caller looks at a part of them.
+    """
+    return max(_SMALLEST_BATCH_BYTES, memory_bytes // (_SHARES_OF_A_RUN * run_count))
 
 
 def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:

@@ -35,3 +35,10 @@ def compacted(path: Path, bodies: Bodies, rows: int) -> Taken:
     assert set(done["level"].to_pylist()) == {5}
     assert sum(done["record_count"].to_pylist()) == rows
     return taken
+
+
+def test_the_option_sets_what_a_compaction_takes(tmp_path: Path) -> None:
+    little, much = (
+        compact_apart(build(tmp_path / memory, repeated_bodies, rows=60_000).path, memory) for memory in ("48mb", "1gb")
+    )
+    assert little.arrow_bytes < 160 * MIB < 240 * MIB < much.arrow_bytes
