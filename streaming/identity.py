@@ -25,7 +25,7 @@ class BatchIdentity:
 
     `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id` changes with
     every start of the query; `source` is what the job calls its cluster; `checkpoint`
-    is where the query keeps its state.
+    is where the query keeps its state; `behind` counts the records that wait at the source, as of the last batch's end.
     """
 
     query_id: str
@@ -36,6 +36,7 @@ class BatchIdentity:
     run_id: str | None = None
     source: str | None = None
     checkpoint: str | None = None
+    behind: int | None = None
 
     def commit_user(self, sink_id: str | None) -> str:
         return self.query_id if sink_id is None else f"{self.query_id}-{sink_id}"
@@ -79,6 +80,7 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
         end_offsets=json.dumps(end, sort_keys=True),
         digest=batch_digest(start, end, names),
         checkpoint=root,
+        behind=records_behind(_latest_offsets(spark, str(query_id)), end),
         run_id=spark.sparkContext.getLocalProperty(RUN_ID),
     )
 
@@ -131,6 +133,31 @@ def _checkpoint_of(spark: Any, query_id: str) -> str | None:
     jvm = spark.sparkContext._jvm
     query = spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
     return None if query is None else str(query.resolvedCheckpointRoot())
+
+
+def _latest_offsets(spark: Any, query_id: str) -> list[Any]:
+    """The newest offsets that each source had when the query last reported its progress; empty before that."""
+    jvm = spark.sparkContext._jvm
+    query = spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
+    progress = None if query is None else query.lastProgress()
+    if progress is None:
+        return []
+    texts = [source.latestOffset() for source in progress.sources()]
+    return [json.loads(t) if t is not None and t.startswith("{") else None for t in texts]
+
+
+def records_behind(latest: list[Any], end: list[Any]) -> int | None:
+    """How many Kafka records lie between a batch's end and the newest offsets; None where no source tells."""
+    waiting = None
+    for newest, done in zip(latest, end, strict=False):
+        if not isinstance(newest, dict) or not isinstance(done, dict):
+            continue
+        for topic, partitions in newest.items():
+            if not isinstance(partitions, dict):
+                continue
+            here = done.get(topic, {})
+            waiting = (waiting or 0) + sum(max(0, int(o) - int(here.get(p, o))) for p, o in partitions.items())
+    return waiting
 
 
 def _offsets(spark: Any, root: str, batch_id: int) -> list[Any] | None:

@@ -30,6 +30,7 @@ class BatchReport:
     rejected_rows: int
     expired_snapshots: int
     spilled_bytes: int
+    behind_records: int | None
     plan_seconds: float
     task_seconds: float
     commit_seconds: float
@@ -49,6 +50,8 @@ class BatchReport:
             f"plan {self.plan_seconds:.2f} tasks {self.task_seconds:.2f} commit {self.commit_seconds:.2f} s",
             "snapshot " + ("-".join(str(i) for i in self.snapshot_ids) or "none"),
         ]
+        if self.behind_records is not None:
+            parts.append(f"{self.behind_records:,} records behind")
         if self.rejected_rows:
             parts.append(f"rejected {self.rejected_rows:,}")
         if self.expired_snapshots:
@@ -61,9 +64,17 @@ class BatchReport:
 
 
 def describe_batch(
-    table: str, batch_id: int, outcome: BatchOutcome, report: CommitReport, seconds: tuple[float, float, float]
+    table: str,
+    batch_id: int,
+    outcome: BatchOutcome,
+    report: CommitReport,
+    seconds: tuple[float, float, float],
+    behind: int | None = None,
 ) -> BatchReport:
-    """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit."""
+    """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit.
+
+    `behind` counts the records that wait at the source.
+    """
     messages = outcome.messages
     plan, tasks, commit = seconds
     return BatchReport(
@@ -80,6 +91,7 @@ def describe_batch(
         rejected_rows=report.rejected_rows,
         expired_snapshots=report.expired_snapshots,
         spilled_bytes=sum(s.spilled_bytes for s in outcome.stats),
+        behind_records=behind,
         plan_seconds=plan,
         task_seconds=tasks,
         commit_seconds=commit,
@@ -105,6 +117,7 @@ def describe_skipped(
         rejected_rows=0,
         expired_snapshots=0 if report is None else report.expired_snapshots,
         spilled_bytes=0,
+        behind_records=None,
         plan_seconds=0.0,
         task_seconds=0.0,
         commit_seconds=0.0,

@@ -56,6 +56,10 @@ class TableSink:
     def __call__(self, batch: Any, batch_id: int) -> None:
         identity = replace(read_identity(batch.sparkSession, batch_id, self.checkpoint), source=self.source)
         check_session(batch.sparkSession)
+        self.write(batch, identity)
+
+    def write(self, batch: Any, identity: BatchIdentity) -> None:
+        """As a call, for a batch whose identity is known."""
         user = identity.commit_user(self.sink_id)
         table = live_table(self.path, self.options, user)
         try:
@@ -90,7 +94,7 @@ class TableSink:
         report = report.followed_by(self._compact_postponed(table, spark, identity))
         table.last_rows = outcome.accepted_rows
         seconds = (planned - started, ran - planned, time.monotonic() - ran)
-        return describe_batch(session.table.path, identity.batch_id, outcome, report, seconds)
+        return describe_batch(session.table.path, identity.batch_id, outcome, report, seconds, identity.behind)
 
     def _compact_postponed(self, table: LiveTable, spark: Any, identity: BatchIdentity) -> CommitReport | None:
         """Deals what waits in a postpone table to its buckets, when this batch's turn has come; None when it has
