@@ -248,6 +248,12 @@ class PaimonJava(Peer):
         snapshot_id: int | None = done["snapshot_id"]
         return snapshot_id
 
+    def changes(
+        self, table: Path | str, since: int, *, options: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """What a streaming read sees after snapshot `since`, in order, with `_row_kind` and `_snapshot`."""
+        return self.request("changes", table=str(table), since=since, options=dict(options or {}))[0]
+
     def prune_check(self, table: Path | str, conditions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """For each condition (`column`, `operator`, `value` or `values`) what pruning by it spares and loses.
 

@@ -70,6 +70,7 @@ import org.apache.paimon.table.source.DataSplit;
 import org.apache.paimon.table.source.EndOfScanException;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
+import org.apache.paimon.table.source.StreamTableScan;
 import org.apache.paimon.table.source.TableRead;
 import org.apache.paimon.table.system.SystemTableLoader;
 import org.apache.paimon.types.ArrayType;
@@ -98,6 +99,8 @@ import org.apache.paimon.types.RowType;
  *       {@code __paimon_bucket}), {@code system} (a system table's name). {@code filter-read} is a read that demands {@code equals}.
  *   <li>{@code prune-check}: {@code conditions} [{column, operator, value or values}]; a row each: data files {@code planned} with
  *       the condition pushed down and {@code files} without, and rows {@code lost} and {@code extra} against testing every row.
+ *   <li>{@code changes}: what a streaming read sees after snapshot {@code since}, in order, with {@code _row_kind} and the
+ *       {@code _snapshot} that the change came with.
  *   <li>{@code files}: what {@code $files} shows.
  *   <li>{@code write}: {@code rows} (path of a JSON lines file; a row may carry {@code _row_kind} and {@code _bucket}), {@code mode}
  *       batch or stream, {@code commit_user}, {@code commit_identifier}, {@code wait_compaction}, {@code write_only}, {@code
@@ -172,6 +175,8 @@ public class PaimonTool {
                     throw new IllegalArgumentException("filter-read needs 'equals'");
                 }
                 return read(request);
+            case "changes":
+                return changes(request);
             case "prune-check":
                 return pruneCheck(request);
             case "files":
@@ -249,6 +254,38 @@ public class PaimonTool {
             }
         } finally {
             remove(scratch);
+        }
+        return NODES.objectNode().put("rows", count);
+    }
+
+    private ObjectNode changes(JsonNode request) throws Exception {
+        FileStoreTable table = open(request);
+        long next = request.required("since").asLong() + 1;
+        Long latest = table.snapshotManager().latestSnapshotId();
+        long count = 0;
+        ReadBuilder builder = table.newReadBuilder();
+        StreamTableScan scan = builder.newStreamScan();
+        scan.restore(next);
+        while (latest != null && next <= latest) {
+            for (Split split : scan.plan().splits()) {
+                try (RecordReader<InternalRow> reader = builder.newRead().createReader(split)) {
+                    RecordReader.RecordIterator<InternalRow> batch;
+                    while ((batch = reader.readBatch()) != null) {
+                        InternalRow row;
+                        while ((row = batch.next()) != null) {
+                            ObjectNode text = rowText(row, table.rowType());
+                            text.put("_row_kind", row.getRowKind().shortString());
+                            text.put("_snapshot", ((DataSplit) split).snapshotId());
+                            ObjectNode line = NODES.objectNode();
+                            line.set("row", text);
+                            say(line);
+                            count++;
+                        }
+                        batch.releaseBatch();
+                    }
+                }
+            }
+            next = scan.checkpoint();
         }
         return NODES.objectNode().put("rows", count);
     }
