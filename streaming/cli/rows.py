@@ -30,10 +30,10 @@ class Format(Enum):
 
 def print_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, form: Format) -> None:
     """Prints all rows. The names of the columns are printed even if there are no rows, except in JSON."""
-    pages = _pages(batches)
     if form is Format.TABLE:
-        _print_tables(pages, schema)
+        _print_tables(_pages(_joined(batches)), schema)
         return
+    pages = _pages(batches)
     if form is Format.CSV:
         _print(",".join(_csv_texts(pa.array(schema.names, pa.string())).to_pylist()))
     lines = _json_lines if form is Format.JSON else _csv_lines
@@ -58,6 +58,18 @@ def _pages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for start in range(0, batch.num_rows, PAGE_ROWS):
             yield batch.slice(start, PAGE_ROWS)
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of several small batches as one, so that a table of a few rows has one head."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= PAGE_ROWS:
+            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+            held = []
+    if held:
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
 def _print(text: str) -> None:
