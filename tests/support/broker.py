@@ -1,14 +1,20 @@
-"""A real Kafka broker: one KRaft node on this machine, for as long as a test session lasts."""
+"""A real Kafka broker: one KRaft node on this machine, for as long as a test session lasts.
+
+Run as a program it serves until it is told to end: `python -m tests.support.broker [PORT]`, 9092 by default.
+"""
 
 import base64
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -44,16 +50,17 @@ class KafkaRecord:
 
 
 class KafkaBroker:
-    """Starts when made and stops with `stop`. Topics are not created by writing to them."""
+    """Starts when made, on `port` or a free one, and stops with `stop`. Writing to a topic does not create it."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int | None = None) -> None:
         java = shutil.which("java")
         if java is None:
             raise BrokerError("java is not on PATH")
         self._scratch = tempfile.TemporaryDirectory(prefix="bucketline-kafka-")
         self._folder = Path(self._scratch.name)
         self._java = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path("kafka")]
-        port, controller_port = _free_ports(2)
+        free_port, controller_port = _free_ports(2)
+        port = free_port if port is None else port
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self._settings = self._folder / "server.properties"
         self._settings.write_text(_settings(self._folder / "log", port, controller_port))
@@ -259,3 +266,11 @@ def _settings(data: Path, port: int, controller_port: int) -> str:
             "",
         )
     )
+
+
+if __name__ == "__main__":
+    with KafkaBroker(int(sys.argv[1]) if len(sys.argv) > 1 else 9092) as broker:
+        print(f"Kafka serves {broker.bootstrap_servers}; Ctrl-C ends it", flush=True)
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
+        with suppress(KeyboardInterrupt):
+            signal.pause()
