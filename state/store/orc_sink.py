@@ -6,12 +6,15 @@ Source: Paimon 2.0 OrcFileFormat, OrcTypeUtil, OrcFormatWriter.
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc as orc
 
 from bucketline.conf.file_options import ORC_LEGACY_LTZ
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.types.buffers import leaves
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
+_NANOS_PER_SECOND = 1_000_000_000
 _FIELD_ID = b"PARQUET:field_id"
 _ORC_ID = b"paimon.id"
 
@@ -21,14 +24,19 @@ class OrcSink:
 
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, *, codec: str, stripe_bytes: int) -> None:
         self._stored = [_stored_field(f) for f in schema]
+        # By an index Java would skip rows it is to find: it orders text by UTF-16, and NaN has no place in it.
         self._writer = orc.ORCWriter(sink, compression=codec, stripe_size=stripe_bytes)
 
     def write(self, group: pa.Table) -> None:
         """Adds rows of the columns, in order.
 
-        Raises SchemaMismatchError for a timestamp that cannot be read back, since readers count nanoseconds in 64 bits.
+        Raises SchemaMismatchError for a timestamp that cannot be read back: readers count nanoseconds in 64 bits, and
+        before 1970 pyarrow writes fractions of a second that Java refuses to read.
         """
         columns = [_stored(column, f) for column, f in zip(group.columns, self._stored, strict=True)]
+        for column, field in zip(columns, self._stored, strict=True):
+            if _holds_timestamps(field.type):
+                _refuse_early_fractions(column, field.name)
         self._writer.write(pa.Table.from_arrays(columns, schema=pa.schema(self._stored)))
 
     def close(self) -> None:
@@ -67,6 +75,25 @@ def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         raise SchemaMismatchError(
             f"column {field.name}: {e}; ORC holds timestamps of 1677-09-21 to 2262-04-11", column=field.name
         ) from e
+
+
+def _refuse_early_fractions(column: pa.ChunkedArray, name: str) -> None:
+    for leaf in (leaf for chunk in column.chunks for leaf in leaves(chunk)):
+        if not pa.types.is_timestamp(leaf.type):
+            continue
+        nanos = pc.drop_null(leaf).cast(pa.int64()).to_numpy()
+        if (nanos[nanos < 0] % _NANOS_PER_SECOND).any():
+            raise SchemaMismatchError(
+                f"column {name}: fractions of a second before 1970 cannot be written in ORC so that Java reads them; "
+                "set 'file.format' to 'parquet' or 'avro'",
+                column=name,
+            )
+
+
+def _holds_timestamps(found: pa.DataType) -> bool:
+    if pa.types.is_timestamp(found):
+        return True
+    return any(_holds_timestamps(found.field(i).type) for i in range(found.num_fields))
 
 
 def _stored_field(field: pa.Field) -> pa.Field:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.types.buffers import leaves
 from bucketline.state.types.cast import declared
 
 _BUFFER_BYTES = 1 << 20
@@ -162,7 +163,7 @@ def _in_nanoseconds(
     """
     for name in columns:
         position = nanos.schema.get_field_index(name)
-        for coarse, fine in zip(_leaves(micros[name]), _leaves(nanos[name]), strict=True):
+        for coarse, fine in zip(leaves(micros[name]), leaves(nanos[name]), strict=True):
             if not pa.types.is_timestamp(coarse.type) or coarse.type == fine.type:
                 continue
             back = pc.divide(fine.cast(pa.int64()), 1000)
@@ -180,16 +181,3 @@ def _in_nanoseconds(
                     column=name,
                 )
     return nanos
-
-
-def _leaves(array: pa.Array) -> Iterator[pa.Array]:
-    if pa.types.is_struct(array.type):
-        for child in array.flatten():
-            yield from _leaves(child)
-    elif pa.types.is_map(array.type):
-        yield from _leaves(array.keys)
-        yield from _leaves(array.items)
-    elif pa.types.is_list(array.type):
-        yield from _leaves(array.flatten())
-    else:
-        yield array

@@ -5,10 +5,12 @@ Source: Paimon 2.0 ParquetSchemaConverter, ParquetFilters; run against Paimon Ja
 
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, arrow_type
 from bucketline.state.types.logical import DataField
 
@@ -20,13 +22,19 @@ class ParquetSink:
     """One file being written; closing it leaves the sink open."""
 
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, *, codec: str, codec_level: int | None) -> None:
-        self._stored = pa.schema([f.with_type(_without_required(f.type)) for f in schema])
-        self._writer = parquet_writer(sink, self._stored, compression=codec, compression_level=codec_level)
+        self._nested = [i for i, f in enumerate(schema) if _has_required(f.type)]
+        self._writer = parquet_writer(sink, schema, compression=codec, compression_level=codec_level)
 
     def write(self, group: pa.Table) -> None:
-        """Adds a row group of at least one row; its columns are in order."""
-        stored = group if group.schema.types == self._stored.types else group.cast(self._stored)
-        self._writer.write_table(stored, row_group_size=group.num_rows)
+        """Adds a row group of at least one row; its columns are in order.
+
+        Raises SchemaMismatchError for a null in a nested value that is NOT NULL.
+        """
+        for i in self._nested:
+            column = group.column(i)
+            chunks = [_filled(chunk, column.type, group.field(i).name) for chunk in column.chunks]
+            group = group.set_column(i, group.field(i), pa.chunked_array(chunks, column.type))
+        self._writer.write_table(group, row_group_size=group.num_rows)
 
     def close(self) -> None:
         """Writes the footer."""
@@ -69,23 +77,57 @@ def refuse_mixed_timestamps(fields: Iterable[DataField]) -> None:
         )
 
 
-def _without_required(found: pa.DataType) -> pa.DataType:
-    """The type with every nested value optional, which no reader minds.
-
-    pyarrow refuses what is missing from a required field also where all that the field lies in is null.
-    """
+def _has_required(found: pa.DataType) -> bool:
+    """Whether something inside of a type is NOT NULL, keys of maps left aside."""
     if pa.types.is_struct(found):
-        return pa.struct([_optional(f) for f in found])
+        return any(not f.nullable or _has_required(f.type) for f in found)
     if pa.types.is_map(found):
-        key = found.key_field
-        return pa.map_(key.with_type(_without_required(key.type)), _optional(found.item_field))
-    if pa.types.is_list(found):
-        return pa.list_(_optional(found.value_field))
-    return found
+        return not found.item_field.nullable or _has_required(found.item_type)
+    return pa.types.is_list(found) and (not found.value_field.nullable or _has_required(found.value_type))
 
 
-def _optional(field: pa.Field) -> pa.Field:
-    return field.with_type(_without_required(field.type)).with_nullable(True)
+def _filled(array: pa.Array, found: pa.DataType, name: str) -> pa.Array:
+    """The array with something in every place of what is NOT NULL.
+
+    pyarrow refuses what is missing there also where all that it lies in is null, and so has no value.
+    """
+    if not _has_required(found):
+        return array
+    if pa.types.is_struct(found):
+        wanted = None if array.null_count == 0 else array.is_valid()
+        children = [_required(array.field(i), f, wanted, name) for i, f in enumerate(found)]
+        return pa.StructArray.from_arrays(children, fields=list(found), mask=array.is_null())
+    if array.offset or array.null_count:
+        # A copy has no items but those that its rows have.
+        array = array.take(pa.array(np.arange(len(array))))
+    if pa.types.is_map(found):
+        items = _required(array.items, found.item_field, None, name)
+        contents = pa.StructArray.from_arrays([array.keys, items], fields=[found.key_field, found.item_field])
+    else:
+        contents = _required(array.values, found.value_field, None, name)
+    return pa.Array.from_buffers(found, len(array), array.buffers()[:2], children=[contents])
+
+
+def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: str) -> pa.Array:
+    """As `_filled`, and if the field is NOT NULL, the array itself too; it may lack only what is not `wanted`."""
+    array = _filled(array, field.type, name)
+    if field.nullable or array.null_count == 0:
+        return array
+    missing = array.is_null() if wanted is None else pc.and_(array.is_null(), wanted)
+    if pc.any(missing).as_py():
+        raise SchemaMismatchError(f"column {name}: {field.name} is NOT NULL and holds nulls", column=name)
+    if pa.types.is_struct(field.type):
+        return pa.StructArray.from_arrays([array.field(i) for i in range(len(field.type))], fields=list(field.type))
+    contents = []
+    if pa.types.is_map(field.type):
+        entry = [field.type.key_field, field.type.item_field]
+        contents = [pa.StructArray.from_arrays([array.keys, array.items], fields=entry)]
+    elif pa.types.is_list(field.type):
+        contents = [array.values]
+    count = 2 if contents else len(array.buffers())
+    return pa.Array.from_buffers(
+        field.type, len(array), [None, *array.buffers()[1:count]], 0, array.offset, children=contents
+    )
 
 
 def _has_dictionary(field: pa.Field) -> bool:

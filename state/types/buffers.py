@@ -3,6 +3,7 @@
 Sliced, chunked, dictionary-encoded and narrow-offset columns all come out in one plain form; the codecs know only that.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,20 @@ def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if pa.types.is_binary(found) or pa.types.is_binary_view(found) or pa.types.is_fixed_size_binary(found):
         return column.cast(pa.large_binary())
     return column
+
+
+def leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """The arrays of atomic values that a column is made of, itself if it is not nested; those of maps may be longer."""
+    if pa.types.is_struct(array.type):
+        for child in array.flatten():
+            yield from leaves(child)
+    elif pa.types.is_map(array.type):
+        yield from leaves(array.keys)
+        yield from leaves(array.items)
+    elif pa.types.is_list(array.type):
+        yield from leaves(array.flatten())
+    else:
+        yield array
 
 
 def physical_array(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
