@@ -13,6 +13,8 @@ from bucketline.conf.file_options import (
     DATA_FILE_PREFIX,
     DATA_FILE_THIN_MODE,
     FILE_BLOCK_SIZE,
+    FILE_COMPRESSION_PER_LEVEL,
+    FILE_FORMAT_PER_LEVEL,
     STATS_DENSE_STORE,
     file_codec,
     file_format,
@@ -111,6 +113,15 @@ def file_settings(
         is_dense=STATS_DENSE_STORE.get(options),
         modes=modes,
     )
+
+
+def check_files(schema: TableSchema) -> None:
+    """Returns when files of this table can be written on every level. Raises as `file_settings` does."""
+    options = schema.options
+    levels = {int(text) for o in (FILE_FORMAT_PER_LEVEL, FILE_COMPRESSION_PER_LEVEL) for text in o.get(options)}
+    # One level that no option names stands for all others.
+    for level in sorted(levels | {max(levels, default=-1) + 1}):
+        file_settings(schema, level=level, source=FileSource.COMPACT)
 
 
 def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str) -> RowSink:

@@ -29,6 +29,7 @@ from bucketline.state.lsm.level_folds import sealing_fold
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.cross_write import CrossWrite
+from bucketline.state.store.file_settings import check_files
 from bucketline.state.store.grouping import FixedBuckets, Grouping, KeyShares, KnownBuckets, OneBucket
 from bucketline.state.store.hash_index_store import rows_by_bucket
 from bucketline.state.store.new_keys import DynamicWrite
@@ -208,6 +209,7 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) ->
     check_job_options(paimons, schema.options)
     effective = replace(schema, options={**schema.options, **paimons})
     check_write_options(effective.options, effective.primary_keys, effective.partition_keys)
+    check_files(effective)
     mode = bucket_mode(effective)
     defaults = [f.name for f in schema.fields if f.default_value is not None]
     if defaults:

@@ -265,6 +265,16 @@ def test_timestamps_that_orc_readers_cannot_read_are_refused(
     assert list((tmp_path / "bucket-0").iterdir()) == []
 
 
+def test_a_column_that_one_level_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    table = create_table(
+        str(tmp_path / "t"), "k INT, t TIMESTAMP(9)", ("k",), options={"bucket": "1", "file.format.per.level": "5:avro"}
+    )
+    data = pa.table({"k": pa.array([1], pa.int32()), "t": pa.array([1], pa.timestamp("ns"))})
+    with pytest.raises(UnsupportedTableError, match=r"column t: .* Avro"):
+        table.write(data)
+    assert table.snapshot_store.latest() is None
+
+
 def test_a_codec_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"'file.compression': avro files cannot be written with 'lz4'"):
         writer_of(tmp_path, schema_of("k INT", **{"file.format": "avro", "file.compression": "lz4"}))
