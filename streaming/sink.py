@@ -14,7 +14,7 @@ from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.postpone_compact import plan_postponed
 from bucketline.streaming.batch import plan_batch
-from bucketline.streaming.commit_step import CommitReport, commit_batch, commit_owed_compaction
+from bucketline.streaming.commit_step import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
 from bucketline.streaming.compact_task import compact_over_spark
 from bucketline.streaming.deal_task import deal_over_spark
 from bucketline.streaming.evolve_step import fit_frame
@@ -105,7 +105,14 @@ class TableSink:
         session.refresh()
         write = session.plan.bucket_write(CompactTrigger.MINOR)
         parallelism = spark.sparkContext.defaultParallelism
-        work = plan_postponed(session.plan, session.view, write, lambda partition: True, new_buckets=parallelism)
+        work = plan_postponed(
+            session.plan,
+            session.view,
+            write,
+            lambda partition: True,
+            new_buckets=parallelism,
+            vectors=session.deletion_entries(),
+        )
         sink = session.plan.sink
         messages = deal_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
         return commit_owed_compaction(table, identity, tuple(messages)) if messages else None
@@ -113,6 +120,7 @@ class TableSink:
     def _settle_skipped(self, table: LiveTable, spark: Any, identity: BatchIdentity, started: float) -> BatchReport:
         """A batch that is in the table may still owe the compaction that was due with it, idle buckets included."""
         session = table.session
+        settle_skipped(table)
         trigger = session.plan.trigger(identity.batch_id)
         due = session.due(trigger) if trigger is not CompactTrigger.NONE else []
         states = session.bucket_states(trigger) if due else {}

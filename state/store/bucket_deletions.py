@@ -4,7 +4,8 @@ Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file
 written anew when one of them has changed; without any it is still written, to take the old one's place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 from pyroaring import BitMap
@@ -17,6 +18,9 @@ from bucketline.state.lsm.events import Indices
 from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.table_view import BucketId
+
+NO_VECTORS: Mapping[BucketId, IndexManifestEntry] = MappingProxyType({})
+"""The deletion-vector files of a table that has none."""
 
 
 class BucketDeletions:
@@ -76,9 +80,7 @@ def load_deletions(io: FileIO, table_path: str, entry: IndexManifestEntry | None
         return BucketDeletions(decode_deletion_vectors(io.read(path), entry.deletion_vector_ranges or ()))
 
 
-def deletion_entries(
-    index: tuple[IndexManifestEntry, ...] | list[IndexManifestEntry],
-) -> dict[BucketId, IndexManifestEntry]:
+def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, IndexManifestEntry]:
     """The deletion-vector files of an index manifest by bucket."""
     return {(e.partition, e.bucket): e for e in index if e.index_type == DELETION_VECTORS}
 

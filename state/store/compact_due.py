@@ -1,19 +1,16 @@
 """Which buckets a trigger would compact: asked on the driver, from file metadata alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.store.append_compact import append_options
-from bucketline.state.store.bucket_deletions import masked_files
+from bucketline.state.store.bucket_deletions import NO_VECTORS, masked_files
 from bucketline.state.store.bucket_writer import CompactTrigger, pick_unit
 from bucketline.state.store.table_view import BucketId, TableView
 from bucketline.state.store.write_plan import WritePlan
-
-NO_VECTORS: Mapping[BucketId, IndexManifestEntry] = MappingProxyType({})
 
 
 def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: CompactOptions) -> bool:

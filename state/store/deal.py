@@ -12,9 +12,12 @@ import pyarrow as pa
 from bucketline.state.bucket.intake import Intake
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.lsm.fold import drop_deletes, fold_for
+from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.lsm.fold import drop_deletes
 from bucketline.state.lsm.interval import sections
+from bucketline.state.lsm.level_folds import reading_fold
 from bucketline.state.store.bucket_access import BucketAccess
+from bucketline.state.store.bucket_deletions import load_deletions
 from bucketline.state.store.read import merge_columns, merge_section
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.store.sealed_runs import RunSealer, SealedRun, SealPlan
@@ -24,11 +27,15 @@ from bucketline.state.types.arrow import VALUE_KIND
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Files of one bucket whose rows are dealt; `origin` says where they stand among all: lower ones are older."""
+    """Files of one bucket whose rows are dealt; `origin` says where they stand among all: lower ones are older.
+
+    `deletion_entry` is the file with the bucket's deletion vectors.
+    """
 
     bucket_id: BucketId
     files: tuple[DataFileMeta, ...]
     origin: int
+    deletion_entry: IndexManifestEntry | None = None
 
 
 def postponed_runs(access: BucketAccess, source: Source, plan: SealPlan) -> Iterator[SealedRun]:
@@ -44,13 +51,15 @@ def current_runs(access: BucketAccess, source: Source, plan: SealPlan, *, memory
     schema = plan.schema
     bucket = BucketFiles(*source.bucket_id, total_buckets=0, files=source.files)
     columns = [f.name for f in schema.fields]
-    fold, needed = fold_for(schema), merge_columns(schema, columns)
+    fold, needed = reading_fold(schema), merge_columns(schema, columns)
+    deletions = load_deletions(access.files.io, access.files.table_path, source.deletion_entry)
+    files = replace(access.files, deletions=deletions)
     merged = (
         batch
         for section in sections(list(source.files), access.key_order)
         for batch in drop_deletes(
             merge_section(
-                access.files,
+                files,
                 bucket,
                 section,
                 needed,
@@ -72,7 +81,7 @@ def _sealed(batches: Iterable[pa.RecordBatch], columns: Sequence[str], sealer: R
 def as_one_change(message: CommitMessage, delete: Callable[[Sequence[DataFileMeta], BucketId], None]) -> CommitMessage:
     """What a message leaves behind, without the files that its own compaction has used up: these are deleted.
 
-    New files that were merely moved up count as made at their new level.
+    New files that were merely moved up count as made at their new level; what the input logged is part of the change.
     """
     new = {f.file_name for f in message.new_files}
     after = {f.file_name for f in message.compact_after}
@@ -83,6 +92,8 @@ def as_one_change(message: CommitMessage, delete: Callable[[Sequence[DataFileMet
     return replace(
         message,
         new_files=(),
+        changelog_files=(),
+        compact_changelog=(*message.changelog_files, *message.compact_changelog),
         compact_before=tuple(f for f in message.compact_before if f.file_name not in new),
         compact_after=made,
     )

@@ -65,7 +65,9 @@ def plan_postpone_table(
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()
     write = session.plan.bucket_write(trigger, clock=clock, ids=ids)
-    return session, plan_postponed(session.plan, session.view, write, chosen, new_buckets=new_buckets)
+    return session, plan_postponed(
+        session.plan, session.view, write, chosen, new_buckets=new_buckets, vectors=session.deletion_entries()
+    )
 
 
 def _compact_postpone_table(

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from bucketline.conf.bucket_options import DEFAULT_BUCKET_NUM, TARGET_ROWS_PER_BUCKET
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.store.bucket_deletions import NO_VECTORS
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite
 from bucketline.state.store.deal import Source
 from bucketline.state.store.partition_choice import PartitionTest
@@ -39,19 +41,25 @@ class PostponeWork:
 
 
 def plan_postponed(
-    plan: WritePlan, view: TableView, write: BucketWrite, chosen: PartitionTest, *, new_buckets: int | None = None
+    plan: WritePlan,
+    view: TableView,
+    write: BucketWrite,
+    chosen: PartitionTest,
+    *,
+    new_buckets: int | None = None,
+    vectors: Mapping[BucketId, IndexManifestEntry] = NO_VECTORS,
 ) -> PostponeWork:
     """What waits in the chosen partitions at the view's snapshot, and where it goes.
 
     A partition keeps its bucket count; a new one gets one by `postpone.target-row-num-per-bucket`, else
-    `postpone.default-bucket-num`, else `new_buckets`.
+    `postpone.default-bucket-num`, else `new_buckets`. `vectors` are the deletion-vector files of real buckets.
     """
     waiting = {b[0]: view.files(b) for b in view.buckets() if b[1] == POSTPONE_BUCKET and chosen(b[0])}
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
     totals = _real_totals(view)
     for partition, files in waiting.items():
         totals.setdefault(partition, _buckets_for(plan, files, new_buckets))
-    states = {b: BucketState(view.next_sequence_number(b), view.files(b)) for b in real}
+    states = {b: BucketState(view.next_sequence_number(b), view.files(b), deletion_entry=vectors.get(b)) for b in real}
     sources = [
         Source((partition, POSTPONE_BUCKET), (file,), origin)
         for partition, files in waiting.items()

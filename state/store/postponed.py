@@ -21,11 +21,12 @@ from bucketline.state.bucket.mode import bucket_keys
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.fold import drop_deletes, fold_for
+from bucketline.state.lsm.fold import Fold, drop_deletes, fold_for
 from bucketline.state.lsm.interval import sections
+from bucketline.state.lsm.level_folds import needs_levels, reading_fold
 from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.store.data_files import BATCH_ROWS, read_schema
-from bucketline.state.store.read import FileAccess, Projection, merge_columns, project
+from bucketline.state.store.read import FileAccess, Projection, merge_columns, project, with_level
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.types.arrow import SEQUENCE
 from bucketline.state.types.order import Direction, key_changes, key_order, sort_indices
@@ -65,31 +66,41 @@ def _partition_rows(
         for bucket in waiting:
             shelf.take(_in_order_written(bucket, access, columns), first_sequence)
         for number in sorted({*real, *shelf.pieces}):
+            fold = reading_fold(access.schema)
             runs = shelf.runs(number)
+            if needs_levels(fold):
+                runs = [with_level(run, 0) for run in runs]
             if number in real:
-                runs = [*_runs_of(access, real[number], columns), *runs]
-            yield from drop_deletes(_merged(access, runs))
+                runs = [*_runs_of(access, real[number], columns, with_levels=needs_levels(fold)), *runs]
+            yield from drop_deletes(_merged(access, runs, fold))
 
 
-def _merged(access: FileAccess, runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+def _merged(access: FileAccess, runs: Sequence[Iterator[pa.RecordBatch]], fold: Fold) -> Iterator[pa.RecordBatch]:
     options = access.schema.options
     return merge_runs(
         runs,
         access.schema.trimmed_primary_key,
         SEQUENCE_FIELD.get(options),
         SEQUENCE_SORT_ORDER.get(options) == "descending",
-        fold_for(access.schema),
+        fold,
         BATCH_ROWS,
     )
 
 
-def _runs_of(access: FileAccess, bucket: BucketFiles, columns: Sequence[str]) -> list[Iterator[pa.RecordBatch]]:
+def _runs_of(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], *, with_levels: bool
+) -> list[Iterator[pa.RecordBatch]]:
     """The bucket's files in as few sorted runs as possible."""
     order = key_order([f.type for f in access.schema.select(access.schema.trimmed_primary_key)])
     found: list[Iterator[pa.RecordBatch]] = []
+
+    def rows(file: DataFileMeta) -> Iterator[pa.RecordBatch]:
+        stored = access.rows(bucket, file, columns)
+        return with_level(stored, file.level) if with_levels else stored
+
     for runs in zip_longest(*sections(bucket.files, order)):
         files = [f for run in runs if run is not None for f in run.files]
-        found.append(chain.from_iterable(access.rows(bucket, f, columns) for f in files))
+        found.append(chain.from_iterable(map(rows, files)))
     return found
 
 

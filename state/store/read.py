@@ -202,6 +202,12 @@ def run_batch_bytes(memory_bytes: int, run_count: int) -> int:
     return max(_SMALLEST_BATCH_BYTES, memory_bytes // (_SHARES_OF_A_RUN * run_count))
 
 
+def with_level(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[pa.RecordBatch]:
+    """The batches with a last column that says which level their rows come from."""
+    for batch in batches:
+        yield batch.append_column(LEVEL, pa.repeat(pa.scalar(level, pa.int32()), batch.num_rows))
+
+
 def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
     """The needed columns and those that merging itself looks at, each once."""
     own = (*schema.trimmed_primary_key, *SEQUENCE_FIELD.get(schema.options), SEQUENCE, VALUE_KIND)
@@ -247,13 +253,7 @@ def _leveled_reader(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
     """As `_reader`, each row with the level of its file."""
-
-    def read(file: DataFileMeta) -> Iterator[pa.RecordBatch]:
-        level = pa.scalar(file.level, pa.int32())
-        for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
-            yield batch.append_column(LEVEL, pa.repeat(level, batch.num_rows))
-
-    return read
+    return lambda file: with_level(access.rows(bucket, file, columns, batch_rows=batch_rows), file.level)
 
 
 def _filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> pa.Table:

@@ -8,6 +8,7 @@ Source: Paimon 2.0 RescaleProcedure.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table_options import BUCKET
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
@@ -92,9 +93,13 @@ def plan_rescale(
     session.refresh()
     view = session.view
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0]) and view.total_of_bucket(b) != bucket_num]
-    sources = tuple(Source(b, view.files(b), origin) for origin, b in enumerate(real))
+    vectors = session.deletion_entries()
+    sources = tuple(Source(b, view.files(b), origin, vectors.get(b)) for origin, b in enumerate(real))
     totals = {b[0]: bucket_num for b in real}
     write = session.plan.with_totals(session.plan.bucket_write(CompactTrigger.FULL), totals)
+    # Rows stay what they are, so there is nothing to log.
+    schema = replace(write.access.schema, options={**write.access.schema.options, CHANGELOG_PRODUCER.key: "none"})
+    write = replace(write, access=replace(write.access, schema=schema))
     return session, RescaleWork(sources, session.plan.dealing_plan(totals), write, frozenset(totals))
 
 

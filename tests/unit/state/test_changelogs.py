@@ -166,3 +166,31 @@ def test_changelog_files_obey_their_own_options(tmp_path: Path) -> None:
     write(table, ("+I", 1, 1, "a"))
     assert len(files(table, "log-*.avro")) == 1
     assert changes(table, 0) == [("+I", 1, 1, "a")]
+
+
+def test_a_rescale_does_not_count_older_rows_twice(tmp_path: Path) -> None:
+    options = {"merge_engine": "aggregation", "fields__n__aggregate_function": "sum", "changelog_producer": "lookup"}
+    table = make(tmp_path, **options)
+    write(table, *[("+I", k, 100, "a") for k in range(500)])
+    write(table, ("+I", 1, 1, "b"))
+    assert len({f["level"] for f in open_table(table.path).files().to_pylist()}) == 2
+    open_table(table.path).rescale(2)
+    assert rows(table)[1] == (1, 101, "b")
+    assert counts(table)[-1][2] is None
+
+
+def test_the_input_of_postponed_rows_is_logged_when_they_are_compacted(tmp_path: Path) -> None:
+    options = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "changelog-producer": "input"}
+    table = create_table(str(tmp_path / "db.db" / "t"), SCHEMA, ["k"], options=options)
+    write(table, ("+I", 1, 1, "a"), ("-U", 1, 1, "a"), ("+U", 1, 2, "b"))
+    assert changes(table, 0) == []
+    table.compact()
+    assert changes(table, 0) == [("+I", 1, 1, "a"), ("-U", 1, 1, "a"), ("+U", 1, 2, "b")]
+    assert counts(table)[-1] == ("COMPACT", -2, 3)
+
+
+def test_dynamic_buckets_log_too(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "db.db" / "t"), SCHEMA, ["k"], options={"changelog-producer": "lookup"})
+    write(table, ("+I", 1, 1, "a"), ("+I", 2, 1, "a"))
+    write(table, ("-D", 2, 1, "a"))
+    assert changes(table, 2) == [("-D", 2, 1, "a")]

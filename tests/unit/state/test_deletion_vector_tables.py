@@ -124,3 +124,37 @@ def test_any_order_of_writes_and_compactions_reads_as_a_dictionary(tmp_path: Pat
         if draw.random() < 0.15:
             table.compact()
         assert rows(table) == expected
+
+
+def test_a_rescale_takes_the_rows_that_are_left(tmp_path: Path) -> None:
+    table = make(tmp_path, changelog_producer="lookup")
+    write(table, {k: k for k in range(2000)})
+    write(table, {5: -5, 6: -6})
+    write(table, {7: 0}, kind=3)
+    assert cardinalities(table) == [3]
+    logged = [s["changelog_record_count"] for s in open_table(table.path).snapshots().to_pylist()]
+    open_table(table.path).rescale(3)
+    found = open_table(table.path)
+    assert rows(found) == {k: k for k in range(2000) if k != 7} | {5: -5, 6: -6}
+    assert vectors(found) == []
+    assert [s["changelog_record_count"] for s in found.snapshots().to_pylist()] == [*logged, None]
+    write(found, {8: 88})
+    assert rows(found)[8] == 88
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_postponed_rows_are_marked_when_they_are_compacted(tmp_path: Path, producer: str) -> None:
+    options = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "changelog-producer": producer}
+    path = str(tmp_path / "db.db" / "t")
+    table = create_table(path, SCHEMA, ["pk"], options={"deletion-vectors.enabled": "true", **options})
+    write(table, {k: k for k in range(2000)})
+    table.compact("minor")
+    write(table, {3: 33})
+    write(table, {4: 4}, kind=3)
+    before = open_table(path).snapshots().num_rows
+    table.compact("minor")
+    assert rows(table) == {k: k for k in range(2000) if k != 4} | {3: 33}
+    assert cardinalities(table) == [2]
+    if producer == "lookup":
+        found = open_table(path).to_batches(changes_since=before).read_all().to_pylist()
+        assert [(r["_row_kind"], r["pk"], r["v"]) for r in found] == [(1, 3, 3), (2, 3, 33), (3, 4, 4)]
