@@ -124,14 +124,14 @@ def check_files(schema: TableSchema) -> None:
         file_settings(schema, level=level, source=FileSource.COMPACT)
 
 
-def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str) -> RowSink:
-    """What writes a file of that name into an open stream."""
+def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str, *, first: pa.Table | None = None) -> RowSink:
+    """What writes a file of that name into an open stream; the `first` rows, if known, help to choose encodings."""
     if settings.form == "avro":
         return AvroSink(sink, settings.fields, file_name, codec=settings.codec, codec_level=settings.codec_level)
     physical = arrow_schema(settings.fields)
     if settings.form == "orc":
         return OrcSink(sink, physical, codec=settings.codec, stripe_bytes=settings.group_bytes)
-    return ParquetSink(sink, physical, codec=settings.codec, codec_level=settings.codec_level)
+    return ParquetSink(sink, physical, codec=settings.codec, codec_level=settings.codec_level, first=first)
 
 
 def _physical_fields(schema: TableSchema, *, is_thin: bool) -> tuple[DataField, ...]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.store.dictionary_choice import is_worth_dictionary
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, arrow_type
 from bucketline.state.types.logical import DataField
 
@@ -19,11 +20,19 @@ _INTEGER_DIGITS = 18
 
 
 class ParquetSink:
-    """One file being written; closing it leaves the sink open."""
+    """One file being written; closing it leaves the sink open. The `first` rows show what the others will be like."""
 
-    def __init__(self, sink: pa.NativeFile, schema: pa.Schema, *, codec: str, codec_level: int | None) -> None:
+    def __init__(
+        self,
+        sink: pa.NativeFile,
+        schema: pa.Schema,
+        *,
+        codec: str,
+        codec_level: int | None,
+        first: pa.Table | None = None,
+    ) -> None:
         self._nested = [i for i, f in enumerate(schema) if _has_required(f.type)]
-        self._writer = parquet_writer(sink, schema, compression=codec, compression_level=codec_level)
+        self._writer = parquet_writer(sink, schema, compression=codec, compression_level=codec_level, first=first)
 
     def write(self, group: pa.Table) -> None:
         """Adds a row group of at least one row; its columns are in order.
@@ -42,15 +51,25 @@ class ParquetSink:
 
 
 def parquet_writer(
-    sink: pa.NativeFile, schema: pa.Schema, *, compression: str, compression_level: int | None
+    sink: pa.NativeFile,
+    schema: pa.Schema,
+    *,
+    compression: str,
+    compression_level: int | None,
+    first: pa.Table | None = None,
 ) -> pq.ParquetWriter:
-    """A writer of one file with this physical schema; closing it leaves the sink open."""
+    """A writer of one file with this physical schema; closing it leaves the sink open.
+
+    Columns whose values hardly repeat in the `first` rows get no dictionary.
+    """
     return pq.ParquetWriter(
         sink,
         schema,
         compression=compression,
         compression_level=compression_level,
-        use_dictionary=[f.name for f in schema if _has_dictionary(f)],
+        use_dictionary=[
+            f.name for f in schema if _has_dictionary(f) and (first is None or is_worth_dictionary(first[f.name]))
+        ],
         # Statistics of floats leave NaN out, but for Java NaN is above all numbers: it would skip what it is to find.
         write_statistics=[f.name for f in schema if not pa.types.is_floating(f.type)],
         store_decimal_as_integer=True,

@@ -148,7 +148,7 @@ class RollingWriter:
         if self._open is None:
             name = data_file_name(self._settings.prefix, self._uuid, len(self._paths), self._settings.form)
             self._paths.append(f"{self._directory}/{name}")
-            self._open = _OpenFile(self._io, self._paths[-1], name, self._settings)
+            self._open = _OpenFile(self._io, self._paths[-1], name, self._settings, group)
         self._open.write(group, self._schema.fields, self._keys)
         full = self._open.size_bytes >= self._settings.target_bytes
         if full or self._open.row_count >= self._settings.target_rows:
@@ -196,7 +196,7 @@ class RollingWriter:
 class _OpenFile:
     """One file being written, and what its rows have shown so far."""
 
-    def __init__(self, io: FileIO, path: str, name: str, settings: FileSettings) -> None:
+    def __init__(self, io: FileIO, path: str, name: str, settings: FileSettings, first: pa.Table) -> None:
         self.name = name
         self.row_count = 0
         self.delete_row_count = 0
@@ -206,7 +206,7 @@ class _OpenFile:
         self.key_stats: ColumnStats | None = None
         self._modes = settings.modes
         self._sink = io.open_output(path)
-        self._rows = row_sink(settings, self._sink, name)
+        self._rows = row_sink(settings, self._sink, name, first=first)
 
     @property
     def size_bytes(self) -> int:

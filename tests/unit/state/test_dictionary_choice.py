@@ -1,0 +1,45 @@
+"""Which columns get a dictionary, and that no column is a third slower for one that is given up."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bucketline.state.store.dictionary_choice import is_worth_dictionary
+from bucketline.state.store.parquet_sink import ParquetSink
+
+RANDOM = np.random.default_rng(7)
+ROWS = 20_000
+
+
+@pytest.mark.parametrize(
+    ("distinct", "worth"), [(1, True), (5_000, True), (60_000, True), (1_000_000, False), (2**62, False)]
+)
+def test_a_dictionary_of_longs_is_chosen_up_to_what_fits_into_it(distinct: int, worth: bool) -> None:
+    assert is_worth_dictionary(pa.array(RANDOM.integers(0, distinct, ROWS))) == worth
+
+
+def test_long_texts_fill_a_dictionary_sooner() -> None:
+    numbers = RANDOM.integers(0, 30_000, ROWS).tolist()
+    assert is_worth_dictionary(pa.array([f"{n:020}" for n in numbers]))
+    assert not is_worth_dictionary(pa.array([f"{n:0200}" for n in numbers]))
+
+
+@pytest.mark.parametrize("column", [pa.nulls(ROWS, pa.int64()), pa.array([], pa.string()), pa.array(range(100))])
+def test_short_and_empty_columns_get_one(column: pa.Array) -> None:
+    assert is_worth_dictionary(column)
+
+
+def test_chunks_are_one_column() -> None:
+    values = RANDOM.integers(0, 2**62, ROWS)
+    assert not is_worth_dictionary(pa.chunked_array([values[:10], values[10:]]))
+
+
+def test_a_file_has_dictionaries_for_repeated_values_only() -> None:
+    rows = pa.table({"few": RANDOM.integers(0, 9, ROWS), "many": RANDOM.integers(0, 2**62, ROWS)})
+    out = pa.BufferOutputStream()
+    sink = ParquetSink(out, rows.schema, codec="NONE", codec_level=None, first=rows)
+    sink.write(rows)
+    sink.close()
+    group = pq.read_metadata(pa.BufferReader(out.getvalue())).row_group(0)
+    assert [group.column(i).has_dictionary_page for i in range(2)] == [True, False]
