@@ -1,20 +1,44 @@
 """Reduce side: sealed runs kept until all of a bucket have arrived, in memory up to a budget, then in one spill file.
 
 Runs of one shard arrive in any order. Past the budget each further blob is appended to an unlinked temporary file and
-mapped back when its bucket is merged, so that a shard of any size is held in `budget_bytes` of memory.
+read back piece by piece when its bucket is merged, so that a shard of any size is held in `budget_bytes` of memory.
+The file is not mapped into memory: pages of a map count as the worker's own, and cluster managers kill by that.
 """
 
-import mmap
+import io
 import os
 import tempfile
 from dataclasses import replace
 from types import TracebackType
-from typing import IO
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
 from bucketline.state.store.sealed_runs import SealedRun
 from bucketline.state.store.table_view import BucketId
+
+
+class SpilledBlob(io.RawIOBase):
+    """A blob in the spill file as a file of its own, `size` bytes long, for one reader."""
+
+    def __init__(self, descriptor: int, offset: int, size: int) -> None:
+        super().__init__()
+        self._descriptor, self._offset, self.size = descriptor, offset, size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self.size - self._position)
+        found = os.pread(self._descriptor, wanted, self._offset + self._position)
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+
+Blob: TypeAlias = pa.Buffer | SpilledBlob
+"""A run's bytes as `unseal` takes them."""
 
 
 class RunShelf:
@@ -50,22 +74,24 @@ class RunShelf:
         """The buckets that have runs, in order."""
         return sorted(self._runs)
 
-    def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, pa.Buffer]]:
-        """The runs of a bucket and their blobs, by (origin, flush): arrival order. They leave the shelf."""
+    def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
+        """The runs of a bucket and their blobs, by (origin, flush): arrival order. They leave the shelf.
+
+        Each blob can be read once, while the shelf is open.
+        """
         runs = self._runs.pop(bucket_id, [])
         found = []
-        spilled = self._mapped() if any((bucket_id, i) in self._spilled for i in range(len(runs))) else None
+        if self._spill is not None:
+            self._spill.flush()
         for position, run in enumerate(runs):
             place = self._spilled.pop((bucket_id, position), None)
-            found.append((run, pa.py_buffer(run.blob) if place is None or spilled is None else spilled.slice(*place)))
+            found.append((run, pa.py_buffer(run.blob) if place is None else self._spilled_blob(*place)))
             self._held_bytes -= len(run.blob)
         return sorted(found, key=lambda pair: (pair[0].origin, pair[0].flush))
 
-    def _mapped(self) -> pa.Buffer:
-        """All that is in the spill file now; mapped once for a bucket, as a process may have 65,530 maps."""
+    def _spilled_blob(self, offset: int, size: int) -> SpilledBlob:
         assert self._spill is not None
-        self._spill.flush()
-        return pa.py_buffer(mmap.mmap(self._spill.fileno(), 0, access=mmap.ACCESS_READ))
+        return SpilledBlob(self._spill.fileno(), offset, size)
 
     def __enter__(self) -> "RunShelf":
         return self

@@ -9,6 +9,7 @@ Source: Paimon 2.0 SortBufferWriteBuffer (order, one number per accepted row, me
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from io import RawIOBase
 from typing import Literal
 
 import numpy as np
@@ -26,7 +27,8 @@ from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.order import key_changes, sort_indices
 
 BLOB_ROWS = 65536
-"""Rows in one record batch inside a blob: what a reader of the run holds at a time."""
+BLOB_BYTES = 1 << 20
+"""Rows and bytes of one record batch inside a blob: what a reader of the run holds at a time, of each run it merges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +162,17 @@ class RunSealer:
 
 
 def seal(rows: pa.Table) -> bytes:
-    """The rows as a compressed Arrow IPC stream of record batches of at most BLOB_ROWS rows."""
+    """The rows as a compressed Arrow IPC stream of record batches of at most BLOB_ROWS rows and about BLOB_BYTES."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
-        writer.write_table(rows, max_chunksize=BLOB_ROWS)
+        fitting = BLOB_BYTES * rows.num_rows // max(1, rows.nbytes)
+        writer.write_table(rows, max_chunksize=max(1, min(BLOB_ROWS, fitting)))
     sealed: bytes = sink.getvalue().to_pybytes()
     return sealed
 
 
-def unseal(blob: pa.Buffer | bytes) -> pa.RecordBatchReader:
+def unseal(blob: pa.Buffer | bytes | RawIOBase) -> pa.RecordBatchReader:
     """The record batches of a sealed run, decompressed one at a time."""
     return pa.ipc.open_stream(blob)
 
