@@ -97,4 +97,5 @@ def _share_count(session: WriteSession, parallelism: int) -> int:
     if plan.mode is BucketMode.POSTPONE:
         return plan.sink.write_parallelism or parallelism
     assigners = ASSIGNER_PARALLELISM.find(plan.schema.options) or plan.sink.assigner_parallelism
-    return assigners or plan.sink.write_parallelism or parallelism
+    # Each share opens buckets of its own, so there must be one for it.
+    return min(assigners or plan.sink.write_parallelism or parallelism, plan.fill_rule.bucket_limit)

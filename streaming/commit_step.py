@@ -87,6 +87,12 @@ def commit_owed_compaction(
     return CommitReport(committed, 0, _settle(table, committed.snapshots))
 
 
+def settle_skipped(table: LiveTable) -> None:
+    """What a batch that is in the table still owes when it was interrupted right after its commit: the marker."""
+    with _told("moving the writer's marker tag"):
+        table.mark_newest()
+
+
 def batch_properties(identity: BatchIdentity, notes: Sequence[str] = ()) -> dict[str, str]:
     """What a snapshot says of the batch it came from, and of the key-index notes that it makes true."""
     told = {

@@ -112,6 +112,12 @@ class LiveTable:
         table = self.session.table
         move_tag(table.io, table.path, self.session.plan.schema, MARKER_TAG + self.user, snapshot)
 
+    def mark_newest(self) -> None:
+        """Moves the tag to the writer's newest snapshot in the history, if it is at an older one."""
+        marker = self._marker()
+        if self._commits and (marker is None or marker.id < self._commits[0].id):
+            self.mark(self._commits[0])
+
     def _marker(self) -> Snapshot | None:
         tag = Tags(self.session.table.io, self.session.table.path).get(MARKER_TAG + self.user)
         return newest_of_user([tag.snapshot], self.user) if tag is not None else None

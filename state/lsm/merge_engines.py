@@ -37,7 +37,8 @@ def aggregation_fold(schema: TableSchema) -> Aggregation:
     sequence = table_options.SEQUENCE_FIELD.get(options)
     columns: dict[str, ColumnAggregate] = {}
     for field in schema.fields:
-        if field.name in schema.primary_keys:
+        # A partition column is the same in all rows that meet; a retract must not take it away.
+        if field.name in schema.primary_keys or field.name in schema.partition_keys:
             continue
         name, key = _aggregation_function(options, field, sequence)
         found = column_aggregate(field, name, field_options(options, field.name), key)

@@ -19,7 +19,7 @@ from bucketline.state.bucket.mode import bucket_keys
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.file_io import file_io_for
-from bucketline.state.store.hash_index_store import HashCache, HashIndexStore
+from bucketline.state.store.hash_index_store import HashIndexStore, shared_hash_cache
 from bucketline.state.types.binary_row import hash_rows
 
 GroupRows = Callable[[pa.Table, Sequence[bytes], np.ndarray], np.ndarray]
@@ -143,11 +143,7 @@ def share_of_group(group: int) -> int | None:
     return -1 - group if group < 0 else None
 
 
-_caches: dict[int, HashCache] = {}
-
-
 def hash_index_store(uri: str, schema: TableSchema, cache_bytes: int) -> HashIndexStore:
     """The HASH files of a table, with this process's cache of that size."""
     io, path = file_io_for(uri, schema.options)
-    cached = _caches.setdefault(cache_bytes, HashCache(cache_bytes))
-    return HashIndexStore(io, path, cached=cached)
+    return HashIndexStore(io, path, cached=shared_hash_cache(cache_bytes))

@@ -1,0 +1,180 @@
+"""Spark's part of a job in this process: tasks, the shuffle between them, attempts that fail, and death at any step.
+
+A `Cluster` stands where the sink expects a Spark session and makes frames that stand where it expects a DataFrame. What
+a task is given has been pickled; attempts may be cut short and made again, or made twice; what a shuffle delivers comes
+in any order. A run is what its seed says.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext, cloudpickle
+
+from bucketline.state.store.local_io import LocalIO
+from bucketline.streaming.placement import spark_hash
+
+Batches = Iterator[pa.RecordBatch]
+
+_STEPS = (
+    "read", "read_optional", "write_new", "publish", "overwrite", "delete", "open_input", "open_output",
+)  # fmt: skip
+
+
+class KilledError(BaseException):
+    """The process is dead; no handler of it runs any more, whatever the code says."""
+
+
+@dataclass
+class Cluster:
+    """A Spark session, as far as the sink sees one. `unrest` is how likely an attempt of a task is made again."""
+
+    draw: random.Random
+    defaultParallelism: int = 2
+    unrest: float = 0.0
+    tasks_run: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def sparkContext(self) -> "Cluster":
+        return self
+
+    @property
+    def conf(self) -> "Cluster":
+        return self
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.settings.get(key, default)
+
+    def set(self, key: str, value: str) -> None:
+        self.settings[key] = value
+
+    def range(self, start: int, end: int, step: int, tasks: int) -> "Frame":
+        del start, end, step
+        return Frame(self, [[] for _ in range(tasks)], [])
+
+    def frame(self, rows: pa.Table, tasks: int, batch_rows: int = 1000) -> "Frame":
+        """The rows in order, dealt to so many map tasks by one column, so that each key comes from one of them."""
+        codes = np.array([hash(v) for v in rows.column(0).to_pylist()], np.int64) % tasks
+        parts = [rows.filter(pa.array(codes == t)).to_batches(max_chunksize=batch_rows) for t in range(tasks)]
+        return Frame(self, parts, rows.column_names)
+
+
+@dataclass
+class Frame:
+    """Record batches by partition."""
+
+    sparkSession: Cluster
+    parts: list[list[pa.RecordBatch]]
+    columns: list[str]
+
+    def mapInArrow(self, task: Callable[[Batches], Batches], ddl: str) -> "Frame":
+        packed = cloudpickle.dumps(task)
+        found = [self._attempts(packed, number, part) for number, part in enumerate(self.parts)]
+        return Frame(self.sparkSession, found, [c.split()[0] for c in ddl.split(", ")])
+
+    def repartition(self, count: int, column: str) -> "Frame":
+        """Rows by Spark's hash of an int column; they arrive in any order, as record batches of any size."""
+        draw = self.sparkSession.draw
+        rows = [batch.slice(i, 1) for part in self.parts for batch in part for i in range(batch.num_rows)]
+        draw.shuffle(rows)
+        parts: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+        for row in rows:
+            key = np.asarray(row.column(column)).astype(np.int32)
+            parts[int(spark_hash(key)[0]) % count].append(row)
+        size = draw.choice((1, 3, 1000))
+        grouped = [[pa.concat_batches(p[i : i + size]) for i in range(0, len(p), size)] for p in parts]
+        return Frame(self.sparkSession, grouped, self.columns)
+
+    def collect(self) -> list[dict[str, Any]]:
+        return [row for part in self.parts for batch in part for row in batch.to_pylist()]
+
+    def _attempts(self, packed: bytes, number: int, part: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """What the attempt that counts has put out; others may have run before or after it."""
+        cluster = self.sparkSession
+        cluster.tasks_run += 1
+        if cluster.draw.random() < cluster.unrest:
+            self._attempt(packed, number, part, cluster.draw.choice((0, 1, 2, None)))
+        found = self._attempt(packed, number, part, None)
+        if cluster.draw.random() < cluster.unrest / 2:
+            self._attempt(packed, number, part, cluster.draw.choice((1, None)))
+        return found
+
+    def _attempt(
+        self, packed: bytes, number: int, part: Sequence[pa.RecordBatch], at_most: int | None
+    ) -> list[pa.RecordBatch]:
+        found: list[pa.RecordBatch] = []
+        with _task(number):
+            output = cloudpickle.loads(packed)(iter(part))
+            for batch in output:
+                found.append(batch)
+                if at_most is not None and len(found) >= at_most:
+                    break
+            output.close()
+        return found
+
+
+@contextmanager
+def _task(number: int) -> Iterator[None]:
+    """Makes `TaskContext.get()` tell of this task."""
+    context = object.__new__(TaskContext)
+    context._partitionId = number
+    before = TaskContext.get()
+    TaskContext._setTaskContext(context)
+    try:
+        yield
+    finally:
+        TaskContext._setTaskContext(before)
+
+
+@dataclass
+class Death:
+    """Counts calls to storage and ends the process at one: before it, right after it, or half way through a write."""
+
+    at: int | None
+    way: str = "before"
+    calls: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.at is not None and self.calls >= self.at
+
+
+@contextmanager
+def killed_at(at: int | None, way: str = "before") -> Iterator[Death]:
+    """Inside, the process dies at call number `at` to local storage (None: never); afterwards nothing works any more.
+
+    `way` is "before", "after" or "torn". The block is left in any case; `Death.is_dead` says whether it came so far.
+    """
+    death = Death(at, way)
+    with _patched(death), suppress(KilledError):
+        yield death
+
+
+@contextmanager
+def _patched(death: Death) -> Iterator[None]:
+    originals = {name: getattr(LocalIO, name) for name in _STEPS}
+
+    def dying(name: str) -> Callable[..., Any]:
+        original = originals[name]
+
+        def call(self: LocalIO, path: str, *args: Any) -> Any:
+            was_dead = death.is_dead
+            death.calls += 1
+            if not death.is_dead:
+                return original(self, path, *args)
+            if not was_dead and death.way == "after":
+                original(self, path, *args)
+            elif not was_dead and death.way == "torn" and name == "write_new":
+                original(self, path, args[0][: len(args[0]) // 2])
+            raise KilledError(f"{name} {path}")
+
+        return call
+
+    with patch.multiple(LocalIO, **{name: dying(name) for name in _STEPS}):
+        yield
