@@ -71,7 +71,9 @@ class KnownHashes:
         if not len(hashes):
             return self
         # One number for both sorts several times faster than an indirect sort of the hashes.
-        added = (hashes.astype(np.int64) << 16) | buckets.astype(np.int64)
+        added = hashes.astype(np.int64)
+        added <<= 16
+        added |= buckets
         added.sort()
         found = (added >> 16).astype(np.int32)
         first = np.ones(len(found), np.bool_)
@@ -100,7 +102,7 @@ def known_hashes(index: Mapping[int, Int32s]) -> KnownHashes:
     if not index:
         return NOTHING_KNOWN
     hashes = np.concatenate([index[b] for b in index])
-    return NOTHING_KNOWN.joined(hashes, np.repeat(np.array(list(index)), [len(h) for h in index.values()]))
+    return NOTHING_KNOWN.joined(hashes, np.repeat(np.array(list(index), np.int16), [len(h) for h in index.values()]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
