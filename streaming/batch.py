@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from bucketline.conf.bucket_options import ASSIGNER_PARALLELISM
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.store.bucket_writer import CompactTrigger
+from bucketline.state.store.cross_write import CrossWrite
+from bucketline.state.store.new_keys import DynamicWrite
+from bucketline.state.store.write_plan import HashEntries, WritePlan
 from bucketline.state.store.write_session import WriteSession
+from bucketline.streaming.assign_task import AssignTask
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.place_task import PlaceTask
 from bucketline.streaming.route_task import Decode, RouteTask
@@ -26,7 +30,7 @@ class BatchPlan:
     shard_count: int
     in_place: bool
     route: RouteTask
-    place: PlaceTask | None
+    place: PlaceTask | AssignTask | None
     write: WriteTask
 
 
@@ -47,7 +51,9 @@ def plan_batch(
     trigger = plan.trigger(identity.batch_id)
     shards = _shard_count(session, parallelism)
     entries = session.hash_entries()
-    dynamic = plan.dynamic_write(entries, shards=shards, expected_rows=expected_rows)
+    # More shares than tasks, where that many are needed for each to fit into memory.
+    assigners = max(shards, plan.index_shares(entries))
+    dynamic = plan.dynamic_write(entries, shards=assigners, expected_rows=expected_rows)
     unaware = plan.mode is BucketMode.UNAWARE
     shares = _share_count(session, parallelism)
     cross = None
@@ -67,9 +73,7 @@ def plan_batch(
             dynamic,
             min(plan.sink.bad_records_max, _MOST_REJECTS) + 1000,
         ),
-        place=None
-        if cross is None
-        else PlaceTask(cross, plan.sink.merge_memory_bytes, plan.sink.local_directory, shards),
+        place=_place_task(plan, entries, dynamic, cross, shards),
         write=WriteTask(
             write=plan.postponing(plan.bucket_write(trigger, dynamic), user),
             states={} if unaware else session.bucket_states(trigger),
@@ -78,6 +82,17 @@ def plan_batch(
             shard_count=shards,
         ),
     )
+
+
+def _place_task(
+    plan: WritePlan, entries: HashEntries, dynamic: DynamicWrite | None, cross: CrossWrite | None, shards: int
+) -> PlaceTask | AssignTask | None:
+    """What stands between route and write: where keys are looked up by shares of them."""
+    memory, directory = plan.sink.merge_memory_bytes, plan.sink.local_directory
+    if cross is not None:
+        return PlaceTask(cross, memory, directory, shards)
+    assign = plan.assign_write(entries, dynamic)
+    return None if assign is None else AssignTask(assign, memory, directory, shards)
 
 
 def _shard_count(session: WriteSession, parallelism: int) -> int:

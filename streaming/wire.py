@@ -36,6 +36,7 @@ RESULT = pa.schema([("kind", pa.string()), ("payload", pa.binary())])
 RUN = "run"
 REJECTS = "rejects"
 NOTE = "note"
+HASHES = "hashes"
 MESSAGES = "messages"
 STATS = "stats"
 
@@ -77,13 +78,24 @@ def routed_run(run: SealedRun, shard_key: int, *, accepted_rows: int | None = No
 
 def routed_note(kind: str, *, shard_key: int, origin: int, row_count: int, blob: bytes) -> pa.RecordBatch:
     """One routed row that is no run: rejected records, or the token of a key-index note."""
+    return _routed(kind, b"", 0, shard_key=shard_key, origin=origin, row_count=row_count, blob=blob)
+
+
+def routed_hashes(partition: bytes, bucket: int, hashes: bytes, *, shard_key: int) -> pa.RecordBatch:
+    """One routed row with the hashes of keys that a dynamic bucket has got, as bytes of a HASH file."""
+    return _routed(HASHES, partition, bucket, shard_key=shard_key, origin=0, row_count=0, blob=hashes)
+
+
+def _routed(
+    kind: str, partition: bytes, bucket: int, *, shard_key: int, origin: int, row_count: int, blob: bytes
+) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
         [
             {
                 "shard_key": shard_key,
                 "kind": kind,
-                "partition": b"",
-                "bucket": 0,
+                "partition": partition,
+                "bucket": bucket,
                 "origin": origin,
                 "flush": 0,
                 "consumed_rows": 0,

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 
+from bucketline.state.bucket.fill import Int32s
 from bucketline.state.commit.message import encode_messages
+from bucketline.state.format.hash_index import decode_hash_index
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
 from bucketline.state.store.deal import as_one_change
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table_view import BucketId
 from bucketline.streaming.placement import shard_of_bucket
-from bucketline.streaming.wire import MESSAGES, RUN, TaskStats, read_routed, result, stats_result
+from bucketline.streaming.wire import HASHES, MESSAGES, RUN, TaskStats, read_routed, result, stats_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +46,20 @@ class WriteTask:
         """As a call. `shard` is the number of the task's shard; None where runs are not placed by bucket."""
         started = time.monotonic()
         rows = 0
+        new_hashes: dict[BucketId, Int32s] = {}
         with RunShelf(budget_bytes=self.shelf_bytes, directory=self.local_directory) as shelf:
             for batch in batches:
                 for kind, run in read_routed(batch):
                     if kind == RUN:
                         shelf.add(run)
                         rows += run.consumed_rows
+                    elif kind == HASHES:
+                        new_hashes[run.partition, run.bucket] = decode_hash_index(run.blob)
                     else:
                         yield result(kind, run.blob)
             received = time.monotonic()
             busy: set[BucketId] = set()
-            for message in write_shelf(self.write, shelf, self.states):
+            for message in write_shelf(self.write, shelf, self.states, new_hashes=new_hashes):
                 busy.add((message.partition, message.bucket))
                 told = as_one_change(message, self.write.access.delete_own) if self.as_one_change else message
                 yield result(MESSAGES, encode_messages([told]))

@@ -111,9 +111,11 @@ class Fill:
         return owned[hash_share(hashes, len(owned))]
 
 
-def hash_share(hashes: Int32s, count: int) -> Int32s:
-    """For each hash a number in [0, count): Java's remainder, made positive. Shapes: n int32 in, n int32 out."""
-    return np.abs(np.fmod(hashes, np.int32(count)))
+def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:
+    """For each hash a number in [0, count): Java's remainder, made positive. Shapes: n int32 in, n int32 out; `count`
+    is one for all, or n.
+    """
+    return np.abs(np.fmod(hashes, np.int32(count) if isinstance(count, int) else count))
 
 
 def assigner_count(

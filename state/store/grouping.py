@@ -90,6 +90,28 @@ class KeyShares:
 
 
 @dataclass(frozen=True, slots=True)
+class HashShares:
+    """Shares of a partition's keys by the hash of the trimmed primary key, known keys and new ones alike.
+
+    `assigners` is into how many shares each partition's keys fall, `first_assigners` those of others.
+    """
+
+    assigners: Mapping[bytes, int]
+    first_assigners: int = 1
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        fields = schema.select(schema.trimmed_primary_key)
+
+        def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
+            columns = [rows[f.name].combine_chunks() for f in fields]
+            hashes = np.asarray(hash_rows(columns, [f.type for f in fields]))
+            counts = np.array([self.assigners.get(p, self.first_assigners) for p in partitions], np.int32)
+            return share_group(hash_share(hashes, counts[codes]))
+
+        return group
+
+
+@dataclass(frozen=True, slots=True)
 class GivenBuckets:
     """Buckets that were decided before, in a column that does not go into the runs."""
 

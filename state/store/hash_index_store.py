@@ -16,7 +16,7 @@ from threading import Lock
 import numpy as np
 
 from bucketline.state.bucket.dynamic import NOTHING_KNOWN, KnownHashes, known_hashes
-from bucketline.state.bucket.fill import Int32s, Ownership
+from bucketline.state.bucket.fill import Int32s, Ownership, hash_share
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
@@ -24,7 +24,7 @@ from bucketline.state.format.hash_index import HASH, decode_hash_index, encode_h
 from bucketline.state.format.paths import INDEX_DIR, index_file_name
 from bucketline.state.store.file_io import FileIO
 
-_Share = tuple[str, bytes, Ownership | None]
+_Share = tuple[str, bytes, Ownership | None, Ownership | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +92,32 @@ class HashIndexStore:
         self._cached = cached
         self._ids = ids
 
-    def known(self, entries: Sequence[IndexManifestEntry], *, share: Ownership | None = None) -> KnownHashes:
+    def known(
+        self,
+        entries: Sequence[IndexManifestEntry],
+        *,
+        share: Ownership | None = None,
+        hashes_of: Ownership | None = None,
+    ) -> KnownHashes:
         """What the HASH files of one partition say; only files that are new to this process are read.
 
         `entries` are the partition's HASH entries, all of them. With `share` only the buckets of that owner count,
-        which is enough where it is proven that no one else's hashes are in them.
+        which is enough where it is proven that no one else's hashes are in them. With `hashes_of` only the hashes of
+        that owner's share are kept, wherever they are; memory is theirs and one file's.
         Raises CorruptFileError for a file that is missing, cut short or doubled.
         """
         if not entries:
             return NOTHING_KNOWN
         partition = entries[0].partition
         assert all(e.partition == partition for e in entries), "entries of one partition"
-        place = (self._path, partition, share)
+        place = (self._path, partition, share, hashes_of)
         wanted = self._by_bucket(e for e in entries if share is None or share.owns(e.bucket))
         names = {b: e.file_name for b, e in wanted.items()}
         before = self._cached.get(place)
         if before is not None and before.names == names:
             return before.known
         kept = {} if before is None else {b: n for b, n in before.names.items() if names.get(b) == n}
-        fresh = {b: self.hashes(e) for b, e in wanted.items() if b not in kept}
+        fresh = {b: _of_share(self.hashes(e), hashes_of) for b, e in wanted.items() if b not in kept}
         if before is None or not kept:
             known = known_hashes(fresh)
         else:
@@ -187,6 +194,13 @@ class HashIndexStore:
                     files=(other.file_name, entry.file_name),
                 )
         return found
+
+
+def _of_share(hashes: Int32s, share: Ownership | None) -> Int32s:
+    if share is None or share.assigners == 1:
+        return hashes
+    found: Int32s = hashes[hash_share(hashes, share.assigners) == share.assigner]
+    return found
 
 
 def hash_entries(index: Iterable[IndexManifestEntry]) -> dict[bytes, tuple[IndexManifestEntry, ...]]:

@@ -44,7 +44,9 @@ def write_table(
     """
     session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
     session.refresh()
-    dynamic = session.plan.dynamic_write(session.hash_entries(), shards=1, expected_rows=0)
+    entries = session.hash_entries()
+    # An index that is too large for memory is gone through share by share.
+    dynamic = session.plan.dynamic_write(entries, shards=session.plan.index_shares(entries), expected_rows=0)
     write = session.plan.bucket_write(session.plan.trigger(0), dynamic, clock=clock, ids=ids)
     user = ids.new_uuid()
     if session.plan.mode is BucketMode.CROSS_PARTITION:
@@ -106,6 +108,7 @@ def _messages(
     trigger = write.trigger
     states = {} if plan.mode is BucketMode.UNAWARE else session.bucket_states(trigger)
     sealer = RunSealer(plan.seal_plan(session.view, session.hash_entries(), write.dynamic), origin=0)
+    assign = plan.assign_write(session.hash_entries(), write.dynamic)
     messages: list[CommitMessage] = []
     to_real = plan.mode is BucketMode.POSTPONE and write.postponed_user is None
     with RunShelf(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as shelf:
@@ -118,7 +121,7 @@ def _messages(
             written = (
                 write_fixed(session, write, shelf, states)
                 if to_real
-                else write_shelf(write, shelf, states, notes.append)
+                else write_shelf(write, shelf, states, notes.append, assign=assign)
             )
             for message in written:
                 messages.append(message)

@@ -33,9 +33,13 @@ class DynamicWrite:
         """The share whose task writes a bucket."""
         return bucket % self.assigners.get(partition, self.first_assigners)
 
+    def ownership(self, partition: bytes, share: int) -> Ownership:
+        """Which buckets and which hashes of a partition are those of a share."""
+        return Ownership(share, self.assigners.get(partition, self.first_assigners))
+
     def assigner(self, partition: bytes, share: int) -> DynamicAssigner:
         """The assigner of a share; the keys it will be asked for are known to be new."""
-        own = Ownership(share, self.assigners.get(partition, self.first_assigners))
+        own = self.ownership(partition, share)
         return DynamicAssigner.starting(NOTHING_KNOWN, own, self.rule, rows=self.rows.get(partition, {}))
 
 
@@ -62,12 +66,13 @@ def deal_new_keys(
         assignment, assigner = assigner.assign(hashes)
         for bucket, found in assignment.new_by_bucket().items():
             new_hashes.setdefault(bucket, []).append(found)
-        for bucket, part in _split(rows, assignment.buckets):
+        for bucket, part in split_by_bucket(rows, assignment.buckets):
             put(replace(run, bucket=bucket, row_count=part.num_rows, blob=seal(part)))
     return {b: np.concatenate(found) for b, found in new_hashes.items()}
 
 
-def _split(rows: pa.Table, buckets: Int32s) -> Iterator[tuple[int, pa.Table]]:
+def split_by_bucket(rows: pa.Table, buckets: Int32s) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each bucket, in their order; n rows and n buckets in."""
     found = np.unique(buckets)
     for bucket in found.tolist():
         yield bucket, rows if len(found) == 1 else rows.take(np.flatnonzero(buckets == bucket))

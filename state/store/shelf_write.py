@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bucketline.state.bucket.fill import Int32s
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.assign_write import AssignWrite, assign_runs
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite, write_bucket
 from bucketline.state.store.cross_write import place_runs
 from bucketline.state.store.grouping import share_of_group
@@ -18,12 +19,20 @@ def write_shelf(
     shelf: RunShelf,
     states: Mapping[BucketId, BucketState],
     noted: Callable[[str], None] = lambda token: None,
+    *,
+    assign: AssignWrite | None = None,
+    new_hashes: Mapping[BucketId, Int32s] | None = None,
 ) -> Iterator[CommitMessage]:
     """The message of each bucket that has runs, as it is written; the shelf is empty afterwards.
 
-    `noted` is given the tokens of key-index notes, which the snapshot has to carry.
+    `noted` is given the tokens of key-index notes, which the snapshot has to carry. With `assign` shares hold known
+    keys as well; `new_hashes` are those of runs that got their buckets elsewhere.
     """
-    hashes: dict[BucketId, Int32s] = {}
+    hashes: dict[BucketId, Int32s] = dict(new_hashes or {})
+
+    def grown(new: tuple[bytes, int, Int32s]) -> None:
+        hashes[new[0], new[1]] = new[2]
+
     for partition, group in shelf.buckets():
         share = share_of_group(group)
         if share is None:
@@ -33,6 +42,10 @@ def write_shelf(
             continue
         if write.cross is not None:
             for run in place_runs(write.cross, share, shelf.take((partition, group)), noted=noted):
+                shelf.add(run)
+            continue
+        if assign is not None:
+            for run in assign_runs(assign, share, shelf.take((partition, group)), grown):
                 shelf.add(run)
             continue
         assert write.dynamic is not None, "groups of new keys are for dynamic buckets"

@@ -26,11 +26,12 @@ from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.lsm.level_folds import sealing_fold
+from bucketline.state.store.assign_write import BYTES_PER_KEY, AssignWrite
 from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.cross_write import CrossWrite
 from bucketline.state.store.file_settings import check_files
-from bucketline.state.store.grouping import FixedBuckets, Grouping, KeyShares, KnownBuckets, OneBucket
+from bucketline.state.store.grouping import FixedBuckets, Grouping, HashShares, KeyShares, KnownBuckets, OneBucket
 from bucketline.state.store.hash_index_store import rows_by_bucket
 from bucketline.state.store.new_keys import DynamicWrite
 from bucketline.state.store.sealed_runs import SealPlan
@@ -102,6 +103,17 @@ class WritePlan:
             0, parallelism=shards, rule=self.fill_rule, initial_buckets=initial, expected_rows=expected_rows
         )
         return DynamicWrite(self.fill_rule, rows, assigners, first)
+
+    def index_shares(self, entries: HashEntries) -> int:
+        """Into how many shares the HASH index has to fall for each to fit into `key-index-memory`."""
+        size = BYTES_PER_KEY * sum(e.row_count for found in entries.values() for e in found)
+        return max(1, -(-size // self.sink.key_index_memory_bytes))
+
+    def assign_write(self, entries: HashEntries, dynamic: DynamicWrite | None) -> AssignWrite | None:
+        """How rows get their buckets by shares of the index, where it is larger than `key-index-memory`."""
+        if dynamic is None or self.index_shares(entries) == 1:
+            return None
+        return AssignWrite(self.uri, self.schema, entries, dynamic, self.sink.key_index_memory_bytes)
 
     def bucket_write(
         self,
@@ -194,6 +206,8 @@ class WritePlan:
             return KeyShares(shares, self.schema.primary_keys, across_partitions=True)
         if dynamic is None:
             return FixedBuckets(self.total_buckets, bucket_function(self.schema))
+        if self.index_shares(entries) > 1:
+            return HashShares(dynamic.assigners, dynamic.first_assigners)
         return KnownBuckets(
             self.uri, entries, dynamic.assigners, dynamic.first_assigners, self.sink.key_index_memory_bytes
         )

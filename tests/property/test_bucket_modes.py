@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from bucketline.state.format.hash_index import HASH
-from bucketline.state.store import cross_write
+from bucketline.state.store import cross_write, write_plan
 from bucketline.state.store.doctor import Severity
 from bucketline.state.store.hash_index_store import HashCache, HashIndexStore, hash_entries, shared_hash_cache
 from bucketline.state.store.local_write import write_table
@@ -232,7 +232,13 @@ class Life:
 def test_the_table_is_what_a_dictionary_says(tmp_path: Path, mode: str, engine: str, seed: int) -> None:
     life = Life(tmp_path, mode, engine, seed)
     chunk = life.draw.choice((200, 192 << 20))
-    with patch("os.fsync"), patch.object(cross_write, "CHUNK_BYTES", chunk):
+    # An index of a few keys counts as a large one to jobs that give it a megabyte.
+    per_key = life.draw.choice((write_plan.BYTES_PER_KEY, 1 << 17))
+    with (
+        patch("os.fsync"),
+        patch.object(cross_write, "CHUNK_BYTES", chunk),
+        patch.object(write_plan, "BYTES_PER_KEY", per_key),
+    ):
         try:
             for _ in range(STEPS):
                 life.step()

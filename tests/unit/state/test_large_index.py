@@ -1,0 +1,128 @@
+"""Dynamic tables whose HASH index is larger than the memory for it: looked up by shares, with the same outcome."""
+
+import json
+import random
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bucketline.state.bucket.fill import Ownership, hash_share
+from bucketline.state.store import write_plan
+from bucketline.state.store.assign_write import AssignWrite
+from bucketline.state.store.hash_index_store import HashCache, HashIndexStore, hash_entries
+from bucketline.state.store.local_write import write_table
+from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.write_session import WriteSession
+from bucketline.streaming.assign_task import AssignTask
+from bucketline.streaming.batch import plan_batch
+from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.sink import TableSink
+from tests.support.tasks import Cluster
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+SMALL = {"key-index-memory": "1 mb"}
+
+
+def as_is(records: pa.Table) -> tuple[pa.Table, None]:
+    return records, None
+
+
+def dynamic(path: Path, target: int) -> Table:
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": str(target), "dynamic-bucket.initial-buckets": "3"}
+    return create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options=options)
+
+
+def rows(ids: np.ndarray, value: int) -> pa.Table:
+    return pa.table({"id": ids, "v": np.full(len(ids), value)}, schema=COLUMNS)
+
+
+def identity(number: int) -> BatchIdentity:
+    return BatchIdentity("query", number, json.dumps([number - 1]), json.dumps([number]), f"digest {number}")
+
+
+def hashes_by_bucket(table: Table) -> dict[int, np.ndarray]:
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    store = HashIndexStore(table.io, table.path, cached=HashCache(0))
+    entries = hash_entries(table.manifests.read_index(newest.index_manifest))
+    return {e.bucket: store.hashes(e) for found in entries.values() for e in found}
+
+
+def test_a_stream_that_goes_from_one_way_to_the_other_and_back(tmp_path: Path) -> None:
+    table, cluster = dynamic(tmp_path, 40), Cluster(random.Random(7), 4, unrest=0.2)
+    draw, expected = np.random.default_rng(5), dict[int, int]()
+    ways = []
+    for number in range(8):
+        ids = draw.integers(0, 600, 120)
+        sink = TableSink(table.path, {**SMALL, "write-parallelism": str(number % 3 + 2)}, decode=as_is)
+        with patch.object(write_plan, "BYTES_PER_KEY", 6 if number in (0, 1, 4) else 1 << 16):
+            session = WriteSession(table.path, sink.options)
+            session.refresh()
+            plan = plan_batch(session, identity(number), user="query", parallelism=4, decode=as_is)
+            ways.append(isinstance(plan.place, AssignTask))
+            sink.write(cluster.frame(rows(ids, number), 3), identity(number))
+        expected |= dict.fromkeys(ids.tolist(), number)
+        found = [(r["id"], r["v"]) for r in open_table(table.path).to_arrow().to_pylist()]
+        assert len(found) == len(expected) and dict(found) == expected
+        index = hashes_by_bucket(table)
+        every = np.concatenate(list(index.values()))
+        assert len(np.unique(every)) == len(every) == len(expected)
+        assert max(map(len, index.values())) <= 40
+    assert ways == [False, False, True, True, False, True, True, True]
+
+
+def test_a_batch_write_goes_through_the_index_share_by_share(tmp_path: Path) -> None:
+    table, expected = dynamic(tmp_path, 50), dict[int, int]()
+    draw = np.random.default_rng(9)
+    held: list[int] = []
+    whole = HashIndexStore.known
+
+    def watched(self, entries, *, share=None, hashes_of=None):
+        found = whole(self, entries, share=share, hashes_of=hashes_of)
+        held.append(len(found.hashes))
+        return found
+
+    for number in range(4):
+        ids = draw.integers(0, 900, 300)
+        with (
+            patch.object(write_plan, "BYTES_PER_KEY", 1 << 14),
+            patch.object(HashIndexStore, "known", watched),
+        ):
+            write_table(table, rows(ids, number), options=SMALL)
+        expected |= dict.fromkeys(ids.tolist(), number)
+        assert {r["id"]: r["v"] for r in table.to_arrow().to_pylist()} == expected
+    index = hashes_by_bucket(table)
+    assert sum(map(len, index.values())) == len(expected)
+    # Three shares at the most, as 'dynamic-bucket.initial-buckets' says.
+    assert len(held) > 4 and max(held) < len(expected) * 0.6
+
+
+def test_a_share_of_the_index_holds_its_hashes_from_every_bucket(tmp_path: Path) -> None:
+    table = dynamic(tmp_path, 40)
+    table.write(rows(np.arange(300), 0))
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    (entries,) = hash_entries(table.manifests.read_index(newest.index_manifest)).values()
+    store = HashIndexStore(table.io, table.path, cached=HashCache(1 << 20))
+    parts = [store.known(entries, hashes_of=Ownership(share, 3)) for share in range(3)]
+    assert sum(len(p.hashes) for p in parts) == 300
+    for share, part in enumerate(parts):
+        assert (hash_share(part.hashes, 3) == share).all() and len(np.unique(part.buckets)) == len(entries)
+    with patch.object(HashIndexStore, "hashes", side_effect=AssertionError("read again")):
+        store.known(entries, hashes_of=Ownership(1, 3))
+
+
+@pytest.mark.parametrize(("keys", "shares"), [(0, 1), (1 << 17, 1), (1 << 20, 6)])
+def test_the_index_is_shared_only_where_it_is_too_large(tmp_path: Path, keys: int, shares: int) -> None:
+    table = dynamic(tmp_path, 1 << 21)
+    if keys:
+        table.write(rows(np.arange(keys), 0))
+    session = WriteSession(table.path, SMALL)
+    session.refresh()
+    entries = session.hash_entries()
+    assert session.plan.index_shares(entries) == shares
+    write = session.plan.dynamic_write(entries, shards=1, expected_rows=0)
+    assert isinstance(session.plan.assign_write(entries, write), AssignWrite) == (shares > 1)
