@@ -30,7 +30,7 @@ COMPACTION = Option(
     Compaction.INLINE,
     "inline: the write tasks compact what the picker says; none: somebody else compacts, or nobody",
 )
-WRITE_PARALLELISM = Option("write-parallelism", parse_int, None, "write tasks per batch; default: Spark's parallelism")
+WRITE_PARALLELISM = Option("write-parallelism", parse_int, None, "write tasks per batch; default: by the bucket mode")
 ASSIGNER_PARALLELISM = Option(
     "assigner-parallelism", parse_int, None, "shards that own the keys of dynamic and cross-partition tables"
 )
@@ -38,7 +38,6 @@ ROUTE_MEMORY = Option("route-memory", parse_size, 128 * MB, "bytes a map task bu
 RUN_SIZE = Option("run-size", parse_size, 32 * MB, "bytes of one sealed run that travels through Spark's shuffle")
 MERGE_MEMORY = Option("merge-memory", parse_size, 256 * MB, "bytes a write task holds while it merges sorted runs")
 COMPACT_MEMORY = Option("compact-memory", parse_size, 256 * MB, "bytes a task holds while it compacts one bucket")
-BATCH_ROWS = Option("batch-rows", parse_int, 65536, "rows of the record batches between the steps of a task")
 LOCAL_DIRECTORY = Option(
     "local-directory", parse_text, None, "where spills and local indexes go; default: the system's temporary folder"
 )
@@ -78,7 +77,6 @@ class SinkOptions:
     run_bytes: int
     merge_memory_bytes: int
     compact_memory_bytes: int
-    batch_rows: int
     local_directory: str | None
     key_index_memory_bytes: int
     schema_evolution: str
@@ -95,7 +93,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     compaction = COMPACTION.get(options)
     if compaction not in _SUPPORTED:
         _refuse(COMPACTION, f"'{compaction.value}' is not supported by this release; use 'inline' or 'none'")
-    for count in (WRITE_PARALLELISM, ASSIGNER_PARALLELISM, BATCH_ROWS, POSTPONE_COMPACT_BATCHES):
+    for count in (WRITE_PARALLELISM, ASSIGNER_PARALLELISM, POSTPONE_COMPACT_BATCHES):
         found = count.find(options)
         if found is not None and found < 1:
             _refuse(count, "must be at least 1")
@@ -112,7 +110,6 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         run_bytes=RUN_SIZE.get(options),
         merge_memory_bytes=MERGE_MEMORY.get(options),
         compact_memory_bytes=COMPACT_MEMORY.get(options),
-        batch_rows=BATCH_ROWS.get(options),
         local_directory=LOCAL_DIRECTORY.find(options),
         key_index_memory_bytes=KEY_INDEX_MEMORY.get(options),
         schema_evolution=SCHEMA_EVOLUTION.get(options),
