@@ -40,6 +40,18 @@ BUCKET_OPTIONS: Mapping[str, Option[Any]] = {
 }
 """Every option above by its key, in the order of this file."""
 
+POSITIVE = (
+    TARGET_ROW_NUM,
+    INITIAL_BUCKETS,
+    ASSIGNER_PARALLELISM,
+    BOOTSTRAP_PARALLELISM,
+    FIXED_BUCKET_MAX_PARALLELISM,
+    DEFAULT_BUCKET_NUM,
+    TARGET_ROWS_PER_BUCKET,
+    TARGET_SIZE_PER_BUCKET,
+)
+"""Numbers that make no sense below one."""
+
 
 def bucket_limit(options: Mapping[str, str]) -> int | None:
     """How many buckets a partition of a dynamic table may have; None for as many as the format can hold."""

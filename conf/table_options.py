@@ -8,7 +8,7 @@ Source: Paimon 2.0 CoreOptions, SchemaValidation; texts that Paimon's users know
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from bucketline.conf.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, TARGET_ROW_NUM
+from bucketline.conf.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, POSITIVE
 from bucketline.conf.changelog_options import CHANGELOG_OPTIONS, check_changelog_options
 from bucketline.conf.errors import OptionError
 from bucketline.conf.file_options import FILE_OPTIONS, check_file_options
@@ -229,10 +229,22 @@ def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partit
                 "You can not use sequence.field in cross partition update case (Primary key constraint "
                 f"'{listed(primary_key)}' not include all partition fields '{listed(partition_keys)}').",
             )
+        if primary_key and not set(partition_keys) <= set(primary_key):
+            _check_moves(options)
     elif bucket < 1 and not (bucket == -2 and primary_key):
         refuse(BUCKET.key, "The number of buckets needs to be greater than 0.")
     if bucket > 0 and not primary_key and bucket_key is None:
         refuse(BUCKET_KEY.key, "You should define a 'bucket-key' for bucketed append mode.")
+
+
+def _check_moves(options: Mapping[str, str]) -> None:
+    """A key that moves to another partition is deleted where it was; Paimon leaves it in both."""
+    if IGNORE_DELETE.get(options) and MERGE_ENGINE.get(options) == "deduplicate":
+        refuse(
+            IGNORE_DELETE.key,
+            f"'{IGNORE_DELETE.key}' = 'true' does not go with keys that move between partitions: the delete in the old "
+            "partition would be ignored too, and the key be in both; filter deletes out of the input instead",
+        )
 
 
 def _check_numbers(options: Mapping[str, str]) -> None:
@@ -246,8 +258,10 @@ def _check_numbers(options: Mapping[str, str]) -> None:
             SNAPSHOT_NUM_RETAINED_MIN.key,
             f"{SNAPSHOT_NUM_RETAINED_MIN.key} should not be larger than {SNAPSHOT_NUM_RETAINED_MAX.key}",
         )
-    if TARGET_ROW_NUM.get(options) < 1:
-        refuse(TARGET_ROW_NUM.key, f"{TARGET_ROW_NUM.key} should be at least 1")
+    for option in POSITIVE:
+        found = option.find(options)
+        if found is not None and found < 1:
+            refuse(option.key, f"{option.key} should be at least 1")
     if MAX_BUCKETS.get(options) < 1 and MAX_BUCKETS.get(options) != -1:
         refuse(MAX_BUCKETS.key, f"{MAX_BUCKETS.key} should be at least 1, or -1 for no limit")
     commits = FULL_COMPACTION_DELTA_COMMITS.find(options)

@@ -73,6 +73,14 @@ def test_a_sequence_field_with_cross_partition_upserts_is_refused_in_paimons_wor
     )
 
 
+def test_deletes_cannot_be_ignored_where_keys_move_between_partitions() -> None:
+    with pytest.raises(OptionError, match="the key be in both; filter deletes out of the input") as caught:
+        check_write_options({"ignore-delete": "true"}, ("pk",), ("pt",))
+    assert caught.value.fields["key"] == "ignore-delete"
+    check_write_options({"ignore-delete": "true", "merge-engine": "partial-update"}, ("pk",), ("pt",))
+    check_write_options({"ignore-delete": "true"}, ("pk", "pt"), ("pt",))
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -199,6 +207,11 @@ def test_an_unknown_key_is_refused_and_the_nearest_named() -> None:
         ("snapshot.num-retained.max", "3"),
         ("full-compaction.delta-commits", "0"),
         ("target-file-row-num", "0"),
+        ("dynamic-bucket.initial-buckets", "0"),
+        ("dynamic-bucket.assigner-parallelism", "0"),
+        ("postpone.default-bucket-num", "0"),
+        ("postpone.target-row-num-per-bucket", "0"),
+        ("postpone.target-size-per-bucket", "0 b"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(key: str, text: str) -> None:
