@@ -34,6 +34,9 @@ DELETION_VECTORS = Option("deletion-vectors.enabled", parse_bool, False, "mark o
 DELETION_VECTORS_BITMAP64 = Option(
     "deletion-vectors.bitmap64", parse_bool, False, "deletion vectors with positions of 64 bits"
 )
+DELETION_VECTORS_MODIFIABLE = Option(
+    "deletion-vectors.modifiable", parse_bool, False, "let deletion-vectors.enabled change although there are rows"
+)
 FORCE_LOOKUP = Option("force-lookup", parse_bool, False, "look older values up without a changelog")
 
 CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {

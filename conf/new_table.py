@@ -6,6 +6,7 @@ Source: Paimon 2.0 SchemaValidation, Schema, TableSchema.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from bucketline.conf.changelog_options import check_changelog_options
 from bucketline.conf.table_options import (
     BUCKET_KEY,
     PARTITION,
@@ -44,6 +45,7 @@ def check_new_table(
             f"{listed(partition_keys)}, this will result in only one record in a partition",
         )
     check_write_options(options, primary_key, partition_keys)
+    check_changelog_options(options, primary_key, columns)
     _check_bucket_key(options, columns, nested, primary_key, partition_keys)
     for name in SEQUENCE_FIELD.get(options):
         if name not in columns:

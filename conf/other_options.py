@@ -85,7 +85,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     """,
     _OTHER_MODE: """
         postpone.batch-write-fixed-bucket.rescale-load-factor
-        changelog.num-retained.min changelog.num-retained.max changelog.time-retained deletion-vectors.modifiable
+        changelog.num-retained.min changelog.num-retained.max changelog.time-retained
         deletion-vector.index-file.target-size visibility-callback.timeout visibility-callback.check-interval
         data-file.external-paths.strategy data-file.external-paths.specific-fs data-file.external-paths.weights
         chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot

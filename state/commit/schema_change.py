@@ -8,6 +8,11 @@ Source: Paimon 2.0 SchemaManager, SchemaChange, SchemaValidation; texts that Pai
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bucketline.conf.changelog_options import (
+    DELETION_VECTORS,
+    DELETION_VECTORS_MODIFIABLE,
+    ROW_DEDUPLICATE_IGNORE_FIELDS,
+)
 from bucketline.conf.errors import OptionError
 from bucketline.conf.new_table import check_new_table
 from bucketline.conf.option import parse_bool, parse_int, parse_names
@@ -133,7 +138,7 @@ _IMMUTABLE = frozenset(
 """Options that files in the table depend on."""
 
 _NULL_TO_NOT_NULL = "alter-column-null-to-not-null.disabled"
-_COLUMN_LISTS = (BUCKET_KEY.key, SEQUENCE_FIELD.key, "rowkind.field")
+_COLUMN_LISTS = (BUCKET_KEY.key, SEQUENCE_FIELD.key, "rowkind.field", ROW_DEDUPLICATE_IGNORE_FIELDS.key)
 """Options that name columns and follow a rename, next to the `fields.<column>.` family."""
 
 
@@ -299,6 +304,8 @@ def _check_option(options: Mapping[str, str], key: str, value: str | None, *, ha
         return
     if key in ("primary-key", "partition") or (has_snapshots and key in _IMMUTABLE):
         raise OptionError(f"Change '{key}' is not supported yet.", key=key, value=value)
+    if has_snapshots and key == DELETION_VECTORS.key:
+        _check_vectors(options, value)
     if key != BUCKET.key or not has_snapshots:
         return
     if value is None:
@@ -309,6 +316,19 @@ def _check_option(options: Mapping[str, str], key: str, value: str | None, *, ha
         raise OptionError("Cannot change bucket when it is -1.", key=key, value=value)
     if parse_int(value) == -1:
         raise OptionError("Cannot change bucket to -1.", key=key, value=value)
+
+
+def _check_vectors(options: Mapping[str, str], value: str | None) -> None:
+    old, new = DELETION_VECTORS.get(options), DELETION_VECTORS.default if value is None else parse_bool(value)
+    if old != new and not DELETION_VECTORS_MODIFIABLE.get(options):
+        raise OptionError(
+            f"Cannot change deletion vectors mode from {str(old).lower()} to {str(new).lower()}. If modifying table "
+            "deletion-vectors mode without full-compaction, this may result in data duplication. If you are confident, "
+            f"you can set table option '{DELETION_VECTORS_MODIFIABLE.key}' = 'true' to allow deletion vectors "
+            "modification.",
+            key=DELETION_VECTORS.key,
+            value=value,
+        )
 
 
 def _check(old: TableSchema, new: TableSchema) -> None:

@@ -19,7 +19,10 @@ from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.table_view import BucketId
 
-NO_VECTORS: Mapping[BucketId, IndexManifestEntry] = MappingProxyType({})
+VectorFiles = tuple[IndexManifestEntry, ...]
+"""The deletion-vector files of one bucket: at most one, but for append tables without buckets."""
+
+NO_VECTORS: Mapping[BucketId, VectorFiles] = MappingProxyType({})
 """The deletion-vector files of a table that has none."""
 
 
@@ -50,6 +53,10 @@ class BucketDeletions:
         """Drops the vector of a file that has been rewritten without its deleted rows."""
         self.is_modified |= self._vectors.pop(file_name, None) is not None
 
+    @property
+    def is_empty(self) -> bool:
+        return not any(self._vectors.values())
+
     def write(
         self, io: FileIO, table_path: str, bucket_id: BucketId, *, ids: IdSource, bitmap64: bool
     ) -> IndexManifestEntry:
@@ -71,20 +78,26 @@ class BucketDeletions:
         )
 
 
-def load_deletions(io: FileIO, table_path: str, entry: IndexManifestEntry | None) -> BucketDeletions:
-    """The vectors of a bucket's index file; `entry` is None where there is none. Raises CorruptFileError naming it."""
-    if entry is None:
-        return BucketDeletions()
-    path = entry.external_path or f"{table_path}/{INDEX_DIR}/{entry.file_name}"
-    with naming_file(path):
-        return BucketDeletions(decode_deletion_vectors(io.read(path), entry.deletion_vector_ranges or ()))
+def load_deletions(io: FileIO, table_path: str, entries: VectorFiles) -> BucketDeletions:
+    """The vectors in index files of a bucket. Raises CorruptFileError naming the file."""
+    found: dict[str, BitMap] = {}
+    for entry in entries:
+        path = entry.external_path or f"{table_path}/{INDEX_DIR}/{entry.file_name}"
+        with naming_file(path):
+            found |= decode_deletion_vectors(io.read(path), entry.deletion_vector_ranges or ())
+    return BucketDeletions(found)
 
 
-def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, IndexManifestEntry]:
+def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, VectorFiles]:
     """The deletion-vector files of an index manifest by bucket."""
-    return {(e.partition, e.bucket): e for e in index if e.index_type == DELETION_VECTORS}
+    found: dict[BucketId, VectorFiles] = {}
+    for entry in index:
+        if entry.index_type == DELETION_VECTORS:
+            place = (entry.partition, entry.bucket)
+            found[place] = (*found.get(place, ()), entry)
+    return found
 
 
-def masked_files(entry: IndexManifestEntry | None) -> frozenset[str]:
-    """The names of the data files that an index file has vectors of."""
-    return frozenset(r.data_file_name for r in (entry.deletion_vector_ranges or ())) if entry else frozenset()
+def masked_files(entries: VectorFiles) -> frozenset[str]:
+    """The names of the data files that index files have vectors of."""
+    return frozenset(r.data_file_name for e in entries for r in e.deletion_vector_ranges or ())

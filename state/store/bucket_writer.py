@@ -26,7 +26,7 @@ from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.lsm.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full
 from bucketline.state.store.append_compact import compact_append
 from bucketline.state.store.bucket_access import BucketAccess
-from bucketline.state.store.bucket_deletions import load_deletions, masked_files
+from bucketline.state.store.bucket_deletions import VectorFiles, load_deletions, masked_files
 from bucketline.state.store.compactor import CompactResult, compact_unit
 from bucketline.state.store.cross_write import CrossWrite
 from bucketline.state.store.grouping import hash_index_store
@@ -52,14 +52,14 @@ class BucketState:
     """What the table holds of a bucket before this batch. An unknown bucket is an empty one.
 
     `files` are all live files where `complete`; else they were left out because the bucket is not to be compacted.
-    `hash_entry` is the HASH file of a dynamic bucket, `deletion_entry` the file with its deletion vectors.
+    `hash_entry` is the HASH file of a dynamic bucket, `vector_files` are those with deletion vectors.
     """
 
     next_sequence_number: int = 0
     files: tuple[DataFileMeta, ...] = ()
     complete: bool = True
     hash_entry: IndexManifestEntry | None = None
-    deletion_entry: IndexManifestEntry | None = None
+    vector_files: VectorFiles = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,8 @@ def _write_appended(
     if write.trigger is not CompactTrigger.NONE and state.complete:
         try:
             full = write.trigger is CompactTrigger.FULL
-            compacted = compact_append(write.access, bucket_id, (*state.files, *new_files), full=full)
+            files = (*state.files, *new_files)
+            compacted = compact_append(write.access, bucket_id, files, full=full, vector_files=state.vector_files)
         except BaseException:
             write.access.delete_own(new_files, bucket_id)
             raise
@@ -150,14 +151,14 @@ def compact_bucket(
         return CompactResult()
     access = write.access
     files = (*state.files, *new_files)
-    unit = pick_unit(write, files, masked_files(state.deletion_entry))
+    unit = pick_unit(write, files, masked_files(state.vector_files))
     if unit is None:
         return CompactResult()
     options = write.compact_options
     levels = Levels.from_files(files, options.num_levels, access.key_order)
     deletions = None
     if options.deletion_vectors:
-        deletions = load_deletions(access.files.io, access.files.table_path, state.deletion_entry)
+        deletions = load_deletions(access.files.io, access.files.table_path, state.vector_files)
     return compact_unit(
         access, bucket_id, levels, unit, options, memory_bytes=write.compact_memory_bytes, deletions=deletions
     )
@@ -261,4 +262,5 @@ def _message(write: BucketWrite, bucket_id: BucketId, flushed: Flushed, compacte
         compact_after=compacted.after,
         compact_changelog=compacted.changelog,
         compact_index_files=() if compacted.index is None else (compacted.index,),
+        deleted_compact_index_files=compacted.replaced_index,
     )

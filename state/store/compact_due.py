@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.store.append_compact import append_options
-from bucketline.state.store.bucket_deletions import NO_VECTORS, masked_files
+from bucketline.state.store.bucket_deletions import NO_VECTORS, VectorFiles, masked_files
 from bucketline.state.store.bucket_writer import CompactTrigger, pick_unit
 from bucketline.state.store.table_view import BucketId, TableView
 from bucketline.state.store.write_plan import WritePlan
@@ -32,7 +31,7 @@ def due_buckets(
     view: TableView,
     plan: WritePlan,
     trigger: CompactTrigger,
-    vectors: Mapping[BucketId, IndexManifestEntry] = NO_VECTORS,
+    vectors: Mapping[BucketId, VectorFiles] = NO_VECTORS,
 ) -> list[BucketId]:
     """The buckets, in order, in which the trigger finds something to compact as the files are now.
 
@@ -44,7 +43,7 @@ def due_buckets(
         options, full = append_options(plan.schema.options), trigger is CompactTrigger.FULL
         return [b for b in _existing(view) if pick_append(view.files(b), options, full=full)]
     write = plan.bucket_write(trigger)
-    return [b for b in _existing(view) if pick_unit(write, view.files(b), masked_files(vectors.get(b))) is not None]
+    return [b for b in _existing(view) if pick_unit(write, view.files(b), masked_files(vectors.get(b, ()))) is not None]
 
 
 def _existing(view: TableView) -> Iterable[BucketId]:

@@ -42,13 +42,15 @@ BATCH_ROWS = 65536
 class CompactResult:
     """Files that leave and files that come, each file once; an upgraded file is in both with its two levels.
 
-    `changelog` are files of what the compaction changed, `index` the bucket's new deletion vectors if it changed them.
+    `changelog` are files of what the compaction changed, `index` the bucket's new deletion vectors if it changed them;
+    `replaced_index` are the files they were in, where a bucket may have more than one.
     """
 
     before: tuple[DataFileMeta, ...] = ()
     after: tuple[DataFileMeta, ...] = ()
     changelog: tuple[DataFileMeta, ...] = ()
     index: IndexManifestEntry | None = None
+    replaced_index: tuple[IndexManifestEntry, ...] = ()
 
     @property
     def rewritten(self) -> tuple[DataFileMeta, ...]:

@@ -12,12 +12,11 @@ import pyarrow as pa
 from bucketline.state.bucket.intake import Intake
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.fold import drop_deletes
 from bucketline.state.lsm.interval import sections
 from bucketline.state.lsm.level_folds import reading_fold
 from bucketline.state.store.bucket_access import BucketAccess
-from bucketline.state.store.bucket_deletions import load_deletions
+from bucketline.state.store.bucket_deletions import VectorFiles, load_deletions
 from bucketline.state.store.read import merge_columns, merge_section
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.store.sealed_runs import RunSealer, SealedRun, SealPlan
@@ -29,13 +28,13 @@ from bucketline.state.types.arrow import VALUE_KIND
 class Source:
     """Files of one bucket whose rows are dealt; `origin` says where they stand among all: lower ones are older.
 
-    `deletion_entry` is the file with the bucket's deletion vectors.
+    `vector_files` are those with the bucket's deletion vectors.
     """
 
     bucket_id: BucketId
     files: tuple[DataFileMeta, ...]
     origin: int
-    deletion_entry: IndexManifestEntry | None = None
+    vector_files: VectorFiles = ()
 
 
 def postponed_runs(access: BucketAccess, source: Source, plan: SealPlan) -> Iterator[SealedRun]:
@@ -52,7 +51,7 @@ def current_runs(access: BucketAccess, source: Source, plan: SealPlan, *, memory
     bucket = BucketFiles(*source.bucket_id, total_buckets=0, files=source.files)
     columns = [f.name for f in schema.fields]
     fold, needed = reading_fold(schema), merge_columns(schema, columns)
-    deletions = load_deletions(access.files.io, access.files.table_path, source.deletion_entry)
+    deletions = load_deletions(access.files.io, access.files.table_path, source.vector_files)
     files = replace(access.files, deletions=deletions)
     merged = (
         batch

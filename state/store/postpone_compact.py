@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from bucketline.conf.bucket_options import DEFAULT_BUCKET_NUM, TARGET_ROWS_PER_BUCKET
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.store.bucket_deletions import NO_VECTORS
+from bucketline.state.store.bucket_deletions import NO_VECTORS, VectorFiles
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite
 from bucketline.state.store.deal import Source
 from bucketline.state.store.partition_choice import PartitionTest
@@ -47,7 +46,7 @@ def plan_postponed(
     chosen: PartitionTest,
     *,
     new_buckets: int | None = None,
-    vectors: Mapping[BucketId, IndexManifestEntry] = NO_VECTORS,
+    vectors: Mapping[BucketId, VectorFiles] = NO_VECTORS,
 ) -> PostponeWork:
     """What waits in the chosen partitions at the view's snapshot, and where it goes.
 
@@ -59,7 +58,9 @@ def plan_postponed(
     totals = _real_totals(view)
     for partition, files in waiting.items():
         totals.setdefault(partition, _buckets_for(plan, files, new_buckets))
-    states = {b: BucketState(view.next_sequence_number(b), view.files(b), deletion_entry=vectors.get(b)) for b in real}
+    states = {
+        b: BucketState(view.next_sequence_number(b), view.files(b), vector_files=vectors.get(b, ())) for b in real
+    }
     sources = [
         Source((partition, POSTPONE_BUCKET), (file,), origin)
         for partition, files in waiting.items()

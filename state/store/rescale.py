@@ -94,7 +94,7 @@ def plan_rescale(
     view = session.view
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0]) and view.total_of_bucket(b) != bucket_num]
     vectors = session.deletion_entries()
-    sources = tuple(Source(b, view.files(b), origin, vectors.get(b)) for origin, b in enumerate(real))
+    sources = tuple(Source(b, view.files(b), origin, vectors.get(b, ())) for origin, b in enumerate(real))
     totals = {b[0]: bucket_num for b in real}
     write = session.plan.with_totals(session.plan.bucket_write(CompactTrigger.FULL), totals)
     # Rows stay what they are, so there is nothing to log.

@@ -14,9 +14,9 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, IndexManifestEntry, Snapshot
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.append_compact import append_options
-from bucketline.state.store.bucket_deletions import deletion_entries
+from bucketline.state.store.bucket_deletions import VectorFiles, deletion_entries
 from bucketline.state.store.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.commit_check import AppendCheck
 from bucketline.state.store.commit_waste import discard_made
@@ -55,7 +55,7 @@ class WriteSession:
         self.view = TableView(self.table.snapshot_store, self.table.manifests)
         self._committer = self._new_committer()
         self._hashes: tuple[str | None, HashEntries] = (None, {})
-        self._vectors: tuple[str | None, Mapping[BucketId, IndexManifestEntry]] = (None, {})
+        self._vectors: tuple[str | None, Mapping[BucketId, VectorFiles]] = (None, {})
 
     def refresh(self) -> Snapshot | None:
         """Follows the table to its newest schema and snapshot; returns the snapshot. Errors as for a new session."""
@@ -81,7 +81,7 @@ class WriteSession:
                 files if needed else (),
                 needed or not files,
                 hashes.get(bucket_id),
-                vectors.get(bucket_id) if needed else None,
+                vectors.get(bucket_id, ()) if needed else (),
             )
         return states
 
@@ -98,8 +98,8 @@ class WriteSession:
             self._hashes = (name, hash_entries(self.table.manifests.read_index(name)))
         return self._hashes[1]
 
-    def deletion_entries(self) -> Mapping[BucketId, IndexManifestEntry]:
-        """The deletion-vector file of each bucket at the view's snapshot; the list is read when it has changed."""
+    def deletion_entries(self) -> Mapping[BucketId, VectorFiles]:
+        """The deletion-vector files of each bucket at the view's snapshot; the list is read when it has changed."""
         if not self.plan.compact_options.deletion_vectors:
             return {}
         snapshot = self.view.snapshot

@@ -6,7 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bucketline.conf.errors import OptionError
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.store.bucket_deletions import BucketDeletions
+from bucketline.state.store.committer import Committed, Committer
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.snapshots import Snapshots
@@ -158,3 +163,42 @@ def test_postponed_rows_are_marked_when_they_are_compacted(tmp_path: Path, produ
     if producer == "lookup":
         found = open_table(path).to_batches(changes_since=before).read_all().to_pylist()
         assert [(r["_row_kind"], r["pk"], r["v"]) for r in found] == [(1, 3, 3), (2, 3, 33), (3, 4, 4)]
+
+
+def test_vectors_cannot_be_switched_unless_the_table_says_so(tmp_path: Path) -> None:
+    """Scenario 38."""
+    table = make(tmp_path)
+    write(table, FOUR)
+    with pytest.raises(OptionError, match="Cannot change deletion vectors mode from true to false"):
+        open_table(table.path).set_options({"deletion-vectors.enabled": "false"})
+    modifiable = open_table(table.path).set_options({"deletion-vectors.modifiable": "true"})
+    assert rows(modifiable.set_options({"deletion-vectors.enabled": "false"})) == FOUR
+
+
+@pytest.mark.parametrize("bucket", ["1", "-1"])
+def test_joining_files_of_an_append_table_takes_marked_rows_away(tmp_path: Path, bucket: str) -> None:
+    keyed = {"bucket": bucket} | ({"bucket-key": "pk"} if bucket == "1" else {})
+    options = {"deletion-vectors.enabled": "true", "write-only": "true", **keyed}
+    table = create_table(str(tmp_path / "db.db" / "t"), SCHEMA, options=options)
+    for start in (0, 10, 20):
+        table.write(pa.table([list(range(start, start + 10)), [0] * 10], schema=SCHEMA))
+    _mark(table, {0: [1, 2], 1: [0]})
+    assert sorted(rows(table)) == sorted({*range(30)} - {1, 2, 10})
+    open_table(table.path).compact()
+    assert sorted(rows(table)) == sorted({*range(30)} - {1, 2, 10})
+    assert len(files(table)) == 1 and cardinalities(table) == []
+
+
+def _mark(table: Table, positions: dict[int, list[int]]) -> None:
+    """Deletes rows by position of the oldest files, as a delete statement of Paimon's does."""
+    latest = table.snapshot_store.latest()
+    assert latest is not None
+    entries = sorted(table.manifests.live_entries(latest), key=lambda e: e.file.creation_time_ms or 0)
+    marks = BucketDeletions()
+    for number, found in positions.items():
+        marks.delete(entries[number].file.file_name, np.array(found))
+    first = entries[0]
+    index = marks.write(table.io, table.path, (first.partition, first.bucket), ids=SYSTEM_IDS, bitmap64=False)
+    message = CommitMessage(first.partition, first.bucket, first.total_buckets, new_index_files=(index,))
+    done = Committer(table.io, table.path, table.table_schema).commit([message], user="deleter")
+    assert isinstance(done, Committed)
