@@ -75,7 +75,7 @@ def plan_batch(
         ),
         place=_place_task(plan, entries, dynamic, cross, shards),
         write=WriteTask(
-            write=plan.postponing(plan.bucket_write(trigger, dynamic), user),
+            write=plan.postponing(plan.bucket_write(trigger, dynamic), user, session.view),
             states={} if unaware else session.bucket_states(trigger),
             shelf_bytes=plan.sink.merge_memory_bytes,
             local_directory=plan.sink.local_directory,

@@ -67,7 +67,8 @@ class BucketWrite:
     """How buckets are written in this batch; plain values, so that it travels. Memory is in bytes of Arrow data.
 
     `dynamic` and `cross` say how keys get buckets where no function of the key does, `postponed_user` that rows go to
-    the postpone bucket; `totals` are bucket counts of single partitions.
+    the postpone bucket, `postponed_since` when the newest file that waits in a partition says it was made; `totals` are
+    bucket counts of single partitions.
     """
 
     access: BucketAccess
@@ -77,6 +78,7 @@ class BucketWrite:
     compact_memory_bytes: int
     dynamic: DynamicWrite | None = None
     postponed_user: str | None = None
+    postponed_since: Mapping[bytes, int] = field(default_factory=dict)
     cross: CrossWrite | None = None
     totals: Mapping[bytes, int] = field(default_factory=dict)
     index_cache_bytes: int = 256 << 20

@@ -52,7 +52,7 @@ def write_table(
     if session.plan.mode is BucketMode.CROSS_PARTITION:
         write = replace(write, cross=session.plan.cross_write(session.view.snapshot, shares=1))
     if not BATCH_WRITE_FIXED_BUCKET.get(session.plan.schema.options):
-        write = session.plan.postponing(write, user)
+        write = session.plan.postponing(write, user, session.view)
     notes: list[str] = []
     messages = _messages(session, write, with_kinds(data, row_kinds), notes)
     session.commit(messages, user=user, properties={NOTE_PROPERTY: ",".join(notes)} if notes else None)

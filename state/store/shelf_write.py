@@ -38,7 +38,8 @@ def write_shelf(
         if share is None:
             continue
         if write.postponed_user is not None:
-            yield write_postponed(write.access, write.postponed_user, share, shelf.take((partition, group)))
+            since = write.postponed_since.get(partition)
+            yield write_postponed(write.access, write.postponed_user, share, shelf.take((partition, group)), since)
             continue
         if write.cross is not None:
             for run in place_runs(write.cross, share, shelf.take((partition, group)), noted=noted):

@@ -23,6 +23,7 @@ from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
+from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.lsm.level_folds import sealing_fold
@@ -152,9 +153,13 @@ class WritePlan:
             run_bytes=self.sink.run_bytes,
         )
 
-    def postponing(self, write: BucketWrite, user: str) -> BucketWrite:
+    def postponing(self, write: BucketWrite, user: str, view: TableView) -> BucketWrite:
         """The same, with rows going to the postpone bucket of a postpone table."""
-        return replace(write, postponed_user=user) if self.mode is BucketMode.POSTPONE else write
+        if self.mode is not BucketMode.POSTPONE:
+            return write
+        waiting = [b for b in view.buckets() if b[1] == POSTPONE_BUCKET]
+        since = {b[0]: max(f.creation_time_ms or 0 for f in view.files(b)) for b in waiting}
+        return replace(write, postponed_user=user, postponed_since=since)
 
     def with_totals(self, write: BucketWrite, totals: Mapping[bytes, int]) -> BucketWrite:
         """The same, with the bucket counts of partitions."""

@@ -1,9 +1,11 @@
 """Postpone tables: rows wait unseen until a compaction deals them out, with their kinds, in order, by partition."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from bucketline.state.store.local_write import write_table
 from bucketline.state.store.table import Table, create_table
 
 COLUMNS = pa.schema([
@@ -52,6 +54,27 @@ def test_deletes_updates_and_their_order_survive_the_wait(tmp_path: Path) -> Non
     assert content(table) == {("a", 1): 1, ("a", 2): 2, ("a", 3): 3}
     table.compact("minor")
     assert content(table) == {("a", 1): 12, ("a", 3): 33}
+
+
+@dataclass(frozen=True)
+class BackwardClock:
+    """A machine's clock after the end of summer time, or that of a machine which is slow."""
+
+    ms: int
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def local_ms(self) -> int:
+        return self.ms
+
+
+def test_the_newest_rows_win_although_the_clock_went_back(tmp_path: Path) -> None:
+    table = postponed(tmp_path)
+    for value, ms in enumerate((7_200_000, 3_600_000, 3_600_001, 7_200_000)):
+        write_table(table, rows((1, "a", value)), clock=BackwardClock(ms))
+    table.compact()
+    assert content(table) == {("a", 1): 3}
 
 
 def test_compacts_only_the_partitions_asked_for(tmp_path: Path) -> None:
