@@ -101,6 +101,14 @@ class FirstRow(Selection):
         return position[_changes(_key_numbers(starts)[position])]
 
 
+@dataclass(frozen=True, slots=True)
+class KeepAll(Selection):
+    """Every row, in the order in which a fold would see them: what merges runs before it is their turn to be folded."""
+
+    def select(self, starts: Starts, kinds: Kinds) -> Indices:
+        return np.arange(len(starts))
+
+
 def fold_for(schema: TableSchema) -> Fold:
     """The fold of a primary-key table.
 

@@ -7,7 +7,7 @@ from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.lsm.computed_fold import ComputedFold
-from bucketline.state.lsm.fold import Fold, fold_for
+from bucketline.state.lsm.fold import Fold, KeepAll, fold_for
 from bucketline.state.lsm.logging_folds import FullChangelog
 from bucketline.state.lsm.lookup_fold import FirstRowLookup, LookupFold, NewestValue
 
@@ -28,6 +28,12 @@ def sealing_fold(schema: TableSchema) -> Fold | None:
     if not schema.primary_keys or CHANGELOG_PRODUCER.get(schema.options) == "input":
         return None
     return fold_for(schema)
+
+
+def early_fold(schema: TableSchema) -> Fold:
+    """What may merge some runs of a flush before the others: that of sealing where it selects rows, else nothing."""
+    fold = sealing_fold(schema)
+    return fold if fold is not None and fold.is_selection else KeepAll()
 
 
 def needs_levels(fold: Fold) -> bool:

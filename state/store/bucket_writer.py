@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +18,11 @@ from bucketline.state.bucket.fill import Int32s
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.change_rows import split_marked
 from bucketline.state.lsm.compact_options import CompactOptions
-from bucketline.state.lsm.fold import fold_for
+from bucketline.state.lsm.fold import Fold, fold_for
+from bucketline.state.lsm.level_folds import early_fold
 from bucketline.state.lsm.levels import Levels
 from bucketline.state.lsm.logging_folds import LogEverything
 from bucketline.state.lsm.merge import merge_runs
@@ -31,6 +34,7 @@ from bucketline.state.store.compactor import CompactResult, compact_unit
 from bucketline.state.store.cross_write import CrossWrite
 from bucketline.state.store.grouping import hash_index_store
 from bucketline.state.store.new_keys import DynamicWrite
+from bucketline.state.store.run_passes import few_runs, runs_at_once
 from bucketline.state.store.sealed_runs import SealedRun, sequence_offsets, unseal
 from bucketline.state.store.table_view import BucketId
 from bucketline.state.types.arrow import SEQUENCE
@@ -82,6 +86,7 @@ class BucketWrite:
     cross: CrossWrite | None = None
     totals: Mapping[bytes, int] = field(default_factory=dict)
     index_cache_bytes: int = 256 << 20
+    local_directory: str | None = None
 
     def owner(self, partition: bytes, bucket: int) -> int:
         """A number that is the same for all buckets that one task must write; see `placement`."""
@@ -210,16 +215,11 @@ def _flush(
     inputs = [_sequenced(blob, state.next_sequence_number + offsets[run.origin]) for run, blob in runs]
     fold = fold_for(schema)
     logs = CHANGELOG_PRODUCER.get(schema.options) == "input"
-    merged = merge_runs(
-        inputs,
-        schema.trimmed_primary_key,
-        SEQUENCE_FIELD.get(schema.options),
-        SEQUENCE_SORT_ORDER.get(schema.options) == "descending",
-        LogEverything(fold) if logs else fold,
-        FLUSH_BATCH_ROWS,
-        FLUSH_BATCH_BYTES,
-    )
     with ExitStack() as stack:
+        limit = runs_at_once(write.merge_memory_bytes)
+        early = partial(_merge, schema, early_fold(schema))
+        inputs = few_runs(inputs, limit, early, write.local_directory, stack)
+        merged = _merge(schema, LogEverything(fold) if logs else fold, inputs)
         writer = stack.enter_context(access.writer(bucket_id, level=0, source=FileSource.APPEND))
         log = stack.enter_context(access.changelog_writer(bucket_id, level=0)) if logs else None
         for batch in merged:
@@ -230,6 +230,18 @@ def _flush(
             log.write(logged)
             writer.write(stored)
         return Flushed(writer.close(), [] if log is None else log.close())
+
+
+def _merge(schema: TableSchema, fold: Fold, runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    return merge_runs(
+        runs,
+        schema.trimmed_primary_key,
+        SEQUENCE_FIELD.get(schema.options),
+        SEQUENCE_SORT_ORDER.get(schema.options) == "descending",
+        fold,
+        FLUSH_BATCH_ROWS,
+        FLUSH_BATCH_BYTES,
+    )
 
 
 def _append(

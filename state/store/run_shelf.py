@@ -41,6 +41,13 @@ Blob: TypeAlias = pa.Buffer | SpilledBlob
 """A run's bytes as `unseal` takes them."""
 
 
+def spill_file(directory: str | None) -> IO[bytes]:
+    """A temporary file that goes when it is closed, in a folder that is made if it is not there."""
+    if directory is not None:
+        os.makedirs(directory, exist_ok=True)
+    return tempfile.TemporaryFile(prefix="bucketline-runs-", dir=directory)
+
+
 class RunShelf:
     """Sealed runs by bucket; close it to free the spill file."""
 
@@ -61,9 +68,7 @@ class RunShelf:
             runs.append(run)
             return
         if self._spill is None:
-            if self._directory is not None:
-                os.makedirs(self._directory, exist_ok=True)
-            self._spill = tempfile.TemporaryFile(prefix="bucketline-runs-", dir=self._directory)  # noqa: SIM115
+            self._spill = spill_file(self._directory)
         place = (self._spill.tell(), len(run.blob))
         self._spill.write(run.blob)
         self.spilled_bytes += len(run.blob)

@@ -166,10 +166,15 @@ def seal(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
-        fitting = BLOB_BYTES * rows.num_rows // max(1, rows.nbytes)
-        writer.write_table(rows, max_chunksize=max(1, min(BLOB_ROWS, fitting)))
+        writer.write_table(rows, max_chunksize=batch_rows(rows))
     sealed: bytes = sink.getvalue().to_pybytes()
     return sealed
+
+
+def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
+    """How many rows like these make a record batch of a run."""
+    fitting: int = BLOB_BYTES * rows.num_rows // max(1, rows.nbytes)
+    return max(1, min(BLOB_ROWS, fitting))
 
 
 def unseal(blob: pa.Buffer | bytes | RawIOBase) -> pa.RecordBatchReader:

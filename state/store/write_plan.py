@@ -133,6 +133,7 @@ class WritePlan:
             compact_memory_bytes=self.sink.compact_memory_bytes,
             dynamic=dynamic,
             index_cache_bytes=self.sink.key_index_memory_bytes,
+            local_directory=self.sink.local_directory,
         )
 
     def cross_write(

@@ -1,0 +1,86 @@
+"""A bucket with more runs than a merge can hold gets the same rows, whatever the merge engine does with them."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bucketline.state.bucket.intake import accept_rows
+from bucketline.state.store import bucket_writer
+from bucketline.state.store.bucket_writer import CompactTrigger
+from bucketline.state.store.run_passes import few_runs, runs_at_once
+from bucketline.state.store.run_shelf import RunShelf
+from bucketline.state.store.sealed_runs import RunSealer
+from bucketline.state.store.shelf_write import write_shelf
+from bucketline.state.store.table import Table, create_table
+from bucketline.state.store.write_session import WriteSession
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string()), ("n", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sequence.field": "n"},
+        {"merge-engine": "partial-update"},
+        {"merge-engine": "aggregation", "fields.s.aggregate-function": "listagg", "fields.n.aggregate-function": "sum"},
+        {"merge-engine": "first-row"},
+        {"changelog-producer": "input"},
+    ],
+)
+@pytest.mark.parametrize("limit", [2, 3, 7])
+def test_passes_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], limit: int
+) -> None:
+    expected = written(tmp_path / "whole", options)
+    monkeypatch.setattr(bucket_writer, "runs_at_once", lambda memory_bytes: limit)
+    assert written(tmp_path / "passes", options) == expected
+    assert list((tmp_path / "passes" / "spill").iterdir()) == []
+
+
+def written(path: Path, options: dict[str, str]) -> tuple[object, list[object]]:
+    """Rows and file counts of a table that got one batch of 17 runs."""
+    table: Table = create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1", **options})
+    session = WriteSession(table.path, {"local-directory": str(path / "spill")})
+    session.refresh()
+    random = np.random.default_rng(5)
+    with RunShelf(budget_bytes=0, directory=str(path / "spill")) as shelf:
+        for origin in range(17):
+            sealer = RunSealer(session.plan.seal_plan(session.view), origin=origin)
+            ids, values = random.integers(0, 40, 60), random.integers(0, 9, 60)
+            texts = [None if v % 3 == 0 else f"{origin}-{i}" for i, v in enumerate(values)]
+            rows = pa.table({"id": ids, "s": texts, "n": pa.array(values, mask=values % 4 == 0)}, schema=COLUMNS)
+            for run in (*sealer.add(accept_rows(rows, session.plan.schema)), *sealer.finish()):
+                shelf.add(run)
+        messages = list(write_shelf(session.plan.bucket_write(CompactTrigger.NONE), shelf, {}))
+    session.commit(messages, user="u")
+    counts: list[object] = [
+        (f.row_count, f.min_sequence_number, f.max_sequence_number)
+        for m in messages
+        for f in (*m.new_files, *m.changelog_files)
+    ]
+    return table.to_arrow().sort_by("id").to_pylist(), counts
+
+
+def test_neighbours_are_merged_and_only_as_many_as_needed(tmp_path: Path) -> None:
+    merged: list[int] = []
+
+    def merge(runs: object) -> object:
+        found = [b for run in runs for b in run]  # type: ignore[attr-defined]
+        merged.append(len(found))
+        return iter(found)
+
+    def left(count: int, limit: int) -> list[list[int]]:
+        runs = [iter([pa.record_batch({"n": [i]})]) for i in range(count)]
+        with ExitStack() as stack:
+            few = few_runs(runs, limit, merge, None, stack)  # type: ignore[arg-type]
+            return [[n for b in run for n in b["n"].to_pylist()] for run in few]
+
+    assert left(4, 4) == [[0], [1], [2], [3]] and merged == []
+    assert left(5, 4) == [[0, 1], [2], [3], [4]] and merged == [2]
+    assert left(9, 4) == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
+    assert [n for run in left(100, 3) for n in run] == list(range(100))
+    assert runs_at_once(256 << 20) == 42 and runs_at_once(1 << 20) == 8
