@@ -15,7 +15,10 @@ _LOG = logging.getLogger("bucketline.progress")
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One batch. Times in seconds, sizes in bytes; `level_files` counts the files it made by level."""
+    """One batch. Times in seconds, sizes in bytes; `level_files` counts the files it made by level.
+
+    `postponed_rows` wait in a postpone table after it, the oldest of them for `postponed_seconds`.
+    """
 
     table: str
     batch_id: int
@@ -35,6 +38,8 @@ class BatchReport:
     task_seconds: float
     commit_seconds: float
     total_seconds: float
+    postponed_rows: int = 0
+    postponed_seconds: int = 0
 
     def line(self) -> str:
         """The report on one line."""
@@ -52,6 +57,8 @@ class BatchReport:
         ]
         if self.behind_records is not None:
             parts.append(f"{self.behind_records:,} records behind")
+        if self.postponed_rows:
+            parts.append(f"{self.postponed_rows:,} rows postponed, for up to {age_text(self.postponed_seconds)}")
         if self.rejected_rows:
             parts.append(f"rejected {self.rejected_rows:,}")
         if self.expired_snapshots:
@@ -70,10 +77,11 @@ def describe_batch(
     report: CommitReport,
     seconds: tuple[float, float, float],
     behind: int | None = None,
+    postponed: tuple[int, int] = (0, 0),
 ) -> BatchReport:
     """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit.
 
-    `behind` counts the records that wait at the source.
+    `behind` counts the records that wait at the source; `postponed` are the rows that wait in the table, and seconds.
     """
     messages = outcome.messages
     plan, tasks, commit = seconds
@@ -96,6 +104,8 @@ def describe_batch(
         task_seconds=tasks,
         commit_seconds=commit,
         total_seconds=plan + tasks + commit,
+        postponed_rows=postponed[0],
+        postponed_seconds=postponed[1],
     )
 
 
@@ -142,6 +152,14 @@ def _levels(messages: tuple[CommitMessage, ...]) -> tuple[tuple[int, int], ...]:
 def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int:
     kinds = [s.commit_kind for s in report.committed.snapshots]
     return sum(len(m.compact_before) for m in messages) if CommitKind.COMPACT in kinds else 0
+
+
+def age_text(seconds: int) -> str:
+    """A duration in its largest whole unit."""
+    for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:,} {name}s"
+    return f"{max(0, seconds)} second{'' if seconds == 1 else 's'}"
 
 
 def _size(count: int) -> str:

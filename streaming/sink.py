@@ -11,8 +11,10 @@ from typing import Any
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.mode import BucketMode
+from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.postpone_compact import plan_postponed
+from bucketline.state.store.waiting import find_waiting
 from bucketline.streaming.batch import plan_batch
 from bucketline.streaming.commit_step import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
 from bucketline.streaming.compact_task import compact_over_spark
@@ -94,7 +96,18 @@ class TableSink:
         report = report.followed_by(self._compact_postponed(table, spark, identity))
         table.last_rows = outcome.accepted_rows
         seconds = (planned - started, ran - planned, time.monotonic() - ran)
-        return describe_batch(session.table.path, identity.batch_id, outcome, report, seconds, identity.behind)
+        name, waiting = session.table.path, self._waiting(table)
+        return describe_batch(name, identity.batch_id, outcome, report, seconds, identity.behind, waiting)
+
+    def _waiting(self, table: LiveTable) -> tuple[int, int]:
+        """How many rows wait in a postpone table, and the seconds the oldest have waited."""
+        session = table.session
+        if session.plan.mode is not BucketMode.POSTPONE:
+            return 0, 0
+        # The next batch would read the new snapshot in any case.
+        session.refresh()
+        found = find_waiting((b, session.view.files(b)) for b in session.view.buckets() if b[1] < 0)
+        return found.rows, found.age_seconds(SYSTEM_CLOCK.local_ms())
 
     def _compact_postponed(self, table: LiveTable, spark: Any, identity: BatchIdentity) -> CommitReport | None:
         """Deals what waits in a postpone table to its buckets, when this batch's turn has come; None when it has

@@ -15,6 +15,7 @@ from bucketline.state.store.bucket_deletions import NO_VECTORS, VectorFiles
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite
 from bucketline.state.store.deal import Source
 from bucketline.state.store.partition_choice import PartitionTest
+from bucketline.state.store.postponed import written
 from bucketline.state.store.sealed_runs import SealPlan
 from bucketline.state.store.table_view import BucketId, TableView
 from bucketline.state.store.write_plan import WritePlan
@@ -77,13 +78,6 @@ def plan_postponed(
         ),
         idle=tuple(b for b in real if any(f.level == 0 for f in view.files(b))),
     )
-
-
-def written(file: DataFileMeta) -> tuple[int, str, int]:
-    """When a postponed file was written: its time, and for files of one writer and time the number in its name."""
-    stem = file.file_name.rpartition(".")[0]
-    writer, _, number = stem.rpartition("-")
-    return file.creation_time_ms or 0, writer, int(number) if number.isascii() and number.isdigit() else 0
 
 
 def _real_totals(view: TableView) -> dict[bytes, int]:

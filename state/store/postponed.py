@@ -105,11 +105,11 @@ def _runs_of(
 
 
 def _in_order_written(bucket: BucketFiles, access: FileAccess, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    files = sorted(bucket.files, key=_written)
+    files = sorted(bucket.files, key=written)
     return chain.from_iterable(access.rows(bucket, f, columns) for f in files)
 
 
-def _written(file: DataFileMeta) -> tuple[int, str, int]:
+def written(file: DataFileMeta) -> tuple[int, str, int]:
     """When a postponed file was written: its time, and for files of one writer and time the number in its name."""
     stem = file.file_name.rpartition(".")[0]
     writer, _, number = stem.rpartition("-")

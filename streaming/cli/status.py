@@ -15,6 +15,7 @@ from bucketline.state.store.partition_choice import choose_partitions
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.table import Table
 from bucketline.state.store.views import partition_text
+from bucketline.state.store.waiting import find_waiting
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, console, print_table
@@ -23,11 +24,13 @@ from bucketline.streaming.cli.survey import (
     BucketSurvey,
     LevelSurvey,
     PartitionSurvey,
+    advise_table,
     survey_bucket,
     survey_partitions,
     survey_table,
 )
 from bucketline.streaming.cli.texts import printable
+from bucketline.streaming.progress import age_text
 
 _BAR_CELLS = 30
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -105,12 +108,15 @@ def _draw(out: Console, table: Table, snapshot: Snapshot | None, buckets: list[B
                 out.print(text)
     if len(shown) < len(buckets):
         out.print(Text(f"\n… and {len(buckets) - len(shown):,} buckets with fewer runs; --buckets 0 draws all"))
-    for line in _advice_lines(partitions):
+    for line in _advice_lines(partitions, mode):
         out.print(Text(line, style="yellow"))
 
 
-def _advice_lines(partitions: Sequence[PartitionSurvey]) -> list[str]:
+def _advice_lines(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> list[str]:
     """Each piece of advice once, with the partitions it is for where it is not for all."""
+    whole = advise_table(partitions, mode)
+    if whole is not None:
+        return [f"\n→ {whole}"]
     concerned: dict[str, list[str]] = {}
     for partition in partitions:
         if partition.advice is not None:
@@ -131,7 +137,7 @@ def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[Bucket
     if snapshot is None:
         return [*lines, "no snapshot yet: nothing has been written"]
     earliest = table.snapshot_store.earliest_id()
-    age = _age_text(SYSTEM_CLOCK.now_ms() - snapshot.time_ms)
+    age = age_text((SYSTEM_CLOCK.now_ms() - snapshot.time_ms) // 1000)
     user = printable(snapshot.commit_user)
     lines.append(f"snapshot {snapshot.id} ({snapshot.commit_kind.value}) {age} ago by {user}; oldest kept: {earliest}")
     files, size = sum(b.file_count for b in buckets), sum(b.size_bytes for b in buckets)
@@ -141,7 +147,19 @@ def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[Bucket
     waiting = sum(b.backlog is Backlog.WRITERS_WAIT for b in due)
     if schema.primary_keys:
         lines.append(f"compaction due in {len(due):,} of {len(buckets):,} buckets, writers wait for {waiting:,}")
+    if mode is BucketMode.POSTPONE:
+        lines.append(_waiting_line(buckets))
     return lines
+
+
+def _waiting_line(buckets: Sequence[BucketSurvey]) -> str:
+    """How much is postponed, and since when."""
+    found = find_waiting(((b.partition.encode(), b.bucket), b.files) for b in buckets)
+    if not found.rows:
+        return "nothing is postponed: every row has its bucket"
+    where = f" in {found.partitions:,} partitions" if found.partitions > 1 else ""
+    age = age_text(found.age_seconds(SYSTEM_CLOCK.local_ms()))
+    return f"{found.rows:,} rows are postponed{where}, the oldest for {age}: no reader sees them yet"
 
 
 def _partition_line(partition: PartitionSurvey, *, partitioned: bool) -> Text:
@@ -192,11 +210,3 @@ def _size_text(size: int) -> str:
     while value >= 1024 and unit < len(units) - 1:
         value, unit = value / 1024, unit + 1
     return f"{size:,} bytes" if unit == 0 else f"{value:,.1f} {units[unit]}"
-
-
-def _age_text(age_ms: int) -> str:
-    seconds = max(0, age_ms // 1000)
-    for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length:,} {name}s"
-    return f"{seconds} second{'' if seconds == 1 else 's'}"

@@ -18,6 +18,8 @@ from bucketline.state.store.scan import BucketFiles
 SMALL_BUCKET_BYTES = 200 << 20
 LARGE_BUCKET_BYTES = 1 << 30
 _FITTING_BUCKET_BYTES = 512 << 20
+_MANY_BUCKETS = 4
+"""Small dynamic buckets that are worth a word: each assigner has one that is not full yet."""
 _SKEWED = 3.0
 """Times the mean size from which a bucket is worth a word."""
 
@@ -55,6 +57,10 @@ class BucketSurvey:
     total_buckets: int
     levels: tuple[LevelSurvey, ...]
     backlog: Backlog
+
+    @property
+    def files(self) -> tuple[DataFileMeta, ...]:
+        return tuple(f for level in self.levels for f in level.files)
 
     @property
     def run_count(self) -> int:
@@ -179,6 +185,42 @@ SURVEY_SCHEMA = pa.schema(
 )
 
 
+def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str | None:
+    """What would serve the table where one number of buckets cannot serve all of its partitions; None where it can."""
+    if mode is not BucketMode.FIXED:
+        return None
+    sizes = [(_bucket_count(p.buckets), p.size_bytes) for p in partitions]
+    large = sum(size > count * LARGE_BUCKET_BYTES for count, size in sizes)
+    small = sum(size < count * SMALL_BUCKET_BYTES and _fitting(size) < count for count, size in sizes)
+    if not large or not small:
+        return None
+    return (
+        f"{large:,} partitions have more than 1 GB a bucket and {small:,} less than 200 MB: no one number of buckets "
+        "serves both. Rescale the large ones alone, if they are written no more; else postponed ('bucket' = '-2') or, "
+        "with one writer, dynamic buckets ('bucket' = '-1') give each partition its own number"
+    )
+
+
+def _fitting(size: int) -> int:
+    return max(1, -(-size // _FITTING_BUCKET_BYTES))
+
+
+def _dynamic_advice(count: int, total: int, fitting: int) -> str | None:
+    if total > count * LARGE_BUCKET_BYTES:
+        return (
+            "more than 1 GB a bucket: a smaller 'dynamic-bucket.target-row-num' opens new buckets for new keys; keys "
+            "that have a bucket stay in it"
+        )
+    if count >= _MANY_BUCKETS and total < count * SMALL_BUCKET_BYTES and fitting < count:
+        word = "bucket" if fitting == 1 else "buckets"
+        return (
+            f"less than 200 MB a bucket: a larger 'dynamic-bucket.target-row-num' fills them before new ones are "
+            f"opened; if the keys are about all there will be, {fitting} fixed {word} would do, which need no index "
+            "and take several writers"
+        )
+    return None
+
+
 def _bucket_count(members: Sequence[BucketSurvey]) -> int:
     return max(len(members), *(b.total_buckets for b in members))
 
@@ -191,10 +233,12 @@ def _skew(members: Sequence[BucketSurvey]) -> float:
 def _advice(members: Sequence[BucketSurvey], mode: BucketMode, skew: float) -> str | None:
     if mode is BucketMode.POSTPONE and any(b.bucket < 0 for b in members):
         return "rows wait in the postpone bucket, which no reader sees: compact the table to deal them out"
-    if mode is not BucketMode.FIXED:
-        return None
     count, total = _bucket_count(members), sum(b.size_bytes for b in members)
-    fitting = max(1, -(-total // _FITTING_BUCKET_BYTES))
+    fitting = _fitting(total)
+    if mode in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
+        return _dynamic_advice(count, total, fitting)
+    if mode is BucketMode.UNAWARE:
+        return None
     if total > count * LARGE_BUCKET_BYTES:
         return f"more than 1 GB a bucket: about {fitting} buckets instead of {count} would serve it better"
     if count > 1 and total < count * SMALL_BUCKET_BYTES and fitting < count:

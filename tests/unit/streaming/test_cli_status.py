@@ -12,7 +12,7 @@ from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.store.table import create_table
 from bucketline.streaming.cli.commands import program
-from bucketline.streaming.cli.survey import Backlog, BucketSurvey, survey_bucket, survey_partitions
+from bucketline.streaming.cli.survey import Backlog, BucketSurvey, advise_table, survey_bucket, survey_partitions
 from tests.support.commits import data_file
 
 MB, GB = 1 << 20, 1 << 30
@@ -63,7 +63,11 @@ def test_the_backlog_follows_the_triggers(runs: int, keyed: bool, expected: Back
         ([_bucket(0, {5: [900 * MB]}, total=1)], BucketMode.FIXED, None),
         ([_bucket(0, {5: [9 * MB]}, total=1)], BucketMode.FIXED, None),
         ([_bucket(0, {5: [3 * GB]}, total=4)], BucketMode.FIXED, "4.0 times the mean"),
-        ([_bucket(0, {5: [9 * GB]}, total=-1)], BucketMode.DYNAMIC, None),
+        ([_bucket(0, {5: [900 * MB]}, total=-1)], BucketMode.DYNAMIC, None),
+        ([_bucket(0, {5: [9 * MB]}, total=-1)], BucketMode.DYNAMIC, None),
+        ([_bucket(0, {5: [9 * GB]}, total=-1)], BucketMode.DYNAMIC, "a smaller 'dynamic-bucket.target-row-num'"),
+        ([_bucket(i, {5: [9 * MB]}, total=-1) for i in range(6)], BucketMode.CROSS_PARTITION, "1 fixed bucket would"),
+        ([_bucket(0, {5: [3 * GB]}, total=1)], BucketMode.POSTPONE, "about 6 buckets instead of 1"),
         ([_bucket(-2, {0: [9]}, total=-2)], BucketMode.POSTPONE, "no reader sees"),
     ],
 )
@@ -72,6 +76,28 @@ def test_advice_is_given_where_another_number_of_buckets_would_serve(
 ) -> None:
     (found,) = survey_partitions(buckets, mode)
     assert found.advice is None if says is None else says in (found.advice or "")
+
+
+def test_partitions_of_very_different_sizes_are_better_off_in_another_mode() -> None:
+    def partition(name: str, size: int) -> list[BucketSurvey]:
+        return [replace(_bucket(b, {5: [size]}), partition=name) for b in range(2)]
+
+    unlike = survey_partitions([*partition("a", 9 * GB), *partition("b", 9 * MB)], BucketMode.FIXED)
+    assert "postponed ('bucket' = '-2')" in (advise_table(unlike, BucketMode.FIXED) or "")
+    alike = survey_partitions([*partition("a", 9 * GB), *partition("b", 8 * GB)], BucketMode.FIXED)
+    assert advise_table(alike, BucketMode.FIXED) is None
+
+
+def test_status_tells_what_is_postponed_and_since_when(tmp_path: Path) -> None:
+    options = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
+    table = create_table(str(tmp_path / "w.db" / "t"), "id INT", ["id"], options=options)
+    table.write(pa.table({"id": pa.array(range(20), pa.int32())}))
+    table.write(pa.table({"id": pa.array(range(5), pa.int32())}))
+    shown = CliRunner().invoke(program, ["status", table.path], catch_exceptions=False).stdout
+    assert "25 rows are postponed, the oldest for " in shown and "compact the table to deal them out" in shown
+    table.compact()
+    shown = CliRunner().invoke(program, ["status", table.path], catch_exceptions=False).stdout
+    assert "nothing is postponed" in shown and "compact the table" not in shown
 
 
 def test_skew_counts_buckets_that_have_no_files() -> None:

@@ -33,7 +33,7 @@ def test_the_line_tells_rows_files_levels_times_and_snapshots() -> None:
     for told in ("batch 7: 5,000 rows in 2.00 s (2,500/s)", "stored 4,000 rows, 3.0 MiB", "L0+4 L5+1, compacted 6"):
         assert told in line
     assert "plan 0.10 tasks 1.50 commit 0.40 s" in line and "snapshot 12-13" in line
-    assert "behind" not in line and "rejected" not in line
+    assert "behind" not in line and "rejected" not in line and "postponed" not in line
 
 
 def test_the_line_tells_what_is_out_of_the_ordinary() -> None:
@@ -41,6 +41,8 @@ def test_the_line_tells_what_is_out_of_the_ordinary() -> None:
     line = unusual.line()
     for told in ("1,200 records behind", "rejected 3", "expired 2 snapshots", "compaction lost a race"):
         assert told in line
+    waiting = replace(REPORT, postponed_rows=12345, postponed_seconds=7300)
+    assert "12,345 rows postponed, for up to 2 hours" in waiting.line()
     skipped = replace(REPORT, skipped=True, compacted_files=0)
     assert skipped.line() == "batch 7: already in the table, nothing left to do"
     assert json.loads(as_json(unusual))["behind_records"] == 1200
