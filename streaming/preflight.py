@@ -1,5 +1,7 @@
 """Checks on the driver before the first task: cheap, and each names the remedy."""
 
+import logging
+import os
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -10,6 +12,8 @@ from bucketline.conf.table_options import ROWKIND_FIELD
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
+
+_LOG = logging.getLogger(__name__)
 
 
 def check_columns(names: Sequence[str], schema: TableSchema) -> None:
@@ -41,22 +45,30 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
 
 
 def check_session(spark: Any) -> None:
-    """Holds a session's settings against what the sink needs; advice is logged once a session."""
+    """Holds a session's settings against what the sink needs; advice is logged once a session.
+
+    Raises OptionError for settings under which the sink cannot work.
+    """
     _check_once(spark.sparkContext.applicationId, tuple(sorted(dict(spark.sparkContext.getConf().getAll()).items())))
 
 
 def worker_python_advice(settings: dict[str, str]) -> str | None:
     """A hint when workers may start another Python than the driver's; None when they will not."""
-    named = settings.get("spark.pyspark.python")
-    if named is None or named == sys.executable:
+    named = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    if named == sys.executable:
         return None
     return (
-        f"workers start {named}, the driver runs {sys.executable}; both need bucketline, pyarrow and rocksdict: set "
-        "PYSPARK_PYTHON if a task cannot import them"
+        f"workers start {named or 'the python3 that is first on PATH'}, the driver runs {sys.executable}; both need "
+        "bucketline's dependencies: set PYSPARK_PYTHON to the right one if a task cannot import them"
     )
 
 
 @cache
 def _check_once(application: str, settings: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     del application
-    return check_spark_settings(dict(settings))
+    found = dict(settings)
+    python = worker_python_advice(found)
+    advice = (*check_spark_settings(found), *([] if python is None else [python]))
+    for sentence in advice:
+        _LOG.warning("%s", sentence)
+    return advice

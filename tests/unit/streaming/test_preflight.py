@@ -1,0 +1,48 @@
+"""Checks before the first task: columns by name, and which Python the workers start."""
+
+import sys
+
+import pytest
+
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.columns_text import parse_columns
+from bucketline.streaming.preflight import check_columns, worker_python_advice
+
+SCHEMA = TableSchema(
+    id=0,
+    fields=parse_columns("id BIGINT NOT NULL, v STRING"),
+    highest_field_id=1,
+    partition_keys=(),
+    primary_keys=("id",),
+    options={"bucket": "1"},
+    comment=None,
+    time_ms=0,
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["id", "v", "id"], "column 'id' twice"),
+        (["id", "v", "w"], "column 'w' of the input is not in the table"),
+        (["id"], "column 'v' of the table is not in the input"),
+    ],
+)
+def test_columns_are_held_against_the_table_by_name(names: list[str], told: str) -> None:
+    with pytest.raises(SchemaMismatchError, match=told):
+        check_columns(names, SCHEMA)
+
+
+def test_any_order_and_a_row_kind_are_fine() -> None:
+    check_columns(["v", "_row_kind", "id"], SCHEMA)
+
+
+def test_another_python_for_workers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert worker_python_advice({}) is None
+    advice = worker_python_advice({"spark.pyspark.python": "/opt/other/python"})
+    assert advice is not None and "/opt/other/python" in advice and "PYSPARK_PYTHON" in advice
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    advice = worker_python_advice({})
+    assert advice is not None and "first on PATH" in advice
