@@ -157,8 +157,8 @@ def _place_whole(
         expires=INDEX_TTL.is_set(write.schema.options),
     )
     token = ids.new_uuid()
-    write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token)
-    noted(token)
+    if write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token):
+        noted(token)
     return Intake(placed.rows.append_column(GivenBuckets.column, pa.array(placed.buckets)), placed.kinds)
 
 

@@ -141,7 +141,10 @@ class HashIndexStore:
                     bucket=entry.bucket,
                 ) from e
             raise
-        found = decode_hash_index(data)
+        try:
+            found = decode_hash_index(data)
+        except CorruptFileError as e:
+            raise CorruptFileError(f"{path}: {e.message}", path=path, **e.fields) from e
         if len(found) != entry.row_count:
             raise CorruptFileError(
                 f"{path} holds {len(found)} hashes, {entry.row_count} are recorded", path=path, found=len(found)

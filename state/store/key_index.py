@@ -38,6 +38,7 @@ from bucketline.state.bucket.key_entries import (
 from bucketline.state.determinism import SYSTEM_PAUSE
 from bucketline.state.errors import IndexStateError
 from bucketline.state.store.index_scope import IndexLabel, IndexScope
+from bucketline.state.store.local_disk import local_disk
 from bucketline.state.store.rocks import (
     DAMAGED,
     FOREIGN,
@@ -108,7 +109,8 @@ class KeyIndex:
         found = KeyIndex(directory, scope, database, settings)
         try:
             found._read_label()
-            Path(f"{directory}/{_HOLDER}").write_text(f"{os.getpid()} {socket.gethostname()}")
+            with local_disk(directory):
+                Path(f"{directory}/{_HOLDER}").write_text(f"{os.getpid()} {socket.gethostname()}")
         except BaseException:
             database.close()
             raise
@@ -117,7 +119,8 @@ class KeyIndex:
     @staticmethod
     def create(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
         """A new index without entries or label in a directory that does not exist."""
-        os.makedirs(directory)
+        with local_disk(directory):
+            os.makedirs(directory)
         options = rocks_options(settings)
         options.create_if_missing(True)
         with rocks_errors(directory):

@@ -22,6 +22,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.index_scope import IndexLabel, IndexScope
 from bucketline.state.store.key_index import CHUNK_ROWS, KeyIndex, remove_index
 from bucketline.state.store.key_spill import KeySpill, SourcedKeys, concat_keys
+from bucketline.state.store.local_disk import local_disk
 from bucketline.state.store.rocks import RocksSettings, rocks_errors, rocks_options, write_sst
 
 Source = tuple[int, int, int]
@@ -72,9 +73,15 @@ class KeyIndexBuild:
         self._keep_latest = keep_latest
         remove_dead_builds(directory)
         self._building = f"{directory}.{ids.new_uuid()}{_BUILDING}"
-        os.makedirs(os.path.dirname(directory), exist_ok=True)
-        self._index = KeyIndex.create(self._building, scope, settings)
-        Path(f"{self._building}/builder").write_text(f"{os.getpid()} {socket.gethostname()}")
+        with local_disk(directory):
+            os.makedirs(os.path.dirname(directory), exist_ok=True)
+        try:
+            self._index = KeyIndex.create(self._building, scope, settings)
+            with local_disk(directory):
+                Path(f"{self._building}/builder").write_text(f"{os.getpid()} {socket.gethostname()}")
+        except BaseException:
+            shutil.rmtree(self._building, ignore_errors=True)
+            raise
         # While it is built the block cache is empty: its memory sorts keys.
         self._budget_bytes = settings.memory_bytes // 2
         self._held: list[SourcedKeys] = []
@@ -190,7 +197,7 @@ class KeyIndexBuild:
 
     def _drop_spill(self) -> None:
         if self._spill is not None:
-            self._spill.close()
+            self._spill.abandon()
             self._spill = None
 
 

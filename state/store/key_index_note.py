@@ -6,6 +6,7 @@ none is there, the note is of no account and the files are read. A note counts f
 """
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ NOTE_PROPERTY = "bucketline.key-index-notes"
 """Snapshot property: the tokens of the notes that the snapshot makes true, one for each shard, joined by commas."""
 
 _FILE = "note.arrow"
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +61,9 @@ class Note:
         return IndexChange(puts, self.keys.take(np.flatnonzero(self.numbers == NOWHERE)), counts)
 
 
-def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: int, token: str) -> None:
+def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: int, token: str) -> bool:
     """Notes what a batch does to an open index; replaces the note before. `keys` are the batch's distinct keys,
-    ascending; `token` is fresh in each attempt.
+    ascending; `token` is fresh in each attempt. False where the disk does not take it: the next batch reads the files.
     """
     puts, removes = effect.puts, effect.removes
     codes = sorted({*effect.places.partitions[puts].tolist(), *(code for code, _ in effect.gains)})
@@ -84,9 +86,15 @@ def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: i
     batch = pa.record_batch(list(columns.values()), names=list(columns))
     batch = batch.replace_schema_metadata({"note": json.dumps(said)})
     path = f"{index.directory}/{_FILE}"
-    with pa.OSFile(f"{path}.new", "wb") as out, pa.ipc.new_file(out, batch.schema) as writer:
-        writer.write_batch(batch)
-    os.replace(f"{path}.new", path)
+    try:
+        with pa.OSFile(f"{path}.new", "wb") as out, pa.ipc.new_file(out, batch.schema) as writer:
+            writer.write_batch(batch)
+        os.replace(f"{path}.new", path)
+    except OSError as e:
+        _LOG.warning("%s: the note for the next batch could not be written: %s", index.directory, e)
+        Path(f"{path}.new").unlink(missing_ok=True)
+        return False
+    return True
 
 
 def read_note(index: KeyIndex) -> Note | None:

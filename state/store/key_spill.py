@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +63,8 @@ class KeySpill:
 
     def ranges(self, range_bytes: int) -> Iterator[SourcedKeys]:
         """The keys dealt to ranges of about that size, ranges ascending."""
-        self.close()
+        with rocks_errors(self._directory):
+            self.close()
         sample = pa.concat_arrays(self._samples)
         sample = sample.take(key_order(sample))
         count = -(-self.size_bytes // range_bytes)
@@ -94,6 +96,11 @@ class KeySpill:
                 writer.close()
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def abandon(self) -> None:
+        """Closes what nobody will read."""
+        with suppress(OSError):
+            self.close()

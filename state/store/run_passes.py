@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
-from bucketline.state.store.run_shelf import SpilledBlob, spill_file
+from bucketline.state.store.run_shelf import SpillFile
 from bucketline.state.store.sealed_runs import batch_rows, unseal
 
 Run = Iterator[pa.RecordBatch]
@@ -46,7 +46,7 @@ def few_runs(runs: Sequence[Run], limit: int, merge: Merge, directory: str | Non
 def _merged(runs: Sequence[Run], merge: Merge, directory: str | None, stack: ExitStack) -> Run:
     if len(runs) == 1:
         return runs[0]
-    file = stack.enter_context(spill_file(directory))
+    file = stack.enter_context(SpillFile(directory))
     writer: pa.RecordBatchStreamWriter | None = None
     for batch in merge(runs):
         if writer is None:
@@ -56,5 +56,4 @@ def _merged(runs: Sequence[Run], merge: Merge, directory: str | None, stack: Exi
     if writer is None:
         return iter(())
     writer.close()
-    file.flush()
-    return iter(unseal(SpilledBlob(file.fileno(), 0, file.tell())))
+    return iter(unseal(file.blob(0, file.tell())))

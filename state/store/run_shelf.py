@@ -10,10 +10,11 @@ import os
 import tempfile
 from dataclasses import replace
 from types import TracebackType
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from bucketline.state.store.local_disk import local_disk
 from bucketline.state.store.sealed_runs import SealedRun
 from bucketline.state.store.table_view import BucketId
 
@@ -41,11 +42,48 @@ Blob: TypeAlias = pa.Buffer | SpilledBlob
 """A run's bytes as `unseal` takes them."""
 
 
-def spill_file(directory: str | None) -> IO[bytes]:
-    """A temporary file that goes when it is closed, in a folder that is made if it is not there."""
-    if directory is not None:
-        os.makedirs(directory, exist_ok=True)
-    return tempfile.TemporaryFile(prefix="bucketline-runs-", dir=directory)
+class SpillFile(io.RawIOBase):
+    """A temporary file that goes when it is closed, in a folder that is made if it is not there.
+
+    It is not buffered, so that a full disk is met where bytes are written and not where the file is closed. Raises
+    StorageError naming the folder.
+    """
+
+    def __init__(self, directory: str | None) -> None:
+        super().__init__()
+        self._directory = directory or tempfile.gettempdir()
+        self._size = 0
+        with local_disk(self._directory):
+            os.makedirs(self._directory, exist_ok=True)
+            self._file = tempfile.TemporaryFile(  # noqa: SIM115
+                prefix="bucketline-runs-", dir=self._directory, buffering=0
+            )
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        """Where the next bytes go: behind all others."""
+        return self._size
+
+    def write(self, data: Any) -> int:
+        """Appends all of the bytes; returns how many."""
+        rest = memoryview(data).cast("B")
+        count = len(rest)
+        with local_disk(self._directory):
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
+        self._size += count
+        return count
+
+    def blob(self, offset: int, size: int) -> SpilledBlob:
+        """Some of the bytes, as a file."""
+        return SpilledBlob(self._file.fileno(), offset, size)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 class RunShelf:
@@ -55,7 +93,7 @@ class RunShelf:
         self._budget_bytes = budget_bytes
         self._directory = directory
         self._held_bytes = 0
-        self._spill: IO[bytes] | None = None
+        self._spill: SpillFile | None = None
         self._spilled: dict[tuple[BucketId, int], tuple[int, int]] = {}
         self._runs: dict[BucketId, list[SealedRun]] = {}
         self.spilled_bytes = 0
@@ -68,7 +106,7 @@ class RunShelf:
             runs.append(run)
             return
         if self._spill is None:
-            self._spill = spill_file(self._directory)
+            self._spill = SpillFile(self._directory)
         place = (self._spill.tell(), len(run.blob))
         self._spill.write(run.blob)
         self.spilled_bytes += len(run.blob)
@@ -86,8 +124,6 @@ class RunShelf:
         """
         runs = self._runs.pop(bucket_id, [])
         found = []
-        if self._spill is not None:
-            self._spill.flush()
         for position, run in enumerate(runs):
             place = self._spilled.pop((bucket_id, position), None)
             found.append((run, pa.py_buffer(run.blob) if place is None else self._spilled_blob(*place)))
@@ -96,7 +132,7 @@ class RunShelf:
 
     def _spilled_blob(self, offset: int, size: int) -> SpilledBlob:
         assert self._spill is not None
-        return SpilledBlob(self._spill.fileno(), offset, size)
+        return self._spill.blob(offset, size)
 
     def __enter__(self) -> "RunShelf":
         return self
