@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from bucketline.state.store.sealed_runs import SealedRun
@@ -57,22 +58,17 @@ def routed_run(run: SealedRun, shard_key: int, *, accepted_rows: int | None = No
 
     `accepted_rows` is what counts as accepted with it, where that is not the run's own number.
     """
-    return pa.RecordBatch.from_pylist(
-        [
-            {
-                "shard_key": shard_key,
-                "kind": RUN,
-                "partition": run.partition,
-                "bucket": run.bucket,
-                "origin": run.origin,
-                "flush": run.flush,
-                "consumed_rows": run.consumed_rows if accepted_rows is None else accepted_rows,
-                "rank_end": run.rank_end,
-                "row_count": run.row_count,
-                "blob": run.blob,
-            }
-        ],
-        schema=ROUTED,
+    return _one_row(
+        shard_key,
+        RUN,
+        run.partition,
+        run.bucket,
+        run.origin,
+        run.flush,
+        run.consumed_rows if accepted_rows is None else accepted_rows,
+        run.rank_end,
+        run.row_count,
+        blob=run.blob,
     )
 
 
@@ -89,23 +85,15 @@ def routed_hashes(partition: bytes, bucket: int, hashes: bytes, *, shard_key: in
 def _routed(
     kind: str, partition: bytes, bucket: int, *, shard_key: int, origin: int, row_count: int, blob: bytes
 ) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(
-        [
-            {
-                "shard_key": shard_key,
-                "kind": kind,
-                "partition": partition,
-                "bucket": bucket,
-                "origin": origin,
-                "flush": 0,
-                "consumed_rows": 0,
-                "rank_end": 0,
-                "row_count": row_count,
-                "blob": blob,
-            }
-        ],
-        schema=ROUTED,
-    )
+    return _one_row(shard_key, kind, partition, bucket, origin, 0, 0, 0, row_count, blob=blob)
+
+
+def _one_row(*values: int | str | bytes, blob: bytes) -> pa.RecordBatch:
+    """A routed row of the values of all columns but the last, in order; the blob, which may be large, is not copied."""
+    columns = [pa.array([value], field.type) for value, field in zip(values, list(ROUTED)[:-1], strict=True)]
+    offsets = pa.py_buffer(np.array([0, len(blob)], np.int32))
+    columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(blob)]))
+    return pa.RecordBatch.from_arrays(columns, schema=ROUTED)
 
 
 def read_routed(batch: pa.RecordBatch) -> Iterator[tuple[str, SealedRun]]:

@@ -143,7 +143,7 @@ class RollingWriter:
     def _write_group(self) -> None:
         if not self._pending:
             return
-        group = pa.concat_tables(self._pending).combine_chunks()
+        group = pa.concat_tables(self._pending)
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
         if self._open is None:
             name = data_file_name(self._settings.prefix, self._uuid, len(self._paths), self._settings.form)
