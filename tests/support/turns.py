@@ -5,7 +5,7 @@ A run is what its seed says: the same seed makes the same table and the same tur
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.row_kind import SHORT_NAMES
 from tests.support.arrow_text import rows_of, table_of
 from tests.support.every_type import BYTES, NAN, VALUES, name_of
-from tests.support.merge_model import VALUE_KINDS, Deduplicate, Model, PartialUpdate, draw_model
+from tests.support.merge_model import VALUE_KINDS, Aggregation, Deduplicate, Model, PartialUpdate, draw_model
 from tests.support.our_tables import ROW_KIND, fields_of, make_table
 from tests.support.peer import PaimonJava, PyPaimon
-from tests.support.rows import assert_same_rows
+from tests.support.rows import Field, assert_same_rows
 
 KEYS: Mapping[str, Sequence[Any]] = {
     "INT": (-2147483648, -1, 0, 1, 7, 2147483647),
@@ -41,6 +41,9 @@ PARTITIONS: Mapping[str, Sequence[Any]] = {
     "INT": (-1, 0, 20240101),
     "DATE": ("1969-12-31", "2024-02-29"),
 }
+
+
+WIDER = {"TINYINT": "INT", "SMALLINT": "INT", "INT": "BIGINT", "FLOAT": "DOUBLE", "VARCHAR(10)": "STRING"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ def draw_shape(draw: random.Random, engine: str | None) -> Shape:
     }
     if model is not None:
         columns |= model.columns
-        options |= model.options | {"bucket": str(draw.choice((1, 2, 5)))}
+        options |= model.options | {"bucket": str(draw.choice((1, 2, 5, -1)))}
+        options |= {"dynamic-bucket.target-row-num": "4"} if options["bucket"] == "-1" else {}
         options |= draw.choice(({}, {"write-only": "true"}, {"compaction.force-up-level-0": "true"}))
         return Shape(columns, (*partition, *keys), tuple(partition), options, model)
     columns |= {name_of(kind): kind for kind in draw.sample(VALUE_KINDS, draw.choice((1, 3, len(VALUE_KINDS))))}
@@ -96,7 +100,7 @@ class Turns:
     python: PyPaimon
     rows: dict[Any, dict[str, Any]] = field(default_factory=dict)
     bag: list[dict[str, Any]] = field(default_factory=list)
-    history: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    history: dict[int, tuple[list[dict[str, Any]], list[Field]]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     commits: int = 0
     has_python: bool = False
@@ -129,6 +133,7 @@ class Turns:
         choices = [self._we_write] * 4 + [self._java_writes] * 3 + [self._java_compacts]
         choices += [self._python_writes] * 2 if model is None or model.python_writes else []
         choices += [self._we_compact] * 2
+        choices += [self._we_change_columns] * 2 if not isinstance(model, PartialUpdate | Aggregation) else []
         try:
             self.draw.choice(choices)()
             self.check()
@@ -154,10 +159,12 @@ class Turns:
         newest = table.snapshot_store.latest_id()
         if newest is None:
             return
-        self.history[newest] = expected
+        # A snapshot shows the schema it was made with, a later change of schema makes none.
+        self.history.setdefault(newest, (expected, fields))
         old = self.draw.choice(list(self.history))
-        assert_same_rows(rows_of(table.to_arrow(snapshot=old)), self.history[old], fields)
-        assert_same_rows(self.java.read(self.path, options={"scan.snapshot-id": str(old)}), self.history[old], fields)
+        past, past_fields = self.history[old]
+        assert_same_rows(rows_of(table.to_arrow(snapshot=old)), past, past_fields)
+        assert_same_rows(self.java.read(self.path, options={"scan.snapshot-id": str(old)}), past, past_fields)
         if expected:
             self._look_up(self.draw.choice(expected), expected)
 
@@ -199,6 +206,36 @@ class Turns:
         self.log.append(f"we compact {strategy}")
         open_table(str(self.path)).compact(strategy)
         self._check_all(full=strategy == "full")
+
+    def _we_change_columns(self) -> None:
+        """Adds, drops, renames or widens a column that decides nothing."""
+        columns = dict(self.shape.columns)
+        model = self.shape.model
+        fixed = {*self.shape.primary_key, *self.shape.partition_by, "k0", "k1", "s"}
+        free = [name for name in columns if name not in fixed]
+        change = self.draw.choice(("add", "drop", "rename", "widen"))
+        name = self.draw.choice(free) if free else None
+        table = open_table(str(self.path))
+        if change == "add" or name is None:
+            name = f"new{len(self.log)}"
+            columns[name] = self.draw.choice(VALUE_KINDS)
+            table.add_column(name, columns[name])
+        elif change == "drop":
+            del columns[name]
+            table.drop_column(name)
+        elif change == "rename":
+            columns = {f"{n}_{len(self.log)}" if n == name else n: kind for n, kind in columns.items()}
+            table.rename_column(name, f"{name}_{len(self.log)}")
+        elif columns[name] in WIDER:
+            columns[name] = WIDER[columns[name]]
+            table.alter_column(name, type=columns[name])
+        self.log.append(f"we {change} {name}, so that there are {columns}")
+        renamed = dict(zip(self.shape.columns, columns, strict=True)) if len(columns) == len(self.shape.columns) else {}
+        self.rows = {key: _with_columns(row, columns, renamed) for key, row in self.rows.items()}
+        self.bag = [_with_columns(row, columns, renamed) for row in self.bag]
+        self.shape = replace(self.shape, columns=columns)
+        if model is not None:
+            model.columns = {n: kind for n, kind in columns.items() if n not in self.shape.primary_key}
 
     def _java_writes(self) -> None:
         rows = self._rows(kinds=True)
@@ -265,3 +302,9 @@ class Turns:
             merged = self.shape.model.merge(self.rows.pop(key, None), plain, row[ROW_KIND])
             if merged is not None:
                 self.rows[key] = merged
+
+
+def _with_columns(row: dict[str, Any], columns: Mapping[str, str], renamed: Mapping[str, str]) -> dict[str, Any]:
+    """A row of before a change of columns as it is after it."""
+    found = {renamed.get(name, name): value for name, value in row.items()}
+    return {name: found.get(name) for name in columns}
