@@ -46,7 +46,8 @@ SCHEMA_EVOLUTION = Option(
     "schema-evolution",
     parse_choice("evolve", "ignore", "fail"),
     "fail",
-    "new and wider columns of the input: evolve changes the table, ignore leaves them out, fail stops the job",
+    "new and wider columns of the input: evolve changes the table, ignore leaves them out, fail stops the job; fields "
+    "that decode: json or debezium-json finds beside the table's columns are left out by fail as well",
 )
 POSTPONE_COMPACT_BATCHES = Option(
     "postpone-compaction.batches",

@@ -10,7 +10,7 @@ Source: Kafka 4.0 JsonConverter; Debezium 3 change event keys and values.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -22,6 +22,7 @@ from bucketline.state.types.logical import DataField
 from bucketline.streaming.json_blocks import Objects, read_objects
 from bucketline.streaming.json_exact import Failures, build_array, parse_json
 from bucketline.streaming.json_shape import Shape, SourceSchema, envelope_shape, row_shape
+from bucketline.streaming.unseen import NO_NEED, Watch, declared_need, joined, joined_all, need_of, part_of
 
 _MOST_SCHEMAS = 16
 _HEAD = re.compile(r'\s*\{\s*"schema"\s*:\s*')
@@ -45,21 +46,37 @@ class Unwrapped:
     payloads: pa.Array
 
 
-def read_events(values: pa.Array, fields: tuple[DataField, ...]) -> Objects:
-    """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`.
+def read_events(values: pa.Array, fields: tuple[DataField, ...], watch: Watch = Watch.NOTHING) -> Objects:
+    """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; the need is that of a row.
 
     Shapes: n binary without nulls in; records whose payload is null are neither event nor bad.
     """
     unwrapped, rest = _unwrap(values)
-    parts = [
-        _moved(read_objects(part.payloads, _event_shape(fields, part.source)), part.positions) for part in unwrapped
-    ]
-    bare = _moved(read_objects(values.take(pa.array(rest)), _event_shape(fields, _NO_SCHEMA)), rest)
+    parts = [_read_unwrapped(part, fields, watch) for part in unwrapped]
+    bare = _moved(read_objects(values.take(pa.array(rest)), _event_shape(fields, _NO_SCHEMA), watch), rest)
     no_op = bare.structs.field("op").is_null().to_numpy(zero_copy_only=False)
     other = bare.positions[no_op]
-    parts.append(Objects(bare.structs.filter(pa.array(~no_op)), bare.positions[~no_op], bare.bad))
-    parts.extend(_read_unusual(values.take(pa.array(other)), other, fields))
+    need = _need_of_rows(bare.need)
+    parts.append(Objects(bare.structs.filter(pa.array(~no_op)), bare.positions[~no_op], bare.bad, need))
+    parts.extend(_read_unusual(values.take(pa.array(other)), other, fields, watch))
     return _in_order(parts)
+
+
+def _read_unwrapped(part: Unwrapped, fields: tuple[DataField, ...], watch: Watch) -> Objects:
+    """The events of one schema. It declares every field that they may have, so values need not be asked for those."""
+    events = part.payloads
+    found = read_objects(events, _event_shape(fields, part.source), _only_wider(watch))
+    declared = declared_need(part.source, fields) if watch is Watch.ALL and len(events) else NO_NEED
+    return _moved(replace(found, need=joined(_need_of_rows(found.need), declared)), part.positions)
+
+
+def _only_wider(watch: Watch) -> Watch:
+    return watch if watch is Watch.NOTHING else Watch.WIDER
+
+
+def _need_of_rows(need: pa.DataType) -> pa.DataType:
+    """What the images before and after need, of all that events do."""
+    return joined(part_of(need, "before"), part_of(need, "after"))
 
 
 def read_keys(keys: pa.Array, fields: tuple[DataField, ...]) -> pa.Array:
@@ -132,7 +149,7 @@ def _row_schema(schema: object) -> SourceSchema:
 
 
 def _read_unusual(
-    values: pa.Array, positions: npt.NDArray[np.int64], fields: tuple[DataField, ...]
+    values: pa.Array, positions: npt.NDArray[np.int64], fields: tuple[DataField, ...], watch: Watch
 ) -> Iterator[Objects]:
     """Envelopes in another layout, one by one; what is no event is bad."""
     for value, position in zip(values.to_pylist(), positions, strict=True):
@@ -145,12 +162,27 @@ def _read_unusual(
             yield _bad(int(position), NO_EVENT, fields)
             continue
         failures = Failures()
-        shape = _event_shape(fields, _row_schema(schema))
+        source = _row_schema(schema)
+        shape = _event_shape(fields, source)
         structs = build_array([payload], shape, failures)
+        need = _need_of_event(payload, shape, source, fields, watch)
         if failures.reasons:
-            yield _bad(int(position), failures.reasons[0], fields)
+            is_mendable = not pa.types.is_null(_need_of_event(payload, shape, source, fields, _only_wider(watch)))
+            yield replace(_bad(int(position), failures.reasons[0], fields), need=need if is_mendable else NO_NEED)
         else:
-            yield Objects(structs, at, ())
+            yield Objects(structs, at, (), need)
+
+
+def _need_of_event(
+    payload: object, shape: Shape, source: SourceSchema, fields: tuple[DataField, ...], watch: Watch
+) -> pa.DataType:
+    """What one event needs; where there is a schema, it tells of unknown fields."""
+    if watch is Watch.NOTHING:
+        return NO_NEED
+    if not source:
+        return _need_of_rows(need_of(payload, shape, watch))
+    wider = _need_of_rows(need_of(payload, shape, Watch.WIDER))
+    return joined(wider, declared_need(source, fields)) if watch is Watch.ALL else wider
 
 
 def _payload_of(record: object) -> tuple[object, SourceSchema]:
@@ -177,19 +209,19 @@ def _bare_shape(fields: tuple[DataField, ...]) -> Shape:
 
 def _moved(found: Objects, positions: npt.NDArray[np.int64]) -> Objects:
     """The same objects, with positions in the whole instead of in a part of it."""
-    return Objects(
-        found.structs, positions[found.positions], tuple((int(positions[at]), reason) for at, reason in found.bad)
-    )
+    bad = tuple((int(positions[at]), reason) for at, reason in found.bad)
+    return Objects(found.structs, positions[found.positions], bad, found.need)
 
 
 def _in_order(parts: list[Objects]) -> Objects:
     structs = pa.concat_arrays([part.structs for part in parts])
     positions = np.concatenate([part.positions for part in parts])
     bad = tuple(sorted(pair for part in parts for pair in part.bad))
+    need = joined_all(part.need for part in parts)
     if len(positions) < 2 or bool(np.all(positions[1:] > positions[:-1])):
-        return Objects(structs, positions, bad)
+        return Objects(structs, positions, bad, need)
     order = np.argsort(positions, kind="stable")
-    return Objects(structs.take(pa.array(order)), positions[order], bad)
+    return Objects(structs.take(pa.array(order)), positions[order], bad, need)
 
 
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:

@@ -12,12 +12,15 @@ truncation, is bad.
 
 A record is bad as a whole, or not at all: of an update, both rows are there or none.
 
+With a `watch`, what records need beyond the columns is found as well: of Debezium events, in their rows; where records
+bring a schema, the fields and types that it declares count, values or not.
+
 Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationSchema; Debezium 3 documentation of its
 connectors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
@@ -32,6 +35,7 @@ from bucketline.streaming.debezium_envelope import NO_EVENT, read_events, read_k
 from bucketline.streaming.decoded import Decoded, Found, judge_rows
 from bucketline.streaming.json_blocks import read_objects
 from bucketline.streaming.json_shape import Shape, row_shape
+from bucketline.streaming.unseen import Watch
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium sends instead of a large value that an update did not touch, and that the source did not log."""
@@ -90,7 +94,7 @@ class _Change:
     kind: RowKind
 
 
-def decode_json(values: pa.Array, fields: Sequence[DataField]) -> Decoded:
+def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Watch.NOTHING) -> Decoded:
     """The rows in JSON objects, all of them inserts.
 
     Shapes: n binary or string values in; null values hold no row. Raises UnsupportedTableError for column types that
@@ -99,12 +103,13 @@ def decode_json(values: pa.Array, fields: Sequence[DataField]) -> Decoded:
     data = _binary(values)
     live = _true(data.is_valid())
     positions = np.flatnonzero(live)
-    objects = read_objects(data.filter(pa.array(live)), _json_shape(tuple(fields)))
+    objects = read_objects(data.filter(pa.array(live)), _json_shape(tuple(fields)), watch)
     found = Found(
         objects.structs,
         np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
         positions[objects.positions],
         {int(positions[at]): reason for at, reason in objects.bad},
+        objects.need,
     )
     return judge_rows(found, tuple(fields), record_count=len(data))
 
@@ -117,6 +122,7 @@ def decode_debezium(
     loose: Sequence[str] | None = None,
     keys: pa.Array | None = None,
     update_before: UpdateBefore = UpdateBefore.DROP,
+    watch: Watch = Watch.NOTHING,
 ) -> Decoded:
     """The row changes in Debezium events.
 
@@ -127,7 +133,7 @@ def decode_debezium(
     data = _binary(values)
     live = _true(pc.and_(data.is_valid(), pc.fill_null(pc.greater(pc.binary_length(data), 0), False)))
     positions = np.flatnonzero(live)
-    objects = read_events(data.filter(pa.array(live)), columns)
+    objects = read_events(data.filter(pa.array(live)), columns, watch)
     events = _Events(objects.structs, positions[objects.positions])
     bad = {int(positions[at]): _explained(reason) for at, reason in objects.bad} | _unfollowed(events)
     changes = _changes(events, primary_key, update_before)
@@ -138,7 +144,7 @@ def decode_debezium(
         known = _true(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
         changes.append(_Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
-    found = _in_order(changes, bad)
+    found = _in_order(changes, bad, objects.need)
     _refuse_unavailable(found, columns, primary_key)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
     return judge_rows(_filled(found, columns, may_miss), columns, record_count=len(data))
@@ -180,12 +186,13 @@ def _taken(events: _Events, images: pa.Array, mask: npt.NDArray[np.bool_], kind:
     return _Change(images.filter(pa.array(mask)), events.records[mask], kind)
 
 
-def _in_order(changes: Sequence[_Change], bad: dict[int, str]) -> Found:
+def _in_order(changes: Sequence[_Change], bad: dict[int, str], need: pa.DataType) -> Found:
     """All rows by record; those of one record stay in the order of the changes."""
     kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
     origin = np.concatenate([c.records for c in changes])
     order = np.argsort(origin, kind="stable")
-    return Found(pa.concat_arrays([c.rows for c in changes]).take(pa.array(order)), kinds[order], origin[order], bad)
+    rows = pa.concat_arrays([c.rows for c in changes]).take(pa.array(order))
+    return Found(rows, kinds[order], origin[order], bad, need)
 
 
 @lru_cache(maxsize=64)
@@ -262,7 +269,7 @@ def _filled(found: Found, fields: Sequence[DataField], loose: Sequence[str]) -> 
             column = pc.if_else(missing, _zero(child.type), column)
         children.append(column)
     structs = pa.StructArray.from_arrays(children, fields=list(found.structs.type)) if children else found.structs
-    return Found(structs, found.kinds, found.origin, found.bad)
+    return replace(found, structs=structs)
 
 
 def _zero(data_type: pa.DataType) -> pa.Scalar:

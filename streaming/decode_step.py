@@ -21,6 +21,7 @@ from bucketline.streaming.decode import UpdateBefore, decode_debezium, decode_js
 from bucketline.streaming.decoded import Decoded, misfits
 from bucketline.streaming.json_convert import cut_digits, scale_count
 from bucketline.streaming.rejects import REJECTS_SCHEMA
+from bucketline.streaming.unseen import NO_NEED, Watch, with_need
 
 METADATA: Mapping[str, str] = {
     "_kafka_topic": "topic",
@@ -61,7 +62,9 @@ class DecodeStep:
     """How records become rows of one table; plain values only, so that it travels.
 
     `loose` are NOT NULL columns that a delete may leave out. Of one call at most `reject_limit` bad records are told:
-    when that is more than the job allows, more of them would change nothing.
+    when that is more than the job allows, more of them would change nothing. `watch` says whether fields and values
+    are looked for that the columns have no place for; the rows tell of them (`unseen.told_need`). Columns in `fixed`
+    keep their types.
     """
 
     decode: Decode
@@ -70,6 +73,8 @@ class DecodeStep:
     loose: tuple[str, ...] = ()
     update_before: UpdateBefore = UpdateBefore.DROP
     reject_limit: int = 1
+    watch: Watch = Watch.NOTHING
+    fixed: tuple[str, ...] = ()
 
     @property
     def input_columns(self) -> tuple[str, ...]:
@@ -114,7 +119,8 @@ class DecodeStep:
         schema = arrow_schema(fields)
         if self.decode is Decode.DEBEZIUM_JSON:
             fitted, schema = [*fitted, kinds], schema.append(pa.field(ROW_KIND_COLUMN, pa.int8()))
-        return pa.Table.from_arrays(fitted, schema=schema), self._rejects(records, bad)
+        rows = with_need(pa.Table.from_arrays(fitted, schema=schema), self._need(found.need))
+        return rows, self._rejects(records, bad)
 
     def _decode(self, records: pa.Table) -> Decoded:
         fields = tuple(f for f in self.fields if f.name not in METADATA)
@@ -126,8 +132,17 @@ class DecodeStep:
                 loose=self.loose,
                 keys=records["key"] if "key" in records.column_names else None,
                 update_before=self.update_before,
+                watch=self.watch,
             )
-        return decode_json(records["value"], fields)
+        return decode_json(records["value"], fields, self.watch)
+
+    def _need(self, need: pa.DataType) -> pa.DataType:
+        """Of what records need, that which the table can be given; names that mean something else stay out of it."""
+        if pa.types.is_string(need):
+            raise SchemaMismatchError("the records hold more than 1000 fields that the table does not have")
+        kept_out = (*METADATA, ROW_KIND_COLUMN, *self.fixed)
+        kept = [] if pa.types.is_null(need) else [f for f in need if f.name not in kept_out]
+        return pa.struct(kept) if kept else NO_NEED
 
     def _rejects(self, records: pa.Table, bad: Mapping[int, str]) -> Rejects | None:
         if not bad:

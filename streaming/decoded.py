@@ -10,6 +10,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField
+from bucketline.streaming.unseen import NO_NEED, pruned
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class Decoded:
 
     `rows` has the given columns in table types; `kinds` is int8, `origin` int64: for each row the index of its record,
     ascending. `bad` (int64, ascending) are the indices of bad records, `reasons` why; `skipped_count` counts records
-    that hold no row and are not bad.
+    that hold no row and are not bad. `need` is what the records need and the columns do not give (`unseen`), as far as
+    that was watched; fields without a type yet are not in it.
     """
 
     rows: pa.RecordBatch
@@ -27,6 +29,7 @@ class Decoded:
     bad: pa.Array
     reasons: pa.Array
     skipped_count: int
+    need: pa.DataType = NO_NEED
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Found:
     kinds: npt.NDArray[np.int8]
     origin: npt.NDArray[np.int64]
     bad: dict[int, str]
+    need: pa.DataType = NO_NEED
 
 
 def judge_rows(found: Found, fields: tuple[DataField, ...], *, record_count: int) -> Decoded:
@@ -65,6 +69,7 @@ def judge_rows(found: Found, fields: tuple[DataField, ...], *, record_count: int
         bad=pa.array([at for at, _ in told], pa.int64()),
         reasons=pa.array([reason for _, reason in told], pa.string()),
         skipped_count=record_count - seen,
+        need=pruned(found.need),
     )
 
 

@@ -1,10 +1,12 @@
 """A job's table, made if it is not there, and the decode step that fits it."""
 
+from dataclasses import replace
+
 from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, Decode, JobConfig
 from bucketline.conf.option import UNLIMITED
-from bucketline.conf.table_options import MERGE_ENGINE, ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.table_options import BUCKET_KEY, MERGE_ENGINE, ROWKIND_FIELD, SEQUENCE_FIELD
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.file_io import file_io_for
@@ -12,6 +14,7 @@ from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.streaming.decode import UpdateBefore
 from bucketline.streaming.decode_step import DecodeStep
+from bucketline.streaming.unseen import Watch
 
 _RETRACTING_ENGINES = ("aggregation", "partial-update")
 """Merge engines that take the old row of an update back, so they must be given it."""
@@ -60,20 +63,31 @@ def decode_step(decode: Decode, schema: TableSchema, bad_records: BadRecords) ->
         )
     if decode is Decode.NONE:
         return None
-    if decode is Decode.DEBEZIUM_JSON:
+    limit = _MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1
+    return step_for(DecodeStep(decode, (), reject_limit=limit), schema)
+
+
+def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING) -> DecodeStep:
+    """The step for another schema of the table; the same one where that changes nothing.
+
+    Raises as `decode_step`.
+    """
+    if step.decode is Decode.DEBEZIUM_JSON:
         _check_takes_changes(schema)
     sequence = SEQUENCE_FIELD.get(schema.options)
     needed = {*schema.primary_keys, *schema.partition_keys, *sequence}
-    step = DecodeStep(
-        decode,
-        tuple(schema.fields),
+    found = replace(
+        step,
+        fields=tuple(schema.fields),
         primary_key=tuple(schema.primary_keys),
         loose=tuple(f.name for f in schema.fields if not f.type.nullable and f.name not in needed),
         update_before=_update_before(schema),
-        reject_limit=_MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1,
+        watch=watch,
+        fixed=(*schema.primary_keys, *schema.partition_keys, *(BUCKET_KEY.find(schema.options) or ())),
     )
-    step.check()
-    return step
+    if found != step:
+        found.check()
+    return found
 
 
 def _exists(config: JobConfig) -> bool:

@@ -6,6 +6,9 @@ and end with `}`: then a value that is not closed makes the next `{` a syntax er
 newline), and one that holds several objects makes too many rows; as many rows as values means one row for each.
 *Exact*: `json_exact`. It accepts all that the fast way accepts, with the same result (a property test holds the two
 together), and more: values of one column that differ in their form. What it refuses is bad, with the reason.
+
+Where the caller watches for it, both ways also find what the values need and the shape does not give them (`unseen`):
+the fast way in the same pass, as long as the first few values tell of all unknown fields.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from bucketline.state.types.logical import all_fields
 from bucketline.streaming.json_convert import convert_leaf, raw_type
 from bucketline.streaming.json_exact import Failures, build_array, kind_of, parse_json
 from bucketline.streaming.json_shape import Form, Reading, Shape
+from bucketline.streaming.unseen import (
+    NO_NEED,
+    Watch,
+    joined,
+    joined_all,
+    need_of,
+    needs_of_texts,
+    part_of,
+)
 
 BLOCK_BYTES = 4 << 20
 """Bytes of values that are read at once; a larger value is a block of its own."""
@@ -28,7 +41,8 @@ _SPLIT_WAYS = 8
 _EXACT_ROWS = 64
 _SAMPLE_ROWS = 8
 _JSON_BLANKS = " \t\n\r"
-_BRACES = (ord("{"), ord("}"))
+_SOURCE = "source"
+_SOURCE_BLOCK = r'"source"\s*:\s*\{\s*"version"\s*:\s*"[^"{}]*"\s*,\s*"connector"\s*:[^{}]*\}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +50,27 @@ class Objects:
     """Values that were objects of the shape, and those that were not; JSON's `null` is neither.
 
     `structs` are of the shape's type; `positions` say which input value each stands for, ascending. `bad` are
-    (position, reason), ascending.
+    (position, reason), ascending. `need` is what the values need beyond the shape, as far as that was watched.
     """
 
     structs: pa.Array
     positions: npt.NDArray[np.int64]
     bad: tuple[tuple[int, str], ...]
+    need: pa.DataType = NO_NEED
 
 
-def read_objects(values: pa.Array, shape: Shape) -> Objects:
+def read_objects(values: pa.Array, shape: Shape, watch: Watch = Watch.NOTHING) -> Objects:
     """The objects in JSON texts. Shapes: n binary without nulls in; at most n structs and bad values together out."""
     found = [
-        part for start, stop in _blocks(values) for part in _read_block(values.slice(start, stop - start), shape, start)
+        part
+        for start, stop in _blocks(values)
+        for part in _read_block(values.slice(start, stop - start), shape, start, watch)
     ]
     return Objects(
         pa.concat_arrays([pa.nulls(0, shape.arrow), *(part.structs for part in found)]),
         np.concatenate([np.zeros(0, dtype=np.int64), *(part.positions for part in found)]),
         tuple(bad for part in found for bad in part.bad),
+        joined_all(part.need for part in found),
     )
 
 
@@ -68,31 +86,82 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _read_block(values: pa.Array, shape: Shape, start: int) -> Iterator[Objects]:
+def _read_block(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Iterator[Objects]:
     """The block's objects in order. A block that fails is split, so that one bad value slows down few others.
 
     When the first two parts of a split fail, the rest is likely to: it is read exactly without another attempt.
     """
-    found = read_fast(values, shape)
+    found = _read_fast_objects(values, shape, start, watch)
     if found is not None:
-        yield Objects(found, np.arange(start, start + len(values)), ())
+        yield found
         return
     if len(values) <= _EXACT_ROWS:
-        yield read_exact(values, shape, start)
+        yield read_exact(values, shape, start, watch)
         return
     step = -(-len(values) // _SPLIT_WAYS)
     for part, offset in enumerate(range(0, len(values), step)):
-        found = read_fast(values.slice(offset, step), shape)
+        found = _read_fast_objects(values.slice(offset, step), shape, start + offset, watch)
         if found is not None:
-            yield Objects(found, np.arange(start + offset, start + offset + len(found)), ())
+            yield found
         elif part == 1:
-            yield read_exact(values.slice(offset), shape, start + offset)
+            yield read_exact(values.slice(offset), shape, start + offset, watch)
             return
         else:
-            yield from _read_block(values.slice(offset, step), shape, start + offset)
+            yield from _read_block(values.slice(offset, step), shape, start + offset, watch)
 
 
-def read_exact(values: pa.Array, shape: Shape, start: int = 0) -> Objects:
+def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Objects | None:
+    """As `read_fast`, with what the values need. Those that the fast way reads fit into their columns."""
+    positions = np.arange(start, start + len(values))
+    if watch is Watch.ALL:
+        found = _read_watching(values, shape, NO_NEED)
+        if found is not None:
+            return Objects(found[0], positions, (), found[1])
+    structs = read_fast(values, shape)
+    if structs is None:
+        return None
+    return Objects(structs, positions, (), _hunt(values, shape, NO_NEED) if watch is Watch.ALL else NO_NEED)
+
+
+def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[pa.Array, pa.DataType] | None:
+    """The values as structs, and the need with theirs; None when they need more than the given and the samples do.
+
+    One pass, for the reader is told of the unknown fields of the samples. It is never left to infer any: objects with a
+    thousand different keys took it gigabytes, and deep ones the process.
+    """
+    try:
+        texts = _texts(_without_source(values, shape))
+        samples = [] if texts is None else _samples(texts)
+        known = joined_all([need, *(need_of(sample, shape, Watch.ALL) for sample in samples)])
+        settled = None if texts is None else settle(shape, samples)
+        return None if settled is None else (_parse(texts, settled, known, "error"), known)
+    except (pa.ArrowException, ValueError):
+        return None
+
+
+def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
+    """The need with that of the values, where few of them need what the others do not: found by splitting."""
+    if len(values) <= _EXACT_ROWS:
+        return joined(need, needs_of_texts(values, shape))
+    step = -(-len(values) // _SPLIT_WAYS)
+    for offset in range(0, len(values), step):
+        part = values.slice(offset, step)
+        found = _read_watching(part, shape, need)
+        need = _hunt(part, shape, need) if found is None else found[1]
+    return need
+
+
+def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
+    """Debezium's events with null for their `source`, which is half of them; nothing else can have been cut off by it.
+
+    That block is nobody's column. Events of tables with a field of that name are left as they are.
+    """
+    if not shape.is_envelope or any(f.name == _SOURCE for f in all_fields(shape.children[0].type.fields)):
+        return values
+    return pc.replace_substring_regex(values, _SOURCE_BLOCK, f'"{_SOURCE}":null')
+
+
+def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: Watch = Watch.NOTHING) -> Objects:
     """The values one by one; `start` is the position of the first."""
     parsed: list[object] = []
     positions: list[int] = []
@@ -113,19 +182,30 @@ def read_exact(values: pa.Array, shape: Shape, start: int = 0) -> Objects:
     for record, reason in failures.reasons.items():
         good[record] = False
         bad[positions[record]] = reason
-    return Objects(structs.filter(pa.array(good)), at[good], tuple(sorted(bad.items())))
+    need = NO_NEED
+    if watch is not Watch.NOTHING:
+        for value, is_good in zip(parsed, good, strict=True):
+            # A bad value asks for nothing, unless it is bad only for its columns' types.
+            if is_good or not pa.types.is_null(need_of(value, shape, Watch.WIDER)):
+                need = joined(need, need_of(value, shape, watch))
+    return Objects(structs.filter(pa.array(good)), at[good], tuple(sorted(bad.items())), need)
 
 
 def read_fast(values: pa.Array, shape: Shape) -> pa.Array | None:
     """The values as structs, or None when not every value is plainly an object of the shape."""
     try:
-        texts = values if _is_braced(values) else _trimmed(values)
+        texts = _texts(values)
         if texts is None:
             return None
         settled = settle(shape, _samples(texts))
-        return None if settled is None else _parse(texts, settled)
+        return None if settled is None else _parse(texts, settled, NO_NEED, "ignore")
     except (pa.ArrowException, ValueError):
         return None
+
+
+def _texts(values: pa.Array) -> pa.Array | None:
+    """The values without blanks around them; None when one is not in braces."""
+    return values if _is_braced(values) else _trimmed(values)
 
 
 def settle(shape: Shape, samples: Sequence[object]) -> Shape | None:
@@ -163,21 +243,23 @@ def _samples(texts: pa.Array) -> list[object]:
     return found
 
 
-def _parse(texts: pa.Array, shape: Shape) -> pa.Array | None:
+def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) -> pa.Array:
+    """The structs. Raises ValueError for values that do not fit, or with `error` have more than shape and need say."""
     texts.cast(pa.string())  # refuses what is not UTF-8
     ends = pa.array([0, len(texts)], pa.int32())
-    joined = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b"\n")
-    data = joined.buffers()[2]
-    raw = _raw_struct(shape)
+    lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b"\n")
+    data = lines.buffers()[2]
     table = pj.read_json(
         pa.BufferReader(data),
         read_options=pj.ReadOptions(use_threads=False, block_size=max(data.size + 1, 1024)),
         parse_options=pj.ParseOptions(
-            explicit_schema=pa.schema(list(raw)), newlines_in_values=True, unexpected_field_behavior="ignore"
+            explicit_schema=pa.schema(list(_raw(shape, need))),
+            newlines_in_values=True,
+            unexpected_field_behavior=unexpected,
         ),
     )
     if table.num_rows != len(texts):
-        return None
+        raise ValueError("not one object a value")
     columns = [_flat(table.column(name)) for name in shape.names]
     children = [_convert(column, child) for column, child in zip(columns, shape.children, strict=True)]
     if not children:
@@ -185,22 +267,22 @@ def _parse(texts: pa.Array, shape: Shape) -> pa.Array | None:
     return pa.StructArray.from_arrays(children, fields=list(shape.arrow))
 
 
-def _raw_struct(shape: Shape) -> pa.DataType:
-    return pa.struct([pa.field(n, _raw(c)) for n, c in zip(shape.names, shape.children, strict=True)])
-
-
-def _raw(shape: Shape) -> pa.DataType:
+def _raw(shape: Shape, need: pa.DataType) -> pa.DataType:
+    """The type that the reader is told: that of the shape, then the unknown fields of the need."""
     if shape.is_row:
-        return _raw_struct(shape)
+        known = [(n, _raw(c, part_of(need, n))) for n, c in zip(shape.names, shape.children, strict=True)]
+        unknown = [(f.name, f.type) for f in need if f.name not in shape.names] if pa.types.is_struct(need) else []
+        return pa.struct([*known, *unknown])
     if shape.children:
-        return pa.list_(_raw(shape.children[0]))
+        return pa.list_(_raw(shape.children[0], need.value_type if pa.types.is_list(need) else NO_NEED))
     return raw_type(shape.type, _only_form(shape))
 
 
 def _convert(raw: pa.Array, shape: Shape) -> pa.Array:
     if shape.is_row:
         if not shape.children:
-            return raw
+            return pa.array([None if absent else {} for absent in raw.is_null().to_pylist()], shape.arrow)
+        # The shape's fields come first, unknown ones after them.
         children = [_convert(raw.field(i), child) for i, child in enumerate(shape.children)]
         return pa.StructArray.from_arrays(children, fields=list(shape.arrow), mask=raw.is_null())
     if shape.children:

@@ -60,7 +60,8 @@ class Form:
 class Shape:
     """A logical type with its forms: leaves have `forms`, rows have `names` and children, arrays one child, maps two.
 
-    `arrow` is the Arrow type of what is read, every part of it nullable and without field ids.
+    `arrow` is the Arrow type of what is read, every part of it nullable and without field ids. `is_envelope` marks a
+    Debezium event: fields that it has beside `names` belong to no row.
     """
 
     type: DataType
@@ -68,6 +69,7 @@ class Shape:
     forms: tuple[Form, ...] = ()
     names: tuple[str, ...] = ()
     children: "tuple[Shape, ...]" = ()
+    is_envelope: bool = False
 
     @property
     def is_row(self) -> bool:
@@ -93,14 +95,14 @@ _BYTES = frozenset({TypeRoot.BINARY, TypeRoot.VARBINARY})
 _STAMPS = frozenset({TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ})
 _DECIMAL_TARGETS = frozenset({TypeRoot.DECIMAL}) | _WHOLE | _REAL | _TEXTS
 
-_DATES = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
-_TIME_UNITS = {
+DATES = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
+TIME_UNITS = {
     "io.debezium.time.Time": "ms",
     "io.debezium.time.MicroTime": "us",
     "io.debezium.time.NanoTime": "ns",
     "org.apache.kafka.connect.data.Time": "ms",
 }
-_STAMP_UNITS = {
+STAMP_UNITS = {
     "io.debezium.time.Timestamp": "ms",
     "io.debezium.time.MicroTimestamp": "us",
     "io.debezium.time.NanoTimestamp": "ns",
@@ -130,7 +132,7 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE) -> Shape:
     """The shape of a value of the type."""
     root = data_type.root
     if root is TypeRoot.ROW:
-        known = _source_fields(source)
+        known = source_fields(source)
         children = tuple(shape_of(f.type, known.get(f.name, _NO_SOURCE)) for f in data_type.fields)
         names = tuple(f.name for f in data_type.fields)
         arrow = pa.struct([pa.field(n, c.arrow) for n, c in zip(names, children, strict=True)])
@@ -156,7 +158,7 @@ def envelope_shape(row: Shape) -> Shape:
     names = ("before", "after", "op")
     children = (row, row, shape_of(DataType(TypeRoot.VARCHAR, length=1)))
     arrow = pa.struct([pa.field(n, c.arrow) for n, c in zip(names, children, strict=True)])
-    return Shape(DataType(TypeRoot.ROW), arrow, names=names, children=children)
+    return Shape(DataType(TypeRoot.ROW), arrow, names=names, children=children, is_envelope=True)
 
 
 def _forms(data_type: DataType, source: SourceSchema) -> tuple[Form, ...]:
@@ -193,7 +195,7 @@ def _decimal_forms(source: SourceSchema) -> tuple[Form, ...]:
 
 
 def _date_form(name: object) -> Form:
-    if name in _DATES:
+    if name in DATES:
         return Form(JsonKind.NUMBER, Reading.COUNT, unit="d")
     if _is_time_like(name):
         return _mismatch(name, "a date")
@@ -201,15 +203,15 @@ def _date_form(name: object) -> Form:
 
 
 def _time_form(name: object) -> Form:
-    if name in _TIME_UNITS:
-        return Form(JsonKind.NUMBER, Reading.COUNT, unit=_TIME_UNITS[str(name)])
+    if name in TIME_UNITS:
+        return Form(JsonKind.NUMBER, Reading.COUNT, unit=TIME_UNITS[str(name)])
     return _mismatch(name, "a time of day") if _is_time_like(name) else _NO_UNIT
 
 
 def _stamp_form(data_type: DataType, name: object) -> Form:
-    if name in _STAMP_UNITS:
-        return Form(JsonKind.NUMBER, Reading.COUNT, unit=_STAMP_UNITS[str(name)])
-    if name in _DATES:
+    if name in STAMP_UNITS:
+        return Form(JsonKind.NUMBER, Reading.COUNT, unit=STAMP_UNITS[str(name)])
+    if name in DATES:
         return Form(JsonKind.NUMBER, Reading.COUNT, unit="d")
     if _is_time_like(name):
         return _mismatch(name, "a timestamp")
@@ -217,14 +219,15 @@ def _stamp_form(data_type: DataType, name: object) -> Form:
 
 
 def _is_time_like(name: object) -> bool:
-    return name in _DATES or name in _TIME_UNITS or name in _STAMP_UNITS
+    return name in DATES or name in TIME_UNITS or name in STAMP_UNITS
 
 
 def _mismatch(name: object, wanted: str) -> Form:
     return Form(JsonKind.NUMBER, Reading.REFUSED, reason=f"the source sends {name}, which is not {wanted}")
 
 
-def _source_fields(source: SourceSchema) -> dict[str, SourceSchema]:
+def source_fields(source: SourceSchema) -> dict[str, SourceSchema]:
+    """The fields of a struct's node, by name."""
     fields = source.get("fields")
     if not isinstance(fields, Sequence):
         return {}

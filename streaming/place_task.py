@@ -12,7 +12,7 @@ from bucketline.state.store.cross_write import CrossWrite, place_runs
 from bucketline.state.store.grouping import share_of_group
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.streaming.placement import shard_keys, shard_of_bucket
-from bucketline.streaming.wire import NOTE, REJECTS, RUN, read_routed, routed_note, routed_run
+from bucketline.streaming.wire import NOTE, RUN, read_routed, routed_note, routed_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class PlaceTask:
                 for kind, run in read_routed(batch):
                     if kind == RUN:
                         shelf.add(run)
-                    elif kind == REJECTS:
+                    else:
                         yield routed_note(
-                            REJECTS, shard_key=keys[0], origin=run.origin, row_count=run.row_count, blob=run.blob
+                            kind, shard_key=keys[0], origin=run.origin, row_count=run.row_count, blob=run.blob
                         )
             for bucket_id in shelf.buckets():
                 share = share_of_group(bucket_id[1])

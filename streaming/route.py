@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage, decode_messages
 from bucketline.streaming.batch import BatchPlan
+from bucketline.streaming.unseen import NO_NEED, UNSEEN, read_needs
 from bucketline.streaming.wire import MESSAGES, NOTE, REJECTS, RESULT_DDL, ROUTED_DDL, STATS, TaskStats, read_stats
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -18,12 +19,16 @@ ARROW_BYTES_LIMIT = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What the tasks of a batch have written and told; `notes` are tokens of key-index notes."""
+    """What the tasks of a batch have written and told; `notes` are tokens of key-index notes.
+
+    `need` is what the records need and the table does not have: not null, the batch is not to be committed.
+    """
 
     messages: tuple[CommitMessage, ...]
     rejects: tuple[bytes, ...]
     stats: tuple[TaskStats, ...]
     notes: tuple[str, ...] = ()
+    need: pa.DataType = NO_NEED
 
     @property
     def accepted_rows(self) -> int:
@@ -51,7 +56,7 @@ def run_batch(batch: Any, plan: BatchPlan) -> BatchOutcome:
 
 def read_outcome(rows: list[Any]) -> BatchOutcome:
     """The outcome in the result rows of tasks."""
-    by_kind: dict[str, list[bytes]] = {MESSAGES: [], REJECTS: [], NOTE: [], STATS: []}
+    by_kind: dict[str, list[bytes]] = {MESSAGES: [], REJECTS: [], NOTE: [], STATS: [], UNSEEN: []}
     for row in rows:
         by_kind[row["kind"]].append(bytes(row["payload"]))
     return BatchOutcome(
@@ -59,6 +64,7 @@ def read_outcome(rows: list[Any]) -> BatchOutcome:
         rejects=tuple(by_kind[REJECTS]),
         stats=tuple(read_stats(payload) for payload in by_kind[STATS]),
         notes=tuple(payload.decode() for payload in by_kind[NOTE]),
+        need=read_needs(by_kind[UNSEEN]),
     )
 
 

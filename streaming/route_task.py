@@ -18,6 +18,7 @@ from bucketline.state.store.new_keys import DynamicWrite
 from bucketline.state.store.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.streaming.placement import shard_keys, shard_of_bucket
 from bucketline.streaming.rejects import rejected_rows
+from bucketline.streaming.unseen import UNSEEN, told_need
 from bucketline.streaming.wire import REJECTS, routed_note, routed_run
 
 
@@ -42,6 +43,8 @@ class RouteTask:
     """What a map task does; plain values only, so that it travels. `shard_count` is the number of reduce tasks.
 
     A task tells of about `reject_limit` rejects: when that is more than the job allows, more would change nothing.
+    Once its records need what the table does not have, a task goes on only to tell what else they need: the batch will
+    be run again.
     """
 
     plan: SealPlan
@@ -56,10 +59,17 @@ class RouteTask:
         sealer = RunSealer(self.plan, origin=origin)
         keys = shard_keys(self.shard_count)
         told = 0
+        needs: set[bytes] = set()
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             if self.decode is not None:
                 rows, rejects = self.decode(rows)
+                need = told_need(rows)
+                if need is not None and need not in needs:
+                    needs.add(need)
+                    yield routed_note(UNSEEN, shard_key=keys[0], origin=origin, row_count=0, blob=need)
+                if needs:
+                    continue
                 if rejects is not None and told < self.reject_limit:
                     told += rejects.row_count
                     yield _note(rejects, keys[0], origin)
@@ -74,7 +84,7 @@ class RouteTask:
                 rows = rows.filter(good)
             for run in sealer.add(accept_rows(rows, self.plan.schema)):
                 yield routed_run(run, keys[self._shard_of(run)])
-        for run in sealer.finish():
+        for run in sealer.finish() if not needs else ():
             yield routed_run(run, keys[self._shard_of(run)])
 
     def _shard_of(self, run: SealedRun) -> int:

@@ -9,17 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.postpone_compact import plan_postponed
 from bucketline.state.store.waiting import find_waiting
-from bucketline.streaming.batch import plan_batch
+from bucketline.streaming.batch import BatchPlan, plan_batch
 from bucketline.streaming.commit_step import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
 from bucketline.streaming.compact_task import compact_over_spark
 from bucketline.streaming.deal_task import deal_over_spark
-from bucketline.streaming.evolve_step import fit_frame
+from bucketline.streaming.evolve_step import fit_decode, fit_frame, grow_table, refuse_need
 from bucketline.streaming.identity import BatchIdentity, read_identity
 from bucketline.streaming.live_table import LiveTable, forget_table, live_table
 from bucketline.streaming.preflight import check_session
@@ -81,16 +83,13 @@ class TableSink:
             return self._settle_skipped(table, spark, identity, started)
         if self.decode is None:
             batch = fit_frame(batch, session)
-        plan = plan_batch(
-            session,
-            identity,
-            user=table.user,
-            parallelism=spark.sparkContext.defaultParallelism,
-            decode=self.decode,
-            expected_rows=table.last_rows,
-        )
+        plan = self._plan(table, spark, identity)
         planned = time.monotonic()
         outcome = run_batch(batch, plan)
+        if not pa.types.is_null(outcome.need):
+            grow_table(session, outcome)
+            outcome = run_batch(batch, self._plan(table, spark, identity))
+            refuse_need(session, outcome)
         ran = time.monotonic()
         report = commit_batch(table, identity, outcome)
         report = report.followed_by(self._compact_postponed(table, spark, identity))
@@ -108,6 +107,16 @@ class TableSink:
         session.refresh()
         found = find_waiting((b, session.view.files(b)) for b in session.view.buckets() if b[1] < 0)
         return found.rows, found.age_seconds(SYSTEM_CLOCK.local_ms())
+
+    def _plan(self, table: LiveTable, spark: Any, identity: BatchIdentity) -> BatchPlan:
+        return plan_batch(
+            table.session,
+            identity,
+            user=table.user,
+            parallelism=spark.sparkContext.defaultParallelism,
+            decode=fit_decode(self.decode, table.session),
+            expected_rows=table.last_rows,
+        )
 
     def _compact_postponed(self, table: LiveTable, spark: Any, identity: BatchIdentity) -> CommitReport | None:
         """Deals what waits in a postpone table to its buckets, when this batch's turn has come; None when it has
