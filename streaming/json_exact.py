@@ -130,18 +130,28 @@ def _build_leaf(
     found: pa.Array | None = None
     for kind, at in _by_kind(values):
         form = shape.form_of(kind)
-        part = [None] * len(values)
-        for i in at:
-            part[i] = values[i]  # type: ignore[call-overload]  # a list of None takes anything
+        part: Sequence[object] = [value if value is not None and kind_of(value) is kind else None for value in values]
         if form is None:
             for i in at:
                 failures.add(records[i], f"{_place(path)}{show(values[i])} cannot become {shape.type}")
             continue
         if form.reading is Reading.LITERAL:
-            part = [None if v is None else json_text(v) for v in part]
+            part = _literals(part, records, path, failures)
         array = _convert(part, records, shape, form, path, failures)
         found = array if found is None else pa.compute.coalesce(found, array)
     return pa.nulls(len(values), shape.arrow) if found is None else found
+
+
+def _literals(values: Sequence[object], records: Sequence[int], path: str, failures: Failures) -> list[str | None]:
+    """The JSON texts of the values; what is nested too deeply to be written is noted."""
+    found: list[str | None] = []
+    for value, record in zip(values, records, strict=True):
+        try:
+            found.append(None if value is None else json_text(value))
+        except RecursionError:
+            failures.add(record, f"{_place(path)}a value that is nested too deeply")
+            found.append(None)
+    return found
 
 
 def _by_kind(values: Sequence[object]) -> Iterator[tuple[JsonKind, list[int]]]:
@@ -243,7 +253,10 @@ def _nested_text(value: object) -> str:
 
 def show(value: object) -> str:
     """A parsed value as a reason shows it."""
-    return _shortened(_nested_text(value), _SHOWN_CHARACTERS)
+    try:
+        return _shortened(_nested_text(value), _SHOWN_CHARACTERS)
+    except RecursionError:
+        return "a value that is nested too deeply"
 
 
 def _shortened(text: str, length: int) -> str:

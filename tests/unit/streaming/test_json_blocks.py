@@ -322,3 +322,12 @@ def test_bytes_become_the_decimals_java_wrote(numbers: list[int | None]) -> None
 
 def _wide() -> Any:
     return Context(prec=60)
+
+
+@pytest.mark.parametrize("kind", ["STRING", "INT"])
+def test_values_nested_too_deeply_make_their_record_bad_and_no_other(kind: str) -> None:
+    shape = row_shape([DataField(0, "v", parse_type(kind))])
+    deep = b'{"v":' + b"[" * 700 + b"]" * 700 + b"}"
+    found = read_objects(pa.array([b'{"v":"1"}', deep], pa.binary()), shape)
+    assert found.positions.tolist() == [0]
+    assert "nested too deeply" in dict(found.bad)[1]
