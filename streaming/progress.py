@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.entries import CommitKind
+from bucketline.streaming.age import age_text
 from bucketline.streaming.commit_step import CommitReport
 from bucketline.streaming.route import BatchOutcome
 
@@ -152,14 +153,6 @@ def _levels(messages: tuple[CommitMessage, ...]) -> tuple[tuple[int, int], ...]:
 def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int:
     kinds = [s.commit_kind for s in report.committed.snapshots]
     return sum(len(m.compact_before) for m in messages) if CommitKind.COMPACT in kinds else 0
-
-
-def age_text(seconds: int) -> str:
-    """A duration in its largest whole unit."""
-    for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length:,} {name}s"
-    return f"{max(0, seconds)} second{'' if seconds == 1 else 's'}"
 
 
 def _size(count: int) -> str:

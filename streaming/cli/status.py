@@ -16,6 +16,7 @@ from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.table import Table
 from bucketline.state.store.views import partition_text
 from bucketline.state.store.waiting import find_waiting
+from bucketline.streaming.age import age_text
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, console, print_table
@@ -30,7 +31,6 @@ from bucketline.streaming.cli.survey import (
     survey_table,
 )
 from bucketline.streaming.cli.texts import printable
-from bucketline.streaming.progress import age_text
 
 _BAR_CELLS = 30
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

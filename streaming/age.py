@@ -1,0 +1,9 @@
+"""How old something is, in words for people."""
+
+
+def age_text(seconds: int) -> str:
+    """A duration in its largest whole unit."""
+    for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:,} {name}s"
+    return f"{max(0, seconds)} second{'' if seconds == 1 else 's'}"
