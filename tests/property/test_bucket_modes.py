@@ -181,7 +181,8 @@ class Life:
         expected = self.told.expected()
         reading = {"postpone.merge-on-read": "true"} if self.kind.mode == "postpone" else {}
         found = open_table(self.path, options=reading).to_arrow().to_pylist()
-        self._check_rows(found, expected, whole=self.kind.engine != "first-row")
+        if not self.kind.is_stale:
+            self._check_rows(found, expected, whole=self.kind.engine != "first-row")
         findings = [f for f in table.doctor(rows=True) if f.severity is Severity.ERROR]
         assert findings == []
         if self.kind.has_hash_index:
@@ -196,7 +197,7 @@ class Life:
     def _check_hash_index(self, table: Table) -> None:
         newest = table.snapshot_store.latest()
         index = [] if newest is None else table.manifests.read_index(newest.index_manifest)
-        assert {e.index_type for e in index} <= {HASH}
+        index = [e for e in index if e.index_type == HASH]
         places = Counter((e.partition, e.bucket) for e in index)
         assert all(n == 1 for n in places.values())
         store = HashIndexStore(table.io, table.path, cached=HashCache(0))
@@ -219,6 +220,7 @@ class Life:
         found = self.table().to_arrow().to_pylist()
         self._check_rows(found, self.told.expected(), whole=True)
         self.check()
+        assert self.table().compact() is None
 
     def step(self) -> None:
         choices = [self.stream] * 5 + [self.restart, self.batch_write, self.compact, self.expire, self.lose]

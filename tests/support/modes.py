@@ -51,6 +51,11 @@ class Kind:
         return ", ".join(f"{n} {t}{' NOT NULL' if n in keys else ''}" for n, t in COLUMNS.items())
 
     @property
+    def is_stale(self) -> bool:
+        """Whether readers see old rows until they are compacted."""
+        return "deletion-vectors.enabled" in self.options
+
+    @property
     def has_hash_index(self) -> bool:
         return self.mode == "dynamic"
 
@@ -78,6 +83,10 @@ def draw_kind(draw: random.Random, mode: str, engine: str) -> Kind:
         **draw.choice(({}, {"full-compaction.delta-commits": "2"}, {"write-only": "true"})),
         **_mode_options(draw, mode),
     }
+    if mode != "postpone":
+        options |= draw.choice(_CHANGELOG_OPTIONS[: 4 if engine == "first-row" else None])
+        if options.get("changelog-producer") == "lookup":
+            options.pop("full-compaction.delta-commits", None)
     partitioned = mode == "cross-partition" or draw.random() < 0.6
     if retracts and not partitioned:
         options["fields.p.aggregate-function"] = "sum"
@@ -116,6 +125,17 @@ _ENGINE_OPTIONS: Mapping[str, Sequence[Mapping[str, str]]] = {
     ),
     "first-row": ({}, {"ignore-delete": "true"}),
 }  # fmt: skip
+
+
+_CHANGELOG_OPTIONS: Sequence[Mapping[str, str]] = (
+    {},
+    {},
+    {},
+    {"changelog-producer": "lookup"},
+    {"changelog-producer": "input"},
+    {"changelog-producer": "full-compaction"},
+    {"deletion-vectors.enabled": "true"},
+)
 
 
 @dataclass

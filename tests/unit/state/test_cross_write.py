@@ -67,3 +67,12 @@ def test_random_moves_equal_a_dictionary_and_survive_a_lost_index(tmp_path: Path
                 path.rmdir() if path.is_dir() else path.unlink()
         if batch == 6:
             table.compact()
+
+
+def test_a_retract_takes_no_partition_away(tmp_path: Path) -> None:
+    table = crossing(tmp_path, **{"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"})
+    write(table, rows((1, 10, 1)))
+    write(table, rows((1, 4, 2)), [3])
+    assert content(table) == [(1, 6, 1)]
+    table.compact()
+    assert content(table) == [(1, 6, 1)]
