@@ -1,0 +1,17 @@
+"""The measurements by name."""
+
+from collections.abc import Mapping
+
+from tests.bench import bucket_modes, flush, full_compaction, key_index, long_stream, merge_read, small_batch, upserts
+from tests.bench.result import Bench
+
+BENCHES: Mapping[str, Bench] = {
+    "3a": flush.run,
+    "3b": upserts.run,
+    "3c": full_compaction.run,
+    "3d": long_stream.run,
+    "4": merge_read.run,
+    "5-modes": bucket_modes.run,
+    "5-small": small_batch.run,
+    "5-index": key_index.run,
+}

@@ -1,0 +1,83 @@
+"""What is measured on one core, each in a fresh process: `python -m tests.bench.solo NAME PATH`.
+
+Prints `{"seconds", "cpu", "rows", "peak_bytes"}` as its last line. The time is that of the work alone, not of imports.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bucketline.state.store.table import open_table
+from tests.bench.watch import own_peak_bytes
+from tests.support.jars import CHECKOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Solo:
+    """What one process told."""
+
+    seconds: float
+    cpu: float
+    rows: int
+    peak_bytes: int
+
+
+def solo(name: str, path: Path | str, *, python: str = sys.executable, module: str = "tests.bench.solo") -> Solo:
+    """Runs one measurement in a process of its own, on one core."""
+    done = subprocess.run(
+        [python, "-m", module, name, str(path)], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return Solo(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def compact(path: str) -> int:
+    """A full compaction of the table; the rows that were read for it."""
+    table = open_table(path)
+    rows = sum(table.files()["record_count"].to_pylist())
+    assert table.compact("full") is not None
+    return int(rows)
+
+
+def rewrite(path: str) -> int:
+    """All files of a table read by pyarrow, and their rows written back as one file."""
+    rows = 0
+    files = sorted(Path(path).rglob("data-*.parquet"))
+    out = Path(path) / "rewritten"
+    with pq.ParquetWriter(out, pq.read_schema(files[0]), compression="zstd", compression_level=1) as writer:
+        for file in files:
+            found = pq.read_table(file, use_threads=False)
+            writer.write_table(found)
+            rows += found.num_rows
+    out.unlink()
+    return rows
+
+
+def merged_read(path: str) -> int:
+    """All rows of a table, merged."""
+    found: int = open_table(path).to_arrow().num_rows
+    return found
+
+
+_WORK: dict[str, Callable[[str], int]] = {"compact": compact, "rewrite": rewrite, "merged-read": merged_read}
+
+
+def main(name: str, path: str) -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    started, cpu = time.monotonic(), time.process_time()
+    rows = _WORK[name](path)
+    seconds, cpu = time.monotonic() - started, time.process_time() - cpu
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "rows": rows, "peak_bytes": own_peak_bytes()}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,91 @@
+"""How much memory the Python workers below this process have held at most."""
+
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+
+POLL_SECONDS = 0.2
+
+
+class WorkerWatch:
+    """Looks at all Python processes that Spark has started, as long as it is entered; `peak_bytes` is that of one.
+
+    The kernel keeps each process's own peak, so that only processes shorter than a look are missed.
+    """
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._poll, daemon=True)
+
+    def __enter__(self) -> "WorkerWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._look()
+
+    def _poll(self) -> None:
+        while not self._stop.wait(POLL_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        for pid in _below(os.getpid()):
+            self.peak_bytes = max(self.peak_bytes, _python_peak_bytes(pid))
+
+
+def cpu_seconds() -> float:
+    """CPU time that this process and all below it have used so far: steadier than the clock on a shared machine."""
+    ticks = 0
+    for pid in (os.getpid(), *_below(os.getpid())):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        # User and system time, then those of children that have ended.
+        ticks += sum(int(f) for f in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def own_peak_bytes() -> int:
+    """The peak of this process."""
+    return _peak_bytes(os.getpid())
+
+
+def _below(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [root]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def _python_peak_bytes(pid: int) -> int:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return 0
+    return _peak_bytes(pid) if b"pyspark" in command and b"java" not in command.split(b"\0")[0] else 0
+
+
+def _peak_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), 0)
