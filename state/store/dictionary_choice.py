@@ -7,7 +7,7 @@ past its limit and is given up: a third of the time that a file of such columns 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-SAMPLE_ROWS = 8192
+SAMPLE_ROWS = 4096
 
 _LIMIT_BYTES = 1 << 20
 """Bytes at which pyarrow gives a dictionary up."""
