@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.table_options import IGNORE_DELETE, IGNORE_UPDATE_BEFORE, ROWKIND_FIELD
+from bucketline.state.bucket.defaults import fill_defaults
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.arrow import conform
@@ -30,7 +31,8 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> Intake:
     """The rows of `data` that the table takes, in arrival order.
 
     Shapes: columns by name, any order; `_row_kind` (int8) may ride along. Out: the table's columns, n' <= n rows.
-    Raises SchemaMismatchError for columns, kinds or values that do not fit; nothing is guessed.
+    Nulls are the column's default, where it has one. Raises SchemaMismatchError for columns, kinds or values that do
+    not fit; nothing is guessed.
     """
     explicit = ROW_KIND_COLUMN in data.column_names
     if explicit and any(f.name == ROW_KIND_COLUMN for f in schema.fields):
@@ -50,7 +52,7 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> Intake:
         kinds = pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), rows.num_rows)
     if not schema.primary_keys:
         _refuse_retracts(kinds)
-    return _filter_kinds(rows, kinds, schema)
+    return _filter_kinds(fill_defaults(rows, schema), kinds, schema)
 
 
 def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:

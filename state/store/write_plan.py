@@ -17,11 +17,11 @@ from bucketline.conf.table_options import (
     WRITE_ONLY,
     check_write_options,
 )
+from bucketline.state.bucket.defaults import default_scalar
 from bucketline.state.bucket.fill import FillRule, assigner_count
 from bucketline.state.bucket.fixed import bucket_function
 from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
@@ -231,11 +231,7 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) ->
     check_write_options(effective.options, effective.primary_keys, effective.partition_keys)
     check_files(effective)
     mode = bucket_mode(effective)
-    defaults = [f.name for f in schema.fields if f.default_value is not None]
-    if defaults:
-        raise UnsupportedTableError(
-            f"column {defaults[0]!r} has a default value, which this release does not fill in; "
-            "remove the default, or fill the column in the source",
-            column=defaults[0],
-        )
+    for field in schema.fields:
+        if field.default_value is not None:
+            default_scalar(field)
     return WritePlan(uri, effective, sink_options(ours), mode, total_buckets(effective))
