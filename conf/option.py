@@ -48,6 +48,10 @@ class Option(Generic[T]):
             raise OptionError(f"option '{self.key}' is required and not set: {self.doc}", key=self.key)
         return found
 
+    def shown(self) -> str:
+        """The default as it would be set, None as nothing."""
+        return _text_of(self.default, self.parse)
+
     def is_set(self, options: Mapping[str, str]) -> bool:
         return any(key in options for key in (self.key, *self.fallback_keys))
 
@@ -94,6 +98,31 @@ def parse_duration(text: str) -> int:
     """
     nanos = _scaled(text, _NANOS_OF_UNIT, "a duration like '10 s' (units d, h, min, s, ms, us, ns)")
     return nanos if nanos == UNLIMITED else nanos // 1_000_000
+
+
+def _text_of(value: object, parse: Callable[[str], object]) -> str:
+    """The text that `parse` turns into the value, in the largest unit without a rest."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and value == UNLIMITED:
+        return "unlimited"
+    if isinstance(value, int) and parse in _SHOWN_UNITS:
+        unit, factor = next((u, f) for u, f in _SHOWN_UNITS[parse] if value % f == 0 and (value or f == 1))
+        return f"{value // factor} {unit}"
+    if isinstance(value, tuple):
+        return ",".join(str(part) for part in value)
+    if isinstance(value, dict):
+        return ",".join(f"{k}:{v}" for k, v in value.items())
+    return str(getattr(value, "value", value))
+
+
+_SHOWN_UNITS: Mapping[Callable[[str], object], tuple[tuple[str, int], ...]] = {
+    parse_size: (("tb", 1 << 40), ("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10), ("b", 1)),
+    parse_duration: (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)),
+}
+"""Units, the largest first, of bytes and of milliseconds."""
 
 
 def _scaled(text: str, units: Mapping[str, int], expected: str) -> int:

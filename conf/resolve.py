@@ -96,7 +96,7 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> d
     `job` are the settings of a JobConfig. Raises OptionError when the job changes what only the table may decide.
     """
     defaults = {
-        option.key: Setting(_shown(option.default), DEFAULT)
+        option.key: Setting(option.shown(), DEFAULT)
         for option in (*SINK_OPTIONS.values(), *HONOURED.values())
         if option.default is not None
     }
@@ -113,16 +113,6 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> d
 def show_settings(settings: Mapping[str, Setting]) -> list[tuple[str, str, str]]:
     """(key, value, origin) of each setting, in the given order, secrets masked."""
     return [(key, mask(key, found.text), found.origin) for key, found in settings.items()]
-
-
-def _shown(default: object) -> str:
-    if isinstance(default, bool):
-        return str(default).lower()
-    if isinstance(default, tuple):
-        return ",".join(str(part) for part in default)
-    if isinstance(default, dict):
-        return ",".join(f"{k}:{v}" for k, v in default.items())
-    return str(getattr(default, "value", default))
 
 
 def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:

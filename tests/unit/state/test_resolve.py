@@ -17,8 +17,9 @@ from bucketline.conf.resolve import (
     resolve_job,
     show_settings,
 )
-from bucketline.conf.sink_options import Compaction, sink_options, split_options
+from bucketline.conf.sink_options import SINK_OPTIONS, Compaction, sink_options, split_options
 from bucketline.conf.spark_options import ADVISED, check_spark_settings
+from bucketline.conf.table_options import HONOURED
 
 YAML = """
 table: file:/t
@@ -162,6 +163,17 @@ def test_job_options_win_over_the_table_which_wins_over_defaults() -> None:
     assert found["compaction"] == Setting("inline", "job.yaml")
     assert found["target-file-row-num"].origin == found["merge-memory"].origin == "default"
     assert list(found) == sorted(found)
+
+
+def test_every_default_is_shown_in_words_that_can_be_set() -> None:
+    found = effective_options({}, {})
+    assert found["snapshot.num-retained.max"].text == found["commit.timeout"].text == "unlimited"
+    assert found["target-file-row-num"].text == "unlimited"
+    assert (found["route-memory"].text, found["snapshot.time-retained"].text) == ("128 mb", "1 h")
+    assert (found["commit.min-retry-wait"].text, found["commit.max-retry-wait"].text) == ("10 ms", "10 s")
+    for option in (*SINK_OPTIONS.values(), *HONOURED.values()):
+        if option.default is not None:
+            assert option.parse(found[option.key].text) == option.default, option.key
 
 
 def test_a_job_cannot_choose_what_the_table_decides() -> None:
