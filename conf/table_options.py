@@ -119,7 +119,12 @@ FULL_COMPACTION_DELTA_COMMITS = Option(
 )
 
 # Manifests and commit
-MANIFEST_COMPRESSION = Option("manifest.compression", parse_text, "zstd", "codec of manifests and manifest lists")
+MANIFEST_COMPRESSION = Option(
+    "manifest.compression",
+    parse_choice("zstd", "zstandard", "deflate", "snappy", "bzip2", "null"),
+    "zstd",
+    "codec of manifests, their lists and index manifests",
+)
 MANIFEST_TARGET_FILE_SIZE = Option("manifest.target-file-size", parse_size, 8 * MB, "bytes of a manifest")
 MANIFEST_FULL_COMPACTION_SIZE = Option(
     "manifest.full-compaction-threshold-size", parse_size, 16 * MB, "bytes of changes that merge all manifests"
@@ -152,6 +157,12 @@ def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> in
     """Bytes after which a data file is closed: 128 MB with a primary key, 256 MB without, unless set."""
     found = TARGET_FILE_SIZE.find(options)
     return found if found is not None else (128 if has_primary_key else 256) * MB
+
+
+def manifest_codec(options: Mapping[str, str]) -> str:
+    """The codec of manifests, as Avro calls it."""
+    found = MANIFEST_COMPRESSION.get(options)
+    return "zstandard" if found == "zstd" else found
 
 
 def stop_trigger(options: Mapping[str, str]) -> int:

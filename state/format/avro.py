@@ -1,22 +1,21 @@
 """Avro object containers over bytes: what manifests, manifest lists and index manifests are stored in.
 
-The container framing and the codecs are ours, because every codec Paimon writes is in pyarrow or zlib already and
-fastavro would ask for one more package each; records are decoded and encoded by fastavro, one call per block.
-A block is handed to fastavro as one Avro array, which has the same bytes but for the item count.
+The container framing and the codecs (`avro_codec`) are ours, because fastavro would ask for one more package each;
+records are decoded and encoded by fastavro, one call per block. A block is handed to fastavro as one Avro array, which
+has the same bytes but for the item count.
 
 Source: Avro 1.11 specification, object container files; Paimon 2.0 AvroFileFormat, AvroSchemaConverter.
 """
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 
 import fastavro
-import pyarrow as pa
 
 from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.avro_codec import is_read, pack_block, unpack_block
 from bucketline.state.format.avro_schema import MALFORMED, RecordFormat, reading_schema
 
 Record = dict[str, object]
@@ -26,8 +25,7 @@ SYNC_BYTES = 16
 BLOCK_RECORDS = 2048
 _HEADER_BYTES = 1 << 16
 _MAX_VARINT_BYTES = 10
-MAX_BLOCK_BYTES = 1 << 30
-"""No block may unpack to more than this; a manifest is some megabytes."""
+DEFAULT_CODEC = "zstandard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class BlockReader:
             self._drop(end)
             self._block_at = start
             if count:
-                yield Block(start, count, _unpack(self._codec, body, start))
+                yield Block(start, count, unpack_block(self._codec, body, start))
 
     def _shifted(self, parse: Callable[[bytes, int], tuple[int, int]], at: int) -> tuple[int, int]:
         try:
@@ -115,27 +113,26 @@ class Container:
     def blocks(self) -> Iterator[tuple[int, int, bytes]]:
         """Offset in the file, count of records and unpacked bytes of each block, in file order."""
         for offset, count, data in self.packed:
-            yield offset, count, _unpack(self.codec, data, offset)
+            yield offset, count, unpack_block(self.codec, data, offset)
 
 
-def encode_records(records: Sequence[Record], form: RecordFormat) -> bytes:
-    """The bytes of a zstandard container holding the records, in order; the same records give the same bytes.
+def encode_records(records: Sequence[Record], form: RecordFormat, codec: str = DEFAULT_CODEC) -> bytes:
+    """The bytes of a container holding the records, in order; the same records give the same bytes.
 
     The sync marker is drawn from the content, since nothing here may draw chance.
     """
-    packer = pa.Codec("zstd", compression_level=1)
     blocks: list[tuple[int, bytes]] = []
     for start in range(0, len(records), BLOCK_RECORDS):
         chunk = list(records[start : start + BLOCK_RECORDS])
         out = BytesIO()
         fastavro.schemaless_writer(out, form.items, chunk)
         body = out.getvalue()[len(encode_varint(len(chunk))) : -1]
-        blocks.append((len(chunk), packer.compress(body, asbytes=True)))
+        blocks.append((len(chunk), pack_block(codec, body)))
     header = b"".join(
         (
             MAGIC,
             encode_varint(2),
-            *(_prefixed(b) for b in (b"avro.schema", form.text, b"avro.codec", b"zstandard")),
+            *(_prefixed(b) for b in (b"avro.schema", form.text, b"avro.codec", codec.encode())),
             encode_varint(0),
         )
     )
@@ -176,7 +173,7 @@ def open_container(data: bytes) -> Container:
     """The container in the bytes, its framing checked and nothing unpacked yet.
 
     Raises CorruptFileError for a bad magic, header, block size or sync marker, naming the offset, and for a codec other
-    than null, deflate, snappy and zstandard.
+    than Avro's own.
     """
     entries, at = _container_header(data)
     schema_text, codec = _schema_and_codec(entries)
@@ -210,7 +207,7 @@ def _schema_and_codec(entries: dict[str, bytes]) -> tuple[bytes, str]:
     if "avro.schema" not in entries:
         raise CorruptFileError("the Avro header has no avro.schema", offset=len(MAGIC))
     codec = entries.get("avro.codec", b"null").decode("ascii", "replace")
-    if codec not in _UNPACKERS:
+    if not is_read(codec):
         raise CorruptFileError(f"the Avro codec {codec!r} is not read", codec=codec, offset=len(MAGIC))
     return entries["avro.schema"], codec
 
@@ -259,51 +256,3 @@ def _read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
     if not 0 <= size <= len(data) - start:
         raise CorruptFileError(f"{size} bytes announced at offset {at}, {len(data) - start} are left", offset=at)
     return data[start : start + size], start + size
-
-
-def _unpack(codec: str, data: bytes, offset: int) -> bytes:
-    try:
-        body = _UNPACKERS[codec](data)
-    except (ValueError, OSError, EOFError, MemoryError, zlib.error) as e:
-        raise CorruptFileError(f"the {codec} block at offset {offset} does not unpack: {e!r}", offset=offset) from e
-    if len(body) > MAX_BLOCK_BYTES:
-        raise CorruptFileError(f"the block at offset {offset} unpacks to over {MAX_BLOCK_BYTES} bytes", offset=offset)
-    return body
-
-
-def _unpack_deflate(data: bytes) -> bytes:
-    stream = zlib.decompressobj(-zlib.MAX_WBITS)
-    body = stream.decompress(data, MAX_BLOCK_BYTES + 1)
-    if not stream.eof and len(body) <= MAX_BLOCK_BYTES:
-        raise EOFError("the deflate stream is cut short")
-    return body
-
-
-def _unpack_snappy(data: bytes) -> bytes:
-    packed, checksum = data[:-4], data[-4:]
-    size = 0
-    for i, byte in enumerate(packed[:5]):
-        size |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            break
-    if size > MAX_BLOCK_BYTES:
-        raise ValueError(f"{size} bytes announced")
-    body: bytes = pa.Codec("snappy").decompress(packed, decompressed_size=size, asbytes=True)
-    if zlib.crc32(body).to_bytes(4, "big") != checksum:
-        raise ValueError("the CRC32 does not match")
-    return body
-
-
-def _unpack_zstandard(data: bytes) -> bytes:
-    # Java streams its frames, so they do not say how much they unpack to.
-    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        body: bytes = stream.read(MAX_BLOCK_BYTES + 1)
-    return body
-
-
-_UNPACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "null": lambda data: data,
-    "deflate": _unpack_deflate,
-    "snappy": _unpack_snappy,
-    "zstandard": _unpack_zstandard,
-}

@@ -5,8 +5,7 @@ and the value. The pieces of all columns, joined row by row, lie in one buffer t
 Source: Avro 1.11 specification, binary encoding and object container files; Paimon 2.0 FieldWriterFactory.
 """
 
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.avro import MAGIC, SYNC_BYTES, encode_varint
+from bucketline.state.format.avro_codec import pack_block
 from bucketline.state.format.avro_data_schema import data_schema, is_text_map, map_entry
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.buffers import (
@@ -63,9 +63,8 @@ class AvroEncoder:
         """
         if rows.num_rows == 0:
             return []
-        packed = AVRO_CODECS[self.codec](
-            encode_rows([rows.column(f.name) for f in self.fields], self.fields), self.level
-        )
+        body = encode_rows([rows.column(f.name) for f in self.fields], self.fields)
+        packed = pack_block(self.codec, body, self.level)
         return [encode_varint(rows.num_rows), encode_varint(len(packed)), packed, self._sync()]
 
     def _header(self) -> bytes:
@@ -268,27 +267,3 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-
-
-def _pack_deflate(data: pa.Buffer, level: int | None) -> bytes:
-    stream = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return stream.compress(data) + stream.flush()
-
-
-def _pack_snappy(data: pa.Buffer, level: int | None) -> bytes:
-    packed: bytes = pa.Codec("snappy").compress(data, asbytes=True)
-    return packed + zlib.crc32(data).to_bytes(4, "big")
-
-
-def _pack_zstandard(data: pa.Buffer, level: int | None) -> bytes:
-    packed: bytes = pa.Codec("zstd", compression_level=1 if level is None else level).compress(data, asbytes=True)
-    return packed
-
-
-AVRO_CODECS: dict[str, Callable[[pa.Buffer, int | None], bytes]] = {
-    "null": lambda data, level: data.to_pybytes(),
-    "deflate": _pack_deflate,
-    "snappy": _pack_snappy,
-    "zstandard": _pack_zstandard,
-}
-"""Avro's names of codecs, and how a block is packed with a level of compression, if the codec has levels."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import decode_records, encode_records
+from bucketline.state.format.avro import DEFAULT_CODEC, decode_records, encode_records
 from bucketline.state.format.avro_schema import NAMESPACE, RecordFormat, nullable
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
 
@@ -76,10 +76,10 @@ FORMAT = RecordFormat(
 )
 
 
-def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:
+def encode_index_manifest(entries: Sequence[IndexManifestEntry], codec: str = DEFAULT_CODEC) -> bytes:
     """The bytes of an index manifest: all index files of a snapshot, never a change of them, so every kind is ADD."""
     assert all(e.kind is FileKind.ADD for e in entries), "an index manifest lists what is live"
-    return encode_records([_to_record(e) for e in entries], FORMAT)
+    return encode_records([_to_record(e) for e in entries], FORMAT, codec)
 
 
 def decode_index_manifest(data: bytes) -> list[IndexManifestEntry]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import decode_records, encode_records
+from bucketline.state.format.avro import DEFAULT_CODEC, decode_records, encode_records
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import FileKind, ManifestEntry, ManifestFileMeta
 from bucketline.state.format.manifest_schema import ENTRY_FORMAT, LIST_FORMAT
@@ -25,9 +25,9 @@ _FILE_SOURCES = {None: None, 0: FileSource.APPEND, 1: FileSource.COMPACT}
 _KINDS = {0: FileKind.ADD, 1: FileKind.DELETE}
 
 
-def encode_manifest(entries: Sequence[ManifestEntry]) -> bytes:
+def encode_manifest(entries: Sequence[ManifestEntry], codec: str = DEFAULT_CODEC) -> bytes:
     """The bytes of a manifest holding the entries in order; the caller puts a DELETE before an ADD of the same file."""
-    return encode_records([_entry_record(e) for e in entries], ENTRY_FORMAT)
+    return encode_records([_entry_record(e) for e in entries], ENTRY_FORMAT, codec)
 
 
 def decode_manifest(data: bytes) -> list[ManifestEntry]:
@@ -35,9 +35,9 @@ def decode_manifest(data: bytes) -> list[ManifestEntry]:
     return [_entry(i, r) for i, r in enumerate(decode_records(data, ENTRY_FORMAT))]
 
 
-def encode_manifest_list(metas: Sequence[ManifestFileMeta]) -> bytes:
+def encode_manifest_list(metas: Sequence[ManifestFileMeta], codec: str = DEFAULT_CODEC) -> bytes:
     """The bytes of a manifest list, oldest manifest first; an empty list is a container without blocks."""
-    return encode_records([_meta_record(m) for m in metas], LIST_FORMAT)
+    return encode_records([_meta_record(m) for m in metas], LIST_FORMAT, codec)
 
 
 def decode_manifest_list(data: bytes) -> list[ManifestFileMeta]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.table_options import FORCE_CREATE_SNAPSHOT, IGNORE_EMPTY_COMMIT
+from bucketline.conf.table_options import FORCE_CREATE_SNAPSHOT, IGNORE_EMPTY_COMMIT, manifest_codec
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.changes import Changes, collect_changes
 from bucketline.state.commit.conflict import Conflict
@@ -62,7 +62,8 @@ class Committer:
         self._clock, self._ids, self._random, self._pause = clock, ids, random, pause
         partition_types = [f.type for f in schema.select(schema.partition_keys)]
         merging = ManifestMergeOptions.of(schema.options)
-        self._manifests = Manifests(io, path, partition_types, ids=ids, merging=merging)
+        codec = manifest_codec(schema.options)
+        self._manifests = Manifests(io, path, partition_types, ids=ids, merging=merging, codec=codec)
         self._snapshots, self._schemas = Snapshots(io, path), Schemas(io, path)
         self._checks = CommitChecks(schema, self._snapshots, self._manifests)
         self._settings = RetrySettings.of(schema.options)

@@ -19,6 +19,7 @@ from bucketline.state.commit.manifest_merge import (
 )
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import CommitConflictError, CorruptFileError
+from bucketline.state.format.avro import DEFAULT_CODEC
 from bucketline.state.format.entries import (
     EntryIdentity,
     FileKind,
@@ -87,17 +88,19 @@ class Manifests:
         *,
         ids: IdSource = SYSTEM_IDS,
         merging: ManifestMergeOptions = _DEFAULT_MERGING,
+        codec: str = DEFAULT_CODEC,
     ) -> None:
         self._io = io
         self._directory = f"{path}/{MANIFEST_DIR}"
         self._partition_types = tuple(partition_types)
         self._ids = ids
         self._merging = merging
+        self._codec = codec
         self._journal: list[str] = []
 
     def recording(self, journal: list[str]) -> "Manifests":
         """The same folder, but the name of each new file is put into `journal` before the file is made."""
-        other = Manifests(self._io, "", self._partition_types, ids=self._ids, merging=self._merging)
+        other = Manifests(self._io, "", self._partition_types, ids=self._ids, merging=self._merging, codec=self._codec)
         other._directory, other._journal = self._directory, journal
         return other
 
@@ -196,24 +199,24 @@ class Manifests:
         """Writes entries in order into as few manifests of about the target size as hold them; none for none."""
         if not entries:
             return []
-        data = encode_manifest(entries)
+        data = encode_manifest(entries, self._codec)
         parts = min(-(-len(data) // self._merging.target_size_bytes), len(entries))
         if parts <= 1:
             return [self._write_one(data, entries, schema_id)]
         step = -(-len(entries) // parts)
         chunks = [entries[i : i + step] for i in range(0, len(entries), step)]
-        return [self._write_one(encode_manifest(c), c, schema_id) for c in chunks]
+        return [self._write_one(encode_manifest(c, self._codec), c, schema_id) for c in chunks]
 
     def write_list(self, metas: Sequence[ManifestFileMeta]) -> tuple[str, int]:
         """Writes a manifest list; its name and size in bytes."""
-        name, data = manifest_list_name(self._ids.new_uuid(), 0), encode_manifest_list(metas)
+        name, data = manifest_list_name(self._ids.new_uuid(), 0), encode_manifest_list(metas, self._codec)
         self._write_new(name, data)
         return name, len(data)
 
     def write_index(self, entries: Sequence[IndexManifestEntry]) -> str:
         """Writes an index manifest; its name."""
         name = index_manifest_name(self._ids.new_uuid(), 0)
-        self._write_new(name, encode_index_manifest(entries))
+        self._write_new(name, encode_index_manifest(entries, self._codec))
         return name
 
     def merge(self, metas: Sequence[ManifestFileMeta], schema_id: int) -> list[ManifestFileMeta]:

@@ -55,6 +55,17 @@ def test_a_peer_reads_every_type(
     assert_same_rows(peer.read(table), expected, table_fields(table))
 
 
+@pytest.mark.parametrize("codec", ["zstd", "deflate", "snappy", "bzip2", "null"])
+def test_a_peer_reads_manifests_of_every_codec(peer: Peer, codec: str, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    options = {"bucket": "-1", "manifest.compression": codec}
+    make_table(table, {"k": "INT NOT NULL", "v": "STRING"}, primary_key=("k",), options=options)
+    expected = [{"k": i, "v": str(i)} for i in range(50)]
+    write_rows(table, expected[:30])
+    write_rows(table, expected[30:])
+    assert_same_rows(peer.read(table), expected, table_fields(table))
+
+
 @pytest.mark.parametrize("primary_key", [(), ("k",)], ids=["append", "primary key"])
 def test_java_reads_nanoseconds(paimon_java: PaimonJava, primary_key: tuple[str, ...], tmp_path: Path) -> None:
     ours, javas = tmp_path / "ours", tmp_path / "javas"

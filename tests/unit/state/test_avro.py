@@ -53,9 +53,29 @@ def _body() -> bytes:
     return body
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate"])
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
 def test_containers_that_fastavro_wrote_are_read(codec: str) -> None:
-    assert decode_records(_written(FORM.schema, ROWS, codec), FORM) == ROWS
+    data = _written(FORM.schema, ROWS, codec)
+    assert decode_records(data, FORM) == ROWS
+    if codec != "null":
+        ((_, _, packed),) = open_container(data).packed
+        with pytest.raises(CorruptFileError, match="does not unpack"):
+            decode_records(_container(codec.encode(), packed[:-4], 2), FORM)
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2"])
+def test_fastavro_reads_the_containers_of_every_codec_it_knows(codec: str) -> None:
+    rows = [{**row, "time": 0} for row in ROWS]
+    data = encode_records(rows, FORM, codec)
+    assert [r["id"] for r in fastavro.reader(BytesIO(data)) if isinstance(r, dict)] == [r["id"] for r in rows]
+    assert decode_records(data, FORM) == rows
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstandard"])
+def test_containers_of_other_codecs_come_back(codec: str) -> None:
+    data = encode_records(ROWS, FORM, codec)
+    assert open_container(data).codec == codec
+    assert decode_records(data, FORM) == ROWS
 
 
 def test_snappy_blocks_are_read_and_their_checksum_is_checked() -> None:

@@ -1,0 +1,126 @@
+"""The codecs of Avro containers: blocks packed and unpacked by Avro's names of them.
+
+Every codec that Paimon writes is in pyarrow or the standard library.
+Source: Avro 1.11 specification, required and optional codecs.
+"""
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError
+
+MAX_BLOCK_BYTES = 1 << 30
+"""No block may unpack to more than this; a manifest is some megabytes."""
+
+
+def pack_block(codec: str, data: pa.Buffer | bytes, level: int | None = None) -> bytes:
+    """The block as it is stored. `level` is how hard to try, for codecs that know levels; None: the codec's default."""
+    return AVRO_CODECS[codec](data, level)
+
+
+def unpack_block(codec: str, data: bytes, offset: int) -> bytes:
+    """The bytes of a packed block that begins at an offset of its file.
+
+    Raises CorruptFileError, also for more than MAX_BLOCK_BYTES.
+    """
+    try:
+        body = _UNPACKERS[codec](data)
+    except (ValueError, OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError) as e:
+        raise CorruptFileError(f"the {codec} block at offset {offset} does not unpack: {e!r}", offset=offset) from e
+    if len(body) > MAX_BLOCK_BYTES:
+        raise CorruptFileError(f"the block at offset {offset} unpacks to over {MAX_BLOCK_BYTES} bytes", offset=offset)
+    return body
+
+
+def is_read(codec: str) -> bool:
+    """Whether blocks of this codec can be unpacked."""
+    return codec in _UNPACKERS
+
+
+def _pack_deflate(data: pa.Buffer | bytes, level: int | None) -> bytes:
+    stream = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return stream.compress(data) + stream.flush()
+
+
+def _pack_bzip2(data: pa.Buffer | bytes, level: int | None) -> bytes:
+    return bz2.compress(data, 9 if level is None else level)
+
+
+def _pack_snappy(data: pa.Buffer | bytes, level: int | None) -> bytes:
+    packed: bytes = pa.Codec("snappy").compress(data, asbytes=True)
+    return packed + zlib.crc32(data).to_bytes(4, "big")
+
+
+def _pack_zstandard(data: pa.Buffer | bytes, level: int | None) -> bytes:
+    packed: bytes = pa.Codec("zstd", compression_level=1 if level is None else level).compress(data, asbytes=True)
+    return packed
+
+
+AVRO_CODECS: dict[str, Callable[[pa.Buffer | bytes, int | None], bytes]] = {
+    "null": lambda data, level: bytes(data),
+    "bzip2": _pack_bzip2,
+    "deflate": _pack_deflate,
+    "snappy": _pack_snappy,
+    "zstandard": _pack_zstandard,
+}
+"""Avro's names of codecs, and how a block is packed with a level of compression, if the codec has levels."""
+
+
+def _unpack_deflate(data: bytes) -> bytes:
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    body = stream.decompress(data, MAX_BLOCK_BYTES + 1)
+    if not stream.eof and len(body) <= MAX_BLOCK_BYTES:
+        raise EOFError("the deflate stream is cut short")
+    return body
+
+
+def _unpack_bzip2(data: bytes) -> bytes:
+    stream = bz2.BZ2Decompressor()
+    return _whole(stream, stream.decompress(data, MAX_BLOCK_BYTES + 1))
+
+
+def _unpack_xz(data: bytes) -> bytes:
+    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+    return _whole(stream, stream.decompress(data, MAX_BLOCK_BYTES + 1))
+
+
+def _whole(stream: bz2.BZ2Decompressor | lzma.LZMADecompressor, body: bytes) -> bytes:
+    if not stream.eof and len(body) <= MAX_BLOCK_BYTES:
+        raise EOFError("the stream is cut short")
+    return body
+
+
+def _unpack_snappy(data: bytes) -> bytes:
+    packed, checksum = data[:-4], data[-4:]
+    size = 0
+    for i, byte in enumerate(packed[:5]):
+        size |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            break
+    if size > MAX_BLOCK_BYTES:
+        raise ValueError(f"{size} bytes announced")
+    body: bytes = pa.Codec("snappy").decompress(packed, decompressed_size=size, asbytes=True)
+    if zlib.crc32(body).to_bytes(4, "big") != checksum:
+        raise ValueError("the CRC32 does not match")
+    return body
+
+
+def _unpack_zstandard(data: bytes) -> bytes:
+    # Java streams its frames, so they do not say how much they unpack to.
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        body: bytes = stream.read(MAX_BLOCK_BYTES + 1)
+    return body
+
+
+_UNPACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "null": lambda data: data,
+    "bzip2": _unpack_bzip2,
+    "deflate": _unpack_deflate,
+    "snappy": _unpack_snappy,
+    "xz": _unpack_xz,
+    "zstandard": _unpack_zstandard,
+}
