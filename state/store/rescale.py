@@ -19,11 +19,12 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.alter import alter_table
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.deal import Source, as_one_change, current_runs
-from bucketline.state.store.partition_choice import choose_partitions
+from bucketline.state.store.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import SealPlan
 from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table_handle import TableHandle
+from bucketline.state.store.table_view import BucketId, TableView
 from bucketline.state.store.write_session import WriteSession
 
 
@@ -92,7 +93,7 @@ def plan_rescale(
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()
     view = session.view
-    real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0]) and view.total_of_bucket(b) != bucket_num]
+    real = _buckets_to_move(view, chosen, bucket_num)
     vectors = session.deletion_entries()
     sources = tuple(Source(b, view.files(b), origin, vectors.get(b, ())) for origin, b in enumerate(real))
     totals = {b[0]: bucket_num for b in real}
@@ -101,6 +102,17 @@ def plan_rescale(
     schema = replace(write.access.schema, options={**write.access.schema.options, CHANGELOG_PRODUCER.key: "none"})
     write = replace(write, access=replace(write.access, schema=schema))
     return session, RescaleWork(sources, session.plan.dealing_plan(totals), write, frozenset(totals))
+
+
+def _buckets_to_move(view: TableView, chosen: PartitionTest, bucket_num: int) -> list[BucketId]:
+    """All real buckets of the partitions that are not wholly in `bucket_num` buckets: a partition is replaced as one.
+
+    Where a writer has added buckets of another count, a key may be in two: those written last count as newer.
+    """
+    real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
+    moving = {b[0] for b in real if view.total_of_bucket(b) != bucket_num}
+    newest = {b: max(f.creation_time_ms or 0 for f in view.files(b)) for b in real}
+    return sorted((b for b in real if b[0] in moving), key=lambda b: (b[0], newest[b], b[1]))
 
 
 def as_new_files(message: CommitMessage, write: BucketWrite) -> CommitMessage:

@@ -151,16 +151,19 @@ class WriteSession:
 
         Postponed files stay. Raises as `commit`, also when somebody has changed one of the partitions since.
         """
+        found = list(messages)
         schema = replace(self.plan.schema, options={**self.plan.schema.options, BUCKET.key: str(bucket_num)})
         committer = Committer(self.table.io, self.table.path, schema, clock=self._clock, ids=self._ids)
         outcome = committer.commit(
-            messages,
+            found,
             user=user,
             kind=CommitKind.OVERWRITE,
             overwrite=frozenset(partitions).__contains__,
             based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
             view=self.view,
         )
+        if isinstance(outcome, Conflict) and outcome.rule != ALREADY_ADDED:
+            self.discard(found)
         return _checked(outcome)
 
     def discard(self, messages: Iterable[CommitMessage]) -> None:

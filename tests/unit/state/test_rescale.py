@@ -1,5 +1,7 @@
 """Rescale: the same rows in another number of buckets, one OVERWRITE snapshot, other partitions as they were."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,7 +9,8 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitConflictError, UnsupportedTableError
-from bucketline.state.store.rescale import commit_rescale, plan_rescale
+from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.store.rescale import commit_rescale, plan_rescale, rescale_table
 from bucketline.state.store.table import Table, create_table, open_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False),
@@ -78,3 +81,40 @@ def test_what_cannot_be_rescaled_is_refused(tmp_path: Path) -> None:
         fixed(tmp_path, "-1").rescale(3)
     with pytest.raises(OptionError, match="0 buckets"):
         fixed(tmp_path / "other").rescale(0)
+
+
+def test_a_partition_with_two_bucket_counts_keeps_the_rows_of_both(tmp_path: Path) -> None:
+    """Paimon lets a writer with another 'bucket' add buckets beside those that are there (scenario 24)."""
+    table, other = fixed(tmp_path), fixed(tmp_path / "other", "4")
+    table.write(rows("a", range(30)))
+    other.write(rows("a", range(100, 140)))
+    ours, theirs = table.snapshot_store.latest(), other.snapshot_store.latest()
+    assert ours is not None and theirs is not None
+    beside = [e for e in other.manifests.live_entries(theirs) if e.bucket >= 2]
+    for entry in beside:
+        folder = f"day=a/bucket-{entry.bucket}"
+        shutil.copytree(Path(other.path, folder), Path(table.path, folder))
+    name, size = table.manifests.write_list(table.manifests.write([*table.manifests.live_entries(ours), *beside], 0))
+    mixed = replace(ours, delta_manifest_list=name, delta_manifest_list_size=size)
+    table.io.overwrite(table.snapshot_store.path(ours.id), encode_snapshot(mixed))
+    before = content(table)
+    assert len(before) > 30
+    table.rescale(4)
+    assert content(open_table(table.path)) == before
+
+
+def test_a_rescale_that_lost_leaves_no_files_behind(tmp_path: Path) -> None:
+    table = fixed(tmp_path)
+    table.write(rows("a", range(30)))
+
+    class WritesMeanwhile:
+        """Asked for the name of the commit, when all files are written."""
+
+        def new_uuid(self) -> str:
+            open_table(table.path).write(rows("a", range(40, 45)))
+            return "00000000-0000-0000-0000-000000000000"
+
+    with pytest.raises(CommitConflictError, match="changed a partition"):
+        rescale_table(table, 4, ids=WritesMeanwhile())
+    live = {Path(f["file_path"]).name for f in table.files().to_pylist()}
+    assert {p.name for p in Path(table.path).rglob("data-*")} == live
