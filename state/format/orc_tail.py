@@ -18,7 +18,9 @@ MAX_TAIL_BYTES = 256 << 20
 """No footer may be longer, packed or not."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_CODECS = {0: None, 1: "zlib", 2: "snappy", 4: "lz4_raw", 5: "zstd"}
+_CODECS = {0: None, 1: "zlib", 2: "snappy", 4: "lz4", 5: "zstd"}
+_LZ4_FRAME = bytes.fromhex("04224d18607073")
+"""The header of an LZ4 frame of independent blocks without checksums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +142,13 @@ def _unpack(block: bytes, codec: str, block_bytes: int, at: int) -> bytes:
     try:
         if codec == "zlib":
             return zlib.decompressobj(-zlib.MAX_WBITS).decompress(block, block_bytes)
-        if codec == "zstd":
-            with pa.CompressedInputStream(pa.BufferReader(block), "zstd") as stream:
+        if codec in ("lz4", "zstd"):
+            # How long a bare LZ4 block is unpacked, it does not tell, and only frames are read to their end.
+            framed = _LZ4_FRAME + len(block).to_bytes(4, "little") + block + bytes(4) if codec == "lz4" else block
+            with pa.CompressedInputStream(pa.BufferReader(framed), codec) as stream:
                 body: bytes = stream.read(block_bytes)
             return body
-        size = _varint(block, 0, at)[0] if codec == "snappy" else block_bytes
+        size = _varint(block, 0, at)[0]
         if size > block_bytes:
             raise ValueError(f"{size} bytes announced")
         found: bytes = pa.Codec(codec).decompress(block, decompressed_size=size, asbytes=True)

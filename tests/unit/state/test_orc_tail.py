@@ -35,6 +35,22 @@ def test_stripes_and_zone_are_found_under_every_compression(tmp_path: Path, comp
     assert tail.stripes[0].offset == len(MAGIC)
 
 
+def test_a_packed_footer_ends_where_it_says_whatever_memory_it_is_unpacked_into() -> None:
+    stripe = bytes([0x08, 3, 0x20, 0])
+    footer = bytes([0x1A, len(stripe)]) + stripe
+    footer += bytes([0x22, 120]) + b"x" * 120
+    packed = pa.Codec("lz4_raw").compress(footer, asbytes=True)
+    packed = (len(packed) << 1).to_bytes(3, "little") + packed
+    block_bytes = bytes([0x18, 0x80, 0x20])
+    postscript = bytes([0x08, len(packed), 0x10, 4]) + block_bytes + bytes([0x82, 0xF4, 0x03, 3]) + MAGIC
+    data = MAGIC + packed + postscript + bytes([len(postscript)])
+    for _ in range(5):
+        used = [b"\x7f" * 4096 for _ in range(20)]
+        del used[::2]
+        tail = read_tail(lambda offset, length: data[offset : offset + length], len(data))
+        assert [s.offset for s in tail.stripes] == [3]
+
+
 def test_the_zone_of_javas_writer_is_found() -> None:
     assert _zones(SHANGHAI) == ["Asia/Shanghai"]
 
