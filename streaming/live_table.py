@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 
-from bucketline.state.commit.replay import newest_of_user
+from bucketline.state.commit.replay import newest_of_user, writer_of
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.expiry import move_tag
 from bucketline.state.store.tags import Tags
 from bucketline.state.store.write_session import WriteSession
 from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.recover import END_OFFSETS, UserHistory
+from bucketline.streaming.recover import END_OFFSETS, KEY_SHARES, UserHistory
 
 MARKER_TAG = "bucketline-writer-"
 """Prefix of the tag that keeps a writer's newest snapshot readable however quickly others expire snapshots."""
@@ -36,6 +36,7 @@ class LiveTable:
         self.session = WriteSession(path, options)
         self.user = user
         self.last_rows = 0
+        self.told_shares = False
         self._commits: list[Snapshot] = []
         self._seen_id = 0
         with _turns_lock:
@@ -75,10 +76,11 @@ class LiveTable:
         if self._commits and self._is_undone(self._commits[0], latest):
             self._commits, self._seen_id = [], 0
         found: list[Snapshot] = []
+        own = writer_of(self.user)
         walked_to = (latest.id if latest else 0) + 1
         for snapshot in store.newest_first(latest.id if latest else 0, self._seen_id):
             walked_to = snapshot.id
-            if snapshot.commit_user != self.user:
+            if writer_of(snapshot.commit_user) != own:
                 continue
             if found and snapshot.commit_identifier != found[0].commit_identifier:
                 break
@@ -92,6 +94,16 @@ class LiveTable:
         others = () if self._commits or marker else self._others()
         return UserHistory(tuple(self._commits), marker, complete, others)
 
+    def key_shares(self) -> int | None:
+        """Among how many tasks the writer's newest batch shared the keys; None when it does not say.
+
+        Call it after `history`.
+        """
+        marker = None if self._commits else self._marker()
+        known = (*self._commits, *([] if marker is None else [marker]))
+        told = [s.properties[KEY_SHARES] for s in known if KEY_SHARES in s.properties]
+        return int(told[0]) if told and told[0].isdigit() else None
+
     def _is_undone(self, commit: Snapshot, latest: Snapshot | None) -> bool:
         """Whether the table was rolled back behind a commit; one that has merely expired is older than the newest."""
         if latest is None or latest.id < commit.id:
@@ -103,8 +115,9 @@ class LiveTable:
         latest = self.session.view.snapshot
         newest: dict[str, Snapshot] = {}
         for snapshot in self.session.table.snapshot_store.newest_first(latest.id if latest else 0):
-            if END_OFFSETS in snapshot.properties and snapshot.commit_user != self.user:
-                newest.setdefault(snapshot.commit_user, snapshot)
+            writer = writer_of(snapshot.commit_user)
+            if END_OFFSETS in snapshot.properties and writer != writer_of(self.user):
+                newest.setdefault(writer, snapshot)
         return tuple(newest.values())
 
     def mark(self, snapshot: Snapshot) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bucketline.state.commit.replay import writer_of
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.table import Table
 from bucketline.state.store.tags import Tags
@@ -27,22 +28,24 @@ class WriterOffsets:
 
 
 def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffsets]:
-    """The newest offsets of each commit user that can be found quickly, newest first; only of `user` if given.
+    """The newest offsets of each writer that can be found quickly, newest first; only of `user` if given.
 
+    A writer is the same under every `commit.user-prefix`.
     Snapshots are walked from the newest back to the first with offsets; other users are known by their tags.
     """
+    wanted = None if user is None else writer_of(user)
     found = [t.snapshot for t in Tags(table.io, table.metadata_path).list()]
     store = table.snapshot_store
     latest = store.latest_id()
     for snapshot in store.newest_first(latest) if latest is not None else ():
-        if user in (None, snapshot.commit_user) and kafka_topics(snapshot):
+        if wanted in (None, writer_of(snapshot.commit_user)) and kafka_topics(snapshot):
             found.append(snapshot)
             break
     seen = set()
     for snapshot in sorted(found, key=lambda s: s.id, reverse=True):
-        topics = kafka_topics(snapshot)
-        if topics and user in (None, snapshot.commit_user) and snapshot.commit_user not in seen:
-            seen.add(snapshot.commit_user)
+        topics, writer = kafka_topics(snapshot), writer_of(snapshot.commit_user)
+        if topics and wanted in (None, writer) and writer not in seen:
+            seen.add(writer)
             yield WriterOffsets(snapshot, topics)
 
 

@@ -1,12 +1,28 @@
 """Is a commit in the table already? Asked before work starts, and again before it is published.
 
-Source: Paimon 2.0 FileStoreCommitImpl.filterCommitted; identifiers of one user only ever grow, except the one that all
-batch commits share.
+A writer is known by its name, which holds an id; the prefix that `commit.user-prefix` puts before it may change while
+the writer stays the same.
+Source: Paimon 2.0 FileStoreCommitImpl.filterCommitted, CoreOptions.createCommitUser; identifiers of one user only ever
+grow, except the one that all batch commits share.
 """
 
+import re
 from collections.abc import Iterable
 
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+
+_PREFIXED = re.compile(r"(?:.*_)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-.*)?)", re.DOTALL)
+
+
+def commit_user(prefix: str | None, writer: str) -> str:
+    """The commit user of a writer's snapshots."""
+    return f"{prefix}_{writer}" if prefix else writer
+
+
+def writer_of(user: str) -> str:
+    """The name of the writer that commits as `user`: what follows the prefix. A name without an id has no prefix."""
+    found = _PREFIXED.fullmatch(user)
+    return user if found is None else found[1]
 
 
 def find_commit(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snapshot | None:
@@ -14,8 +30,9 @@ def find_commit(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Sn
 
     `snapshots` come newest first and are read only as far as needed: an older identifier of the user ends the walk.
     """
+    writer = writer_of(user)
     for snapshot in snapshots:
-        if snapshot.commit_user != user:
+        if writer_of(snapshot.commit_user) != writer:
             continue
         if snapshot.commit_identifier == identifier:
             return snapshot
@@ -26,7 +43,7 @@ def find_commit(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Sn
 
 def newest_of_user(snapshots: Iterable[Snapshot], user: str) -> Snapshot | None:
     """The newest snapshot that the user made: all identifiers up to its own are done. `snapshots` come newest first."""
-    return next((s for s in snapshots if s.commit_user == user), None)
+    return next((s for s in snapshots if writer_of(s.commit_user) == writer_of(user)), None)
 
 
 def find_twin(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snapshot | None:
@@ -38,7 +55,7 @@ def find_twin(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snap
     if identifier == BATCH_COMMIT_IDENTIFIER:
         return None
     for snapshot in snapshots:
-        same = snapshot.commit_user == user and snapshot.commit_identifier == identifier
-        if same and snapshot.commit_kind is not CommitKind.COMPACT:
+        same = snapshot.commit_identifier == identifier and snapshot.commit_kind is not CommitKind.COMPACT
+        if same and writer_of(snapshot.commit_user) == writer_of(user):
             return snapshot
     return None

@@ -17,7 +17,7 @@ from bucketline.state.commit.conflict import (
     check_index_unchanged,
 )
 from bucketline.state.commit.plan import CommitIdentity, overwrite_entries
-from bucketline.state.commit.replay import find_twin
+from bucketline.state.commit.replay import find_twin, writer_of
 from bucketline.state.format.entries import (
     BATCH_COMMIT_IDENTIFIER,
     CommitKind,
@@ -127,8 +127,9 @@ class CommitChecks:
         newer = list(self._snapshots.newest_first(latest_id, seen))
         if len(newer) != latest_id - seen:
             return _history_gone(seen, latest_id)
+        own = writer_of(identity.user)
         for snapshot in newer:
-            if snapshot.commit_kind is not CommitKind.COMPACT and snapshot.commit_user != identity.user:
+            if snapshot.commit_kind is not CommitKind.COMPACT and writer_of(snapshot.commit_user) != own:
                 return Conflict(
                     "second-writer",
                     f"{snapshot.commit_user} wrote snapshot {snapshot.id} at the same time, but a table with 'bucket' "

@@ -10,7 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.table_options import FORCE_CREATE_SNAPSHOT, IGNORE_EMPTY_COMMIT, manifest_codec
+from bucketline.conf.table_options import (
+    COMMIT_USER_PREFIX,
+    FORCE_CREATE_SNAPSHOT,
+    IGNORE_EMPTY_COMMIT,
+    manifest_codec,
+)
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.changes import Changes, collect_changes
 from bucketline.state.commit.conflict import Conflict
@@ -18,6 +23,7 @@ from bucketline.state.commit.manifest_merge import ManifestMergeOptions
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import CommitResult, Committed, Unknown, outcome_unknown
 from bucketline.state.commit.plan import CommitIdentity, SnapshotPlan, WrittenList, plan_snapshot
+from bucketline.state.commit.replay import commit_user
 from bucketline.state.determinism import (
     SYSTEM_CLOCK,
     SYSTEM_IDS,
@@ -87,6 +93,7 @@ class Committer:
     ) -> CommitResult:
         """Publishes what the messages promise; Conflict and Unknown speak of the first snapshot, see Committed.dropped.
 
+        `user` is the writer's name: the commit user is that with the table's `commit.user-prefix` before it.
         `kind` COMPACT commits compactions only, under an identifier that was used before. OVERWRITE replaces all live
         files of the partitions that pass `overwrite`, found anew at each try. `based_on` is the id of the snapshot the
         work was planned on (0: the empty table): a commit of the same user and identifier after it is recognised as
@@ -101,6 +108,7 @@ class Committer:
         no commit is safe.
         """
         self._io.require_publish()
+        user = commit_user(COMMIT_USER_PREFIX.find(self._schema.options), user)
         identity = CommitIdentity(user, identifier, dict(properties or {}), watermark, operation)
         found = list(messages)
         changes = collect_changes(found)

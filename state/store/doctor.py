@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from bucketline.state.commit.replay import writer_of
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.format.paths import EARLIEST, LATEST, SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
@@ -170,7 +171,7 @@ def _commits(snapshots: list[Snapshot]) -> Iterator[Finding]:
     for s in snapshots:
         if s.commit_identifier == BATCH_COMMIT_IDENTIFIER or s.commit_kind is CommitKind.COMPACT:
             continue
-        key = (s.commit_user, s.commit_identifier)
+        key = (writer_of(s.commit_user), s.commit_identifier)
         if key in seen:
             yield Finding(
                 Severity.ERROR,
