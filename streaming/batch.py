@@ -1,9 +1,11 @@
 """One micro-batch as a plan: what tasks will do, fixed on the driver before any of them starts."""
 
+import logging
 from dataclasses import dataclass
 
 from bucketline.conf.bucket_options import ASSIGNER_PARALLELISM
 from bucketline.state.bucket.mode import BucketMode
+from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.cross_write import CrossWrite
 from bucketline.state.store.new_keys import DynamicWrite
@@ -15,20 +17,27 @@ from bucketline.streaming.place_task import PlaceTask
 from bucketline.streaming.route_task import Decode, RouteTask
 from bucketline.streaming.write_task import WriteTask
 
+_LOG = logging.getLogger(__name__)
+
 BACKUP_EVERY = 10
 """Batches between two copies of the key index in the checkpoint folder."""
 
 _MOST_REJECTS = 1 << 31
+_KEEPS_SHARES = (BucketMode.CROSS_PARTITION, BucketMode.POSTPONE)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What a batch does. With `in_place` map tasks write the files themselves: append tables without buckets."""
+    """What a batch does. With `in_place` map tasks write the files themselves: append tables without buckets.
+
+    `key_shares` is the number of shares that the next batch has to keep; None where it may choose anew.
+    """
 
     identity: BatchIdentity
     trigger: CompactTrigger
     shard_count: int
     in_place: bool
+    key_shares: int | None
     route: RouteTask
     place: PlaceTask | AssignTask | None
     write: WriteTask
@@ -42,20 +51,22 @@ def plan_batch(
     parallelism: int,
     decode: Decode | None,
     expected_rows: int = 0,
+    shares_before: int | None = None,
 ) -> BatchPlan:
     """The plan of a batch on the table as the session sees it; `parallelism` is Spark's.
 
     `expected_rows` is a guess at the size of the batch, the last one's: it decides how many tasks open dynamic buckets.
+    `shares_before` is `key_shares` of the batch before.
     """
     plan = session.plan
     trigger = plan.trigger(identity.batch_id)
-    shards = _shard_count(session, parallelism)
+    shares = _share_count(session, parallelism, shares_before)
+    shards = _shard_count(session, parallelism, shares)
     entries = session.hash_entries()
     # More shares than tasks, where that many are needed for each to fit into memory.
     assigners = max(shards, plan.index_shares(entries))
     dynamic = plan.dynamic_write(entries, shards=assigners, expected_rows=expected_rows)
     unaware = plan.mode is BucketMode.UNAWARE
-    shares = _share_count(session, parallelism)
     cross = None
     if plan.mode is BucketMode.CROSS_PARTITION:
         backup = None if identity.checkpoint is None else f"{identity.checkpoint}/bucketline"
@@ -66,6 +77,7 @@ def plan_batch(
         trigger=trigger,
         shard_count=shards,
         in_place=unaware,
+        key_shares=shares if plan.mode in _KEEPS_SHARES else None,
         route=RouteTask(
             plan.seal_plan(session.view, entries, dynamic, shares=shares),
             shards if cross is None else shares,
@@ -84,6 +96,23 @@ def plan_batch(
     )
 
 
+def advise_shares(session: WriteSession, plan: BatchPlan, parallelism: int) -> bool:
+    """Logs how to share the keys of a cross-partition table among more tasks, where half of Spark's have none to place;
+    whether it did."""
+    shares, most = plan.key_shares, min(parallelism, session.plan.fill_rule.bucket_limit)
+    if shares is None or asked_shares(session.plan) is not None or most < 2 * shares:
+        return False
+    _LOG.warning(
+        "%s: %d tasks share the keys, as in the batches before, though Spark runs %d at a time; set "
+        "'assigner-parallelism' to %d to share them anew, which builds the key index once more",
+        session.table.path,
+        shares,
+        parallelism,
+        most,
+    )
+    return True
+
+
 def _place_task(
     plan: WritePlan, entries: HashEntries, dynamic: DynamicWrite | None, cross: CrossWrite | None, shards: int
 ) -> PlaceTask | AssignTask | None:
@@ -95,22 +124,33 @@ def _place_task(
     return None if assign is None else AssignTask(assign, memory, directory, shards)
 
 
-def _shard_count(session: WriteSession, parallelism: int) -> int:
+def _shard_count(session: WriteSession, parallelism: int, shares: int) -> int:
     """How many write tasks share the buckets; with partitions, their number is not known before the rows are seen."""
     plan = session.plan
     wanted = plan.sink.write_parallelism or 2 * parallelism
     if plan.mode in (BucketMode.DYNAMIC, BucketMode.POSTPONE):
-        return _share_count(session, parallelism)
+        return shares
     if plan.schema.partition_keys:
         return wanted
     return max(1, min(wanted, plan.total_buckets))
 
 
-def _share_count(session: WriteSession, parallelism: int) -> int:
-    """How many tasks share the keys, where a key's bucket is not a function of the key."""
+def _share_count(session: WriteSession, parallelism: int, before: int | None) -> int:
+    """How many tasks share the keys, where a key's bucket is not a function of the key.
+
+    Spark's parallelism changes whenever executors come and go, and another number costs a new key index. Rows that wait
+    in the postpone bucket are in order only while a key keeps its writer.
+    """
     plan = session.plan
     if plan.mode is BucketMode.POSTPONE:
-        return plan.sink.write_parallelism or parallelism
-    assigners = ASSIGNER_PARALLELISM.find(plan.schema.options) or plan.sink.assigner_parallelism
+        waiting = before is not None and any(b[1] == POSTPONE_BUCKET for b in session.view.buckets())
+        return before if waiting and before else plan.sink.write_parallelism or parallelism
+    wanted = asked_shares(plan) or (before if plan.mode in _KEEPS_SHARES else None) or parallelism
     # Each share opens buckets of its own, so there must be one for it.
-    return min(assigners or plan.sink.write_parallelism or parallelism, plan.fill_rule.bucket_limit)
+    return min(wanted, plan.fill_rule.bucket_limit)
+
+
+def asked_shares(plan: WritePlan) -> int | None:
+    """How many shares of the keys the options ask for; None when they leave it open."""
+    assigners = ASSIGNER_PARALLELISM.find(plan.schema.options) or plan.sink.assigner_parallelism
+    return assigners or plan.sink.write_parallelism

@@ -17,7 +17,7 @@ from bucketline.state.store.expiry import maybe_expire
 from bucketline.state.store.key_index_note import NOTE_PROPERTY
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import LiveTable
-from bucketline.streaming.recover import DIGEST, END_OFFSETS, SOURCE, START_OFFSETS, check_twin
+from bucketline.streaming.recover import DIGEST, END_OFFSETS, KEY_SHARES, SOURCE, START_OFFSETS, check_twin
 from bucketline.streaming.rejects import RejectedRecordsError, RejectPolicy, settle_rejects
 from bucketline.streaming.route import BatchOutcome
 
@@ -43,8 +43,10 @@ class CommitReport:
         )
 
 
-def commit_batch(table: LiveTable, identity: BatchIdentity, outcome: BatchOutcome) -> CommitReport:
-    """Commits what the tasks have written, under the batch's identity.
+def commit_batch(
+    table: LiveTable, identity: BatchIdentity, outcome: BatchOutcome, key_shares: int | None = None
+) -> CommitReport:
+    """Commits what the tasks have written, under the batch's identity. `key_shares` as in `BatchPlan`.
 
     Raises RejectedRecordsError before the commit; CommitConflictError, CommitOutcomeUnknownError from it.
     """
@@ -63,7 +65,7 @@ def commit_batch(table: LiveTable, identity: BatchIdentity, outcome: BatchOutcom
         outcome.messages,
         user=table.user,
         identifier=identity.batch_id,
-        properties=batch_properties(identity, outcome.notes),
+        properties=batch_properties(identity, outcome.notes, key_shares),
         ignore_empty=False,  # the next batch looks for this one's snapshot, whatever the table says of empty ones
     )
     if committed.replayed:
@@ -73,14 +75,15 @@ def commit_batch(table: LiveTable, identity: BatchIdentity, outcome: BatchOutcom
 
 
 def commit_owed_compaction(
-    table: LiveTable, identity: BatchIdentity, messages: tuple[CommitMessage, ...]
+    table: LiveTable, identity: BatchIdentity, messages: tuple[CommitMessage, ...], key_shares: int | None = None
 ) -> CommitReport:
-    """Commits the compaction that a batch owed when it was interrupted, under the same identity."""
+    """Commits the compaction that a batch owed when it was interrupted, under the same identity, with its
+    `key_shares`."""
     committed = table.session.commit(
         messages,
         user=table.user,
         identifier=identity.batch_id,
-        properties=batch_properties(identity),
+        properties=batch_properties(identity, key_shares=key_shares),
         kind=CommitKind.COMPACT,
     )
     _tell_dropped(committed)
@@ -93,14 +96,19 @@ def settle_skipped(table: LiveTable) -> None:
         table.mark_newest()
 
 
-def batch_properties(identity: BatchIdentity, notes: Sequence[str] = ()) -> dict[str, str]:
-    """What a snapshot says of the batch it came from, and of the key-index notes that it makes true."""
+def batch_properties(
+    identity: BatchIdentity, notes: Sequence[str] = (), key_shares: int | None = None
+) -> dict[str, str]:
+    """What a snapshot says of the batch it came from, of the key-index notes that it makes true, and of the shares of
+    keys that the next batch keeps.
+    """
     told = {
         DIGEST: identity.digest,
         START_OFFSETS: identity.start_offsets,
         END_OFFSETS: identity.end_offsets,
         SOURCE: identity.source,
         NOTE_PROPERTY: ",".join(notes) or None,
+        KEY_SHARES: None if key_shares is None else str(key_shares),
     }
     return {key: text for key, text in told.items() if text is not None}
 

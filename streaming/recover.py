@@ -16,6 +16,8 @@ DIGEST = "bucketline.batch-digest"
 START_OFFSETS = "bucketline.offsets.start"
 END_OFFSETS = "bucketline.offsets.end"
 SOURCE = "bucketline.source"
+KEY_SHARES = "bucketline.key-shares"
+"""Snapshot property: among how many tasks the keys were shared, where a share has an index or a writer of its own."""
 
 
 class CheckpointMismatchError(BucketlineError):

@@ -17,13 +17,14 @@ from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.postpone_compact import plan_postponed
 from bucketline.state.store.waiting import find_waiting
-from bucketline.streaming.batch import BatchPlan, plan_batch
+from bucketline.streaming.batch import BatchPlan, advise_shares, plan_batch
 from bucketline.streaming.commit_step import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
 from bucketline.streaming.compact_task import compact_over_spark
 from bucketline.streaming.deal_task import deal_over_spark
 from bucketline.streaming.evolve_step import fit_decode, fit_frame, grow_table, refuse_need
 from bucketline.streaming.identity import BatchIdentity, read_identity
 from bucketline.streaming.live_table import LiveTable, forget_table, live_table
+from bucketline.streaming.place_task import PlaceTask
 from bucketline.streaming.preflight import check_session
 from bucketline.streaming.progress import BatchReport, describe_batch, describe_skipped, tell
 from bucketline.streaming.recover import SkipBatch, decide
@@ -88,11 +89,12 @@ class TableSink:
         outcome = run_batch(batch, plan)
         if not pa.types.is_null(outcome.need):
             grow_table(session, outcome)
-            outcome = run_batch(batch, self._plan(table, spark, identity))
+            plan = self._plan(table, spark, identity)
+            outcome = run_batch(batch, plan)
             refuse_need(session, outcome)
         ran = time.monotonic()
-        report = commit_batch(table, identity, outcome)
-        report = report.followed_by(self._compact_postponed(table, spark, identity))
+        report = commit_batch(table, identity, outcome, plan.key_shares)
+        report = report.followed_by(self._compact_postponed(table, spark, identity, plan.key_shares))
         table.last_rows = outcome.accepted_rows
         seconds = (planned - started, ran - planned, time.monotonic() - ran)
         name, waiting = session.table.path, self._waiting(table)
@@ -109,16 +111,23 @@ class TableSink:
         return found.rows, found.age_seconds(SYSTEM_CLOCK.local_ms())
 
     def _plan(self, table: LiveTable, spark: Any, identity: BatchIdentity) -> BatchPlan:
-        return plan_batch(
+        parallelism = spark.sparkContext.defaultParallelism
+        plan = plan_batch(
             table.session,
             identity,
             user=table.user,
-            parallelism=spark.sparkContext.defaultParallelism,
+            parallelism=parallelism,
             decode=fit_decode(self.decode, table.session),
             expected_rows=table.last_rows,
+            shares_before=table.key_shares(),
         )
+        if isinstance(plan.place, PlaceTask) and not table.told_shares:
+            table.told_shares = advise_shares(table.session, plan, parallelism)
+        return plan
 
-    def _compact_postponed(self, table: LiveTable, spark: Any, identity: BatchIdentity) -> CommitReport | None:
+    def _compact_postponed(
+        self, table: LiveTable, spark: Any, identity: BatchIdentity, key_shares: int | None
+    ) -> CommitReport | None:
         """Deals what waits in a postpone table to its buckets, when this batch's turn has come; None when it has
         not."""
         session, every = table.session, table.session.plan.sink.postpone_compact_batches
@@ -137,7 +146,7 @@ class TableSink:
         )
         sink = session.plan.sink
         messages = deal_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
-        return commit_owed_compaction(table, identity, tuple(messages)) if messages else None
+        return commit_owed_compaction(table, identity, tuple(messages), key_shares) if messages else None
 
     def _settle_skipped(self, table: LiveTable, spark: Any, identity: BatchIdentity, started: float) -> BatchReport:
         """A batch that is in the table may still owe the compaction that was due with it, idle buckets included."""
@@ -147,6 +156,7 @@ class TableSink:
         due = session.due(trigger) if trigger is not CompactTrigger.NONE else []
         states = session.bucket_states(trigger) if due else {}
         messages = compact_over_spark(spark, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
-        report = commit_owed_compaction(table, identity, messages) if messages else None
-        report = report or self._compact_postponed(table, spark, identity)
+        shares = table.key_shares()
+        report = commit_owed_compaction(table, identity, messages, shares) if messages else None
+        report = report or self._compact_postponed(table, spark, identity, shares)
         return describe_skipped(session.table.path, identity.batch_id, messages, report, time.monotonic() - started)

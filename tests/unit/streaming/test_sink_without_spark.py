@@ -6,6 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.store.bucket_access import BucketAccess
+from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import MARKER_TAG, LiveTable, forget_table
@@ -19,10 +21,10 @@ def as_is(records: pa.Table) -> tuple[pa.Table, None]:
     return records, None
 
 
-def write(table: Table, number: int, **options: str) -> None:
+def write(table: Table, number: int, parallelism: int = 4, **options: str) -> None:
     identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
     data = pa.table({"id": range(50), "v": [number] * 50, "pt": pa.array([(number + i) % 3 for i in range(50)])})
-    frame = Cluster(random.Random(number), 4).frame(data.cast(COLUMNS), 2)
+    frame = Cluster(random.Random(number), parallelism).frame(data.cast(COLUMNS), 2)
     TableSink(table.path, {k.replace("_", "-"): v for k, v in options.items()}, decode=as_is).write(frame, identity)
 
 
@@ -61,3 +63,52 @@ def test_no_more_tasks_share_the_keys_than_buckets_may_exist(tmp_path: Path) -> 
         write(table, number, local_directory=str(tmp_path / "local"), assigner_parallelism="7")
     assert {f["bucket"] for f in table.files().to_pylist()} == {0, 1}
     assert table.to_arrow().num_rows == 50
+
+
+def test_a_cluster_of_another_size_keeps_the_shares_of_the_key_index(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark's parallelism changes whenever executors come and go; the index of each share is kept by its number."""
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), {"bucket": "-1"})
+    caplog.set_level("INFO", "bucketline.state.store.key_index_ready")
+    for number, parallelism in enumerate((2, 8, 3)):
+        write(table, number, parallelism, local_directory=str(tmp_path / "local"))
+    forget_table(table.path, "query")
+    write(table, 3, 8, local_directory=str(tmp_path / "local"))
+    built = [r for r in caplog.records if "keys loaded" in r.msg]
+    assert len(built) == 2 and len(list((tmp_path / "local").rglob("shard-*"))) == 2
+    advice = [r.getMessage() for r in caplog.records if "assigner-parallelism" in r.getMessage()]
+    # Once a run, and only where tasks would be idle.
+    assert len(advice) == 2 and all("'assigner-parallelism' to 8" in a for a in advice)
+    write(table, 4, 8, local_directory=str(tmp_path / "local"), assigner_parallelism="3")
+    assert len([r for r in caplog.records if "keys loaded" in r.msg]) == 5
+    write(table, 5, 8, local_directory=str(tmp_path / "local"))
+    assert len([r for r in caplog.records if "keys loaded" in r.msg]) == 5
+    assert table.to_arrow().num_rows == 50
+
+
+def test_keys_that_wait_keep_their_writer_whatever_the_parallelism(tmp_path: Path) -> None:
+    """Paimon's compactors know an order only among the files of one writer."""
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "-2"})
+
+    def writers() -> dict[str, set[int]]:
+        """The numbers of writers and the keys that each has written."""
+        newest = table.snapshot_store.latest()
+        assert newest is not None
+        found: dict[str, set[int]] = {}
+        for bucket in group_by_bucket(table.manifests.live_entries(newest)):
+            for file in bucket.files if bucket.bucket < 0 else ():
+                access = BucketAccess(table.path, table.table_schema)
+                keys = {k for b in access.files.rows(bucket, file, ["id"]) for k in b.column(0).to_pylist()}
+                found.setdefault(file.file_name.split("-s-")[1].split("-w-")[0], set()).update(keys)
+        return found
+
+    write(table, 0, 2)
+    first = writers()
+    write(table, 1, 5)
+    forget_table(table.path, "query")
+    write(table, 2, 3, write_parallelism="7")
+    assert writers() == first and len(first) == 2
+    table.compact()
+    write(table, 3, 5)
+    assert len(writers()) == 5
