@@ -89,7 +89,7 @@ AGGREGATION_REMOVE_RECORD_ON_DELETE = Option(
 # Compaction
 WRITE_ONLY = Option("write-only", parse_bool, False, "neither compact nor expire", ("write.compaction-skip",))
 COMPACTION_TRIGGER = Option("num-sorted-run.compaction-trigger", parse_int, 5, "sorted runs that start a compaction")
-STOP_TRIGGER = Option("num-sorted-run.stop-trigger", parse_int, None, "sorted runs that hold back the next batch")
+STOP_TRIGGER = Option("num-sorted-run.stop-trigger", parse_int, None, "sorted runs that no compaction leaves behind")
 NUM_LEVELS = Option("num-levels", parse_int, None, "levels, level 0 included")
 MAX_SIZE_AMPLIFICATION = Option(
     "compaction.max-size-amplification-percent", parse_int, 200, "percent of the last run the others may reach"
@@ -113,7 +113,7 @@ FORCE_UP_LEVEL_0 = Option("compaction.force-up-level-0", parse_bool, False, "eac
 FORCE_REWRITE_ALL_FILES = Option(
     "compaction.force-rewrite-all-files", parse_bool, False, "a full compaction rewrites every file"
 )
-FORCE_COMPACT = Option("commit.force-compact", parse_bool, False, "compact before every commit")
+FORCE_COMPACT = Option("commit.force-compact", parse_bool, False, "a commit waits for its compaction")
 FULL_COMPACTION_DELTA_COMMITS = Option(
     "full-compaction.delta-commits", parse_int, None, "commits between full compactions"
 )
@@ -166,7 +166,10 @@ def manifest_codec(options: Mapping[str, str]) -> str:
 
 
 def stop_trigger(options: Mapping[str, str]) -> int:
-    """Sorted runs that hold back writing: three above the compaction trigger unless set, never below the trigger."""
+    """Most sorted runs of a bucket whose writers compact: the compaction trigger + 3 unless set, never below the trigger.
+
+    Paimon holds writers back there; a batch that compacts before it is done leaves no more than that.
+    """
     trigger, found = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
     return max(trigger, trigger + 3 if found is None else found)
 

@@ -37,6 +37,7 @@ class CompactOptions:
     """
 
     compaction_trigger: int = 5
+    stop_trigger: int = 8
     num_levels: int = 6
     max_size_amplification_percent: int = 200
     size_ratio: int = 1
@@ -69,6 +70,7 @@ class CompactOptions:
             raise OptionError(f"'num-sorted-run.compaction-trigger' = {trigger} must be at least 1", value=trigger)
         return CompactOptions(
             compaction_trigger=trigger,
+            stop_trigger=table_options.stop_trigger(options),
             num_levels=_num_levels(options),
             max_size_amplification_percent=table_options.MAX_SIZE_AMPLIFICATION.get(options),
             size_ratio=table_options.SIZE_RATIO.get(options),

@@ -71,6 +71,7 @@ def pick_compaction(
     """The compaction that a bucket needs after new files have come, by the rules of universal compaction.
 
     `last_full_ms` is None when none is known; `hour` is the local hour of day, 0..23.
+    What is picked leaves at most `stop_trigger` runs, the output included.
     The unit holds all files of level 0 and of the levels up to its output, or only the newest files of level 0 and
     nothing that lies between them and its output; runs left behind are older.
     """
@@ -136,6 +137,9 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
         return _all(bucket)
     taken = _similar(bucket, 1)
     if taken == 1 and count > trigger:
+        taken = _similar(bucket, count - trigger + 1)
+    if taken > 1 and count - taken + 1 > options.stop_trigger:
+        # Paimon holds its writers back here; a batch that compacts by itself can do more instead.
         taken = _similar(bucket, count - trigger + 1)
     return _unit(bucket, taken) if taken > 1 else None
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from bucketline.conf.bucket_options import INITIAL_BUCKETS, TARGET_ROW_NUM, bucket_limit
 from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.errors import OptionError
 from bucketline.conf.fixed_options import check_job_options
-from bucketline.conf.sink_options import Compaction, SinkOptions, sink_options, split_options
+from bucketline.conf.sink_options import COMPACTION, Compaction, SinkOptions, sink_options, split_options
 from bucketline.conf.table_options import (
+    FORCE_COMPACT,
     FULL_COMPACTION_DELTA_COMMITS,
     SEQUENCE_FIELD,
     SEQUENCE_SORT_ORDER,
@@ -53,13 +55,17 @@ class WritePlan:
     total_buckets: int
 
     @property
-    def compacts(self) -> bool:
-        """Whether this job compacts the buckets it writes; append tables without buckets have no owner to do so."""
-        return (
-            self.mode not in (BucketMode.POSTPONE, BucketMode.UNAWARE)
-            and self.sink.compaction is Compaction.INLINE
-            and not WRITE_ONLY.get(self.schema.options)
-        )
+    def _why_not_compacting(self) -> str | None:
+        """Why this job leaves the buckets it writes as they are; None where it compacts them."""
+        if self.mode is BucketMode.POSTPONE:
+            return "rows of a postpone table are compacted when they leave the postpone bucket"
+        if self.mode is BucketMode.UNAWARE:
+            return "an append table with no buckets has nobody who owns its files while others write"
+        if WRITE_ONLY.get(self.schema.options):
+            return f"'{WRITE_ONLY.key}' = 'true' leaves compaction to others"
+        if self.sink.compaction is not Compaction.INLINE:
+            return f"'{COMPACTION.key}' = '{self.sink.compaction.value}' leaves compaction to others"
+        return None
 
     @property
     def compact_options(self) -> CompactOptions:
@@ -70,8 +76,16 @@ class WritePlan:
 
         Source: Paimon 2.0 DataWrite: full compaction when (n + 1) is a multiple of `full-compaction.delta-commits`;
         FlinkSink: each commit where the changelog comes from full compactions and nothing else is said.
+        Raises OptionError where commits are asked to wait for compactions that this job does not do.
         """
-        if not self.compacts:
+        why = self._why_not_compacting
+        if why is not None and FORCE_COMPACT.get(self.schema.options):
+            raise OptionError(
+                f"'{FORCE_COMPACT.key}' = 'true' asks each commit to wait for its compaction, but {why}; remove one of "
+                f"the two, or set '{FORCE_COMPACT.key}' = 'false' for this job",
+                key=FORCE_COMPACT.key,
+            )
+        if why is not None:
             return CompactTrigger.NONE
         every = FULL_COMPACTION_DELTA_COMMITS.find(self.schema.options)
         if every is None and CHANGELOG_PRODUCER.get(self.schema.options) == "full-compaction":

@@ -187,6 +187,7 @@ def test_every_option_is_read() -> None:
     found = CompactOptions.from_options(
         {
             "num-sorted-run.compaction-trigger": "7",
+            "num-sorted-run.stop-trigger": "9",
             "compaction.max-size-amplification-percent": "150",
             "compaction.size-ratio": "3",
             "compaction.offpeak.start.hour": "1",
@@ -206,6 +207,7 @@ def test_every_option_is_read() -> None:
     )
     assert found == CompactOptions(
         compaction_trigger=7,
+        stop_trigger=9,
         num_levels=8,
         max_size_amplification_percent=150,
         size_ratio=3,
