@@ -26,10 +26,15 @@ _EMPTY_BUCKETS = np.empty(0, np.int16)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownHashes:
-    """The hashes of a partition in ascending order, each once, and the bucket of each. Shapes: n int32, n int16."""
+    """The hashes of a partition in ascending order, each once, and the bucket of each. Shapes: n int32, n int16.
+
+    `has_lost` says that a hash was in several buckets, of which one is told: without that bucket it is not known where
+    else it was.
+    """
 
     hashes: Int32s
     buckets: NDArray[np.int16]
+    has_lost: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -61,7 +66,7 @@ class KnownHashes:
     def without(self, buckets: Collection[int]) -> "KnownHashes":
         """What is known, less these buckets."""
         kept = ~np.isin(self.buckets, np.array(sorted(buckets), np.int16))
-        return KnownHashes(self.hashes[kept], self.buckets[kept])
+        return KnownHashes(self.hashes[kept], self.buckets[kept], self.has_lost)
 
     def joined(self, hashes: Int32s, buckets: NDArray[Any]) -> "KnownHashes":
         """What is known, and these hashes in these buckets; a hash in several buckets counts for the lowest.
@@ -78,19 +83,23 @@ class KnownHashes:
         found = (added >> 16).astype(np.int32)
         first = np.ones(len(found), np.bool_)
         first[1:] = found[1:] != found[:-1]
-        more = KnownHashes(found[first], (added[first] & 0x7FFF).astype(np.int16))
+        chosen = added[first] & 0x7FFF
+        again = not first.all() and bool((np.diff(added) > 0)[~first[1:]].any())
+        more = KnownHashes(found[first], chosen.astype(np.int16), again or self.has_lost)
         return self._merged(more) if len(self.hashes) else more
 
     def _merged(self, other: "KnownHashes") -> "KnownHashes":
         places = np.searchsorted(self.hashes, other.hashes)
         both = self.hashes[np.minimum(places, len(self.hashes) - 1)] == other.hashes
-        buckets = self.buckets
+        buckets, has_lost = self.buckets, other.has_lost
         if both.any():
+            here, there = buckets[places[both]], other.buckets[both]
+            has_lost = has_lost or bool((here != there).any())
             buckets = buckets.copy()
-            buckets[places[both]] = np.minimum(buckets[places[both]], other.buckets[both])
+            buckets[places[both]] = np.minimum(here, there)
         at = places[~both]
         return KnownHashes(
-            np.insert(self.hashes, at, other.hashes[~both]), np.insert(buckets, at, other.buckets[~both])
+            np.insert(self.hashes, at, other.hashes[~both]), np.insert(buckets, at, other.buckets[~both]), has_lost
         )
 
 

@@ -119,7 +119,7 @@ class CommitChecks:
         return twin
 
     def find_stranger(self, identity: CommitIdentity, latest: Snapshot | None, seen: int) -> Conflict | None:
-        """Rule `second-writer`: since `seen` nobody but us has written rows; compactions of others do no harm.
+        """Rule `second-writer`: since `seen` nobody but us has written rows; compactions of others and statistics do no harm.
 
         For tables whose buckets depend on what is in them: two writers would put one key into two buckets.
         """
@@ -129,7 +129,10 @@ class CommitChecks:
             return _history_gone(seen, latest_id)
         own = writer_of(identity.user)
         for snapshot in newer:
-            if snapshot.commit_kind is not CommitKind.COMPACT and writer_of(snapshot.commit_user) != own:
+            if (
+                snapshot.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE)
+                and writer_of(snapshot.commit_user) != own
+            ):
                 return Conflict(
                     "second-writer",
                     f"{snapshot.commit_user} wrote snapshot {snapshot.id} at the same time, but a table with 'bucket' "

@@ -116,7 +116,11 @@ class HashIndexStore:
         before = self._cached.get(place)
         if before is not None and before.names == names:
             return before.known
-        kept = {} if before is None else {b: n for b, n in before.names.items() if names.get(b) == n}
+        kept = (
+            {}
+            if before is None or before.known.has_lost
+            else {b: n for b, n in before.names.items() if names.get(b) == n}
+        )
         fresh = {b: _of_share(self.hashes(e), hashes_of) for b, e in wanted.items() if b not in kept}
         if before is None or not kept:
             known = known_hashes(fresh)

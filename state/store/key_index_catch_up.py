@@ -71,9 +71,7 @@ def catch_up(
         if note is not None and note.is_of(step, index.label):
             index.apply(note.change(index), label_of(step))
             continue
-        entries = (
-            [] if step.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE) else source.manifests.delta_entries(step)
-        )
+        entries = [] if step.commit_kind in _MOVES_NOTHING else source.manifests.delta_entries(step)
         if step.commit_kind is CommitKind.OVERWRITE or any(e.kind is FileKind.DELETE for e in entries):
             return MustRebuild(f"snapshot {step.id} replaced files")
         added = sum(e.file.row_count for e in entries)

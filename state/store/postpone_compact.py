@@ -11,8 +11,8 @@ from bucketline.conf.bucket_options import DEFAULT_BUCKET_NUM, TARGET_ROWS_PER_B
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.store.bucket_deletions import NO_VECTORS, VectorFiles
-from bucketline.state.store.bucket_writer import BucketState, BucketWrite
+from bucketline.state.store.bucket_deletions import NO_VECTORS, VectorFiles, masked_files
+from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, pick_unit
 from bucketline.state.store.deal import Source
 from bucketline.state.store.partition_choice import PartitionTest
 from bucketline.state.store.postponed import written
@@ -25,7 +25,8 @@ from bucketline.state.store.write_plan import WritePlan
 class PostponeWork:
     """What one compaction does: the files to deal out, how, and what is known of the buckets they go to.
 
-    `retired` are messages that take the postponed files away; `idle` are buckets that get no rows but have level 0.
+    `retired` are messages that take the postponed files away; `idle` are buckets that get no rows and are compacted all
+    the same.
     """
 
     sources: tuple[Source, ...]
@@ -76,7 +77,16 @@ def plan_postponed(
             CommitMessage(partition, POSTPONE_BUCKET, POSTPONE_BUCKET, compact_before=files)
             for partition, files in waiting.items()
         ),
-        idle=tuple(b for b in real if any(f.level == 0 for f in view.files(b))),
+        idle=tuple(b for b in real if _is_due(write, states[b])),
+    )
+
+
+def _is_due(write: BucketWrite, state: BucketState) -> bool:
+    """Whether a bucket is compacted also without new rows: if it has level 0, or is not yet as a full one leaves it."""
+    if any(f.level == 0 for f in state.files):
+        return True
+    return write.trigger is CompactTrigger.FULL and bool(
+        pick_unit(write, state.files, masked_files(state.vector_files))
     )
 
 

@@ -1,5 +1,6 @@
 """Dynamic buckets through table.write: keys stay where they are, buckets fill up, one writer at a time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CommitConflictError
+from bucketline.state.format.entries import CommitKind
+from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.store.local_write import write_table
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.state.store.write_session import WriteSession
@@ -90,3 +93,18 @@ def test_a_second_writer_at_the_same_time_is_refused(tmp_path: Path) -> None:
     session.refresh()
     table.compact()
     session.commit([], user="slow", identifier=1)
+
+
+def test_statistics_that_somebody_commits_are_no_second_writer(tmp_path: Path) -> None:
+    """Source: Paimon 2.0 AnalyzeTable commits a snapshot of kind ANALYZE that changes no row."""
+    table = dynamic(tmp_path)
+    table.write(rows(np.arange(4), "a"))
+    session = WriteSession(table.path, {})
+    session.refresh()
+    table.compact()
+    newest = table.snapshot_store.latest()
+    assert newest is not None and newest.commit_kind is CommitKind.COMPACT
+    analyzed = replace(newest, commit_kind=CommitKind.ANALYZE)
+    table.io.overwrite(table.snapshot_store.path(newest.id), encode_snapshot(analyzed))
+    done = session.commit([], user="job", identifier=1, ignore_empty=False)
+    assert done.snapshots[0].id == newest.id + 1

@@ -66,6 +66,16 @@ def test_only_files_with_new_names_are_read_again(tmp_path: Path) -> None:
     assert known.rows() == {0: 2, 1: 3, 2: 2} == rows_by_bucket(entries)
 
 
+def test_a_hash_in_two_buckets_stays_known_when_one_of_them_loses_it(tmp_path: Path) -> None:
+    """Two writers at once have done this; a rollback takes the file of one bucket back."""
+    found, _ = store(tmp_path)
+    with_it, other = written(found, 0, 5, 6), written(found, 1, 5, 7)
+    assert found.known([with_it, other]).lookup(int32s(5, 6, 7)).tolist() == [0, 0, 1]
+    without = written(found, 0, 6)
+    assert found.known([without, other]).lookup(int32s(5, 6, 7)).tolist() == [1, 0, 1]
+    assert found.known([other]).lookup(int32s(5, 6, 7)).tolist() == [1, -1, 1]
+
+
 def test_an_owner_reads_its_own_buckets_only(tmp_path: Path) -> None:
     found, io = store(tmp_path)
     entries = [written(found, b, b) for b in range(4)]

@@ -101,3 +101,17 @@ def test_the_bucket_count_follows_the_rows_that_wait(tmp_path: Path) -> None:
     newest = table.snapshot_store.latest()
     assert newest is not None and {e.total_buckets for e in table.manifests.live_entries(newest)} == {4}
     assert len(content(table)) == 35
+
+
+def test_a_full_compaction_rewrites_buckets_without_new_files_as_well(tmp_path: Path) -> None:
+    table = postponed(tmp_path, **{"num-sorted-run.compaction-trigger": "2", "postpone.default-bucket-num": "1"})
+    table.write(rows(*((i, "a", i) for i in range(3000))))
+    table.compact()
+    for number in range(2):
+        table.write(rows((number, "a", -1)))
+        table.compact("minor")
+    assert sorted(f["level"] for f in table.files().to_pylist()) == [1, 2]
+    assert table.compact("minor") is None
+    table.compact("full")
+    assert [f["level"] for f in table.files().to_pylist()] == [2]
+    assert len(content(table)) == 3000 and table.compact("full") is None
