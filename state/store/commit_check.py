@@ -33,6 +33,9 @@ from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.types.order import key_order
 
 
+_MOVES_NO_ROWS = (CommitKind.COMPACT, CommitKind.ANALYZE)
+
+
 class AppendCheck(Enum):
     """How much of the table new files are held against before they are appended."""
 
@@ -119,7 +122,7 @@ class CommitChecks:
         return twin
 
     def find_stranger(self, identity: CommitIdentity, latest: Snapshot | None, seen: int) -> Conflict | None:
-        """Rule `second-writer`: since `seen` nobody but us has written rows; compactions of others and statistics do no harm.
+        """Rule `second-writer`: since `seen` nobody but us has written rows; compactions and statistics do no harm.
 
         For tables whose buckets depend on what is in them: two writers would put one key into two buckets.
         """
@@ -129,10 +132,7 @@ class CommitChecks:
             return _history_gone(seen, latest_id)
         own = writer_of(identity.user)
         for snapshot in newer:
-            if (
-                snapshot.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE)
-                and writer_of(snapshot.commit_user) != own
-            ):
+            if snapshot.commit_kind not in _MOVES_NO_ROWS and writer_of(snapshot.commit_user) != own:
                 return Conflict(
                     "second-writer",
                     f"{snapshot.commit_user} wrote snapshot {snapshot.id} at the same time, but a table with 'bucket' "
