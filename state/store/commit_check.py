@@ -32,7 +32,6 @@ from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.types.order import key_order
 
-
 _MOVES_NO_ROWS = (CommitKind.COMPACT, CommitKind.ANALYZE)
 
 

@@ -19,6 +19,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.branches import Branches
 from bucketline.state.store.consumers import next_of_consumers
 from bucketline.state.store.doctor_files import Examination, Problem
+from bucketline.state.store.doctor_hashes import hash_problems
 from bucketline.state.store.orphans import remove_orphan_files
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.snapshots import Snapshots
@@ -45,7 +46,7 @@ class Finding:
 def examine(table: TableHandle, *, rows: bool = False) -> list[Finding]:
     """What is broken in a table, errors before warnings; nothing when it is sound.
 
-    `rows` also reads the live rows: their number, order, buckets and sequence numbers.
+    `rows` also reads the live rows: their number, order, buckets and sequence numbers, and their HASH index.
     Raises StorageError when the storage fails for another reason than a missing file.
     """
     found = list(_findings(table, rows=rows))
@@ -64,6 +65,9 @@ def _findings(table: TableHandle, *, rows: bool) -> Iterator[Finding]:
     yield from _named_states(table, root, examination)
     if snapshots and rows:
         yield from map(_error, examination.rows(snapshots[-1]))
+        # What cannot be read at all was told above.
+        with suppress(CorruptFileError):
+            yield from map(_error, hash_problems(table, snapshots[-1]))
     try:
         next_of_consumers(table.io, root)
     except CorruptFileError as e:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import FileKind, ManifestEntry
+from bucketline.state.format.hash_index import decode_hash_index, encode_hash_index
 from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.store.branches import Branches
 from bucketline.state.store.doctor import Finding, Severity, examine
@@ -209,3 +211,52 @@ def test_old_files_that_nothing_names_are_a_warning(table: Table) -> None:
     os.utime(Path(table.path, "bucket-0/data-x.parquet"), (0, 0))
     (found,) = examine(table)
     assert found == Finding(Severity.WARNING, "orphans", f"{table.path}/bucket-0/data-x.parquet", found.message)
+
+
+@pytest.fixture
+def dynamic(tmp_path: Path) -> Table:
+    """Two partitions with three buckets each, some rows deleted, some compacted."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.int32(), nullable=False)])
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "20"}
+    found = create_table(str(tmp_path / "d"), schema, ["p", "id"], ["p"], options)
+    data = pa.table({"id": range(100), "p": [i % 2 for i in range(100)]}, schema=schema)
+    found.write(data)
+    found.write(data.slice(0, 30), pa.array([3] * 30, pa.int8()))
+    found.compact()
+    found.write(data.slice(20, 30))
+    return found
+
+
+def _rewrite_index(table: Table, bucket: int, hashes: Callable[[list[np.ndarray]], np.ndarray]) -> None:
+    """Gives a bucket of the first partition other hashes; `hashes` makes them of those of all its buckets."""
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    entries = sorted(table.manifests.read_index(newest.index_manifest), key=lambda e: (e.partition, e.bucket))
+    folder = Path(table.path, "index")
+    before = [decode_hash_index((folder / e.file_name).read_bytes()) for e in entries[:3]]
+    changed = hashes(before)
+    data = encode_hash_index(changed)
+    (folder / entries[bucket].file_name).write_bytes(data)
+    entries[bucket] = replace(entries[bucket], row_count=len(changed), file_size=len(data))
+    written = table.manifests.write_index(entries)
+    rewritten = replace(newest, index_manifest=written)
+    table.io.overwrite(table.snapshot_store.path(newest.id), encode_snapshot(rewritten))
+
+
+def test_keys_are_held_against_the_hash_index(dynamic: Table) -> None:
+    assert [f for f in examine(dynamic, rows=True) if f.rule == "hash-index"] == []
+    _rewrite_index(dynamic, 1, lambda found: found[1][3:])
+    found = [f for f in examine(dynamic, rows=True) if f.rule == "hash-index"]
+    assert found and all(f.severity is Severity.ERROR and "of its keys" in f.message for f in found)
+
+
+def test_a_hash_in_two_buckets_is_found(dynamic: Table) -> None:
+    _rewrite_index(dynamic, 1, lambda found: np.concatenate([found[1], found[0][:2]]))
+    (problem,) = [f for f in examine(dynamic, rows=True) if f.rule == "hash-index"]
+    assert "2 hashes are in several buckets, the first in 0 and 1" in problem.message
+
+
+def test_a_lost_hash_index_is_found(dynamic: Table) -> None:
+    next(Path(dynamic.path, "index").iterdir()).unlink()
+    assert "missing-file" in {f.rule for f in examine(dynamic)}
+    assert "hash-index" in {f.rule for f in examine(dynamic, rows=True)}
