@@ -50,7 +50,11 @@ class Option(Generic[T]):
 
     def shown(self) -> str:
         """The default as it would be set, None as nothing."""
-        return _text_of(self.default, self.parse)
+        return self.text_of(self.default)
+
+    def text_of(self, value: T | None) -> str:
+        """The text that sets a value, in the largest unit without a rest; None as nothing."""
+        return _text_of(value, self.parse)
 
     def is_set(self, options: Mapping[str, str]) -> bool:
         return any(key in options for key in (self.key, *self.fallback_keys))
@@ -101,7 +105,6 @@ def parse_duration(text: str) -> int:
 
 
 def _text_of(value: object, parse: Callable[[str], object]) -> str:
-    """The text that `parse` turns into the value, in the largest unit without a rest."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,7 +1,8 @@
 """Paimon's table options that we do not act on: harmless ones, and restricted ones with the reason.
 
 Harmless options tune an engine, a cache or a reader, or belong to a mode that is itself refused; a table that sets
-them is written correctly without them. Restricted options change what a writer must do: only the listed values pass.
+them is written correctly without them. Those that bound memory are in `memory_options`. Restricted options change what
+a writer must do: only the listed values pass.
 Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions, SparkConnectorOptions; read 2026-11.
 """
 
@@ -17,9 +18,7 @@ _METADATA = "optional service or slimming of metadata; metadata without it is co
 
 _HARMLESS_KEYS: Mapping[str, str] = {
     _ENGINE: """
-        async-file-write write.batch-size write.batch-memory page-size cache-page-size write-max-writers-to-spill
-        local-sort.max-num-file-handles spill-compression spill-compression.zstd-level sort-engine
-        sort-spill-buffer-size local-merge-buffer-size write-buffer-for-append write.sequence-number-init-mode
+        async-file-write sort-engine write.sequence-number-init-mode
         file.suffix.include.compression file-operation.thread-num delete-file.thread-num overwrite-upgrade
         bucket-append-ordered auto-create path
         compaction.max.file-num compaction.file-num-limit compaction.delete-ratio-threshold
@@ -35,10 +34,10 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     """,
     _LOOKUP: """
         lookup-wait changelog-producer.lookup-wait lookup-compact lookup-compact.max-interval lookup.async
-        lookup.cache-file-retention lookup.cache-max-disk-size lookup.cache-max-memory-size lookup.cache-rows
+        lookup.cache-file-retention lookup.cache-rows
         lookup.cache-spill-compression lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp lookup.cache
         lookup.cache.high-priority-pool-ratio lookup.continuous.discovery-interval lookup.hash-load-factor
-        lookup.merge-buffer-size lookup.merge-records-threshold lookup.remote-file.enabled lookup.blob-as-descriptor
+        lookup.remote-file.enabled lookup.blob-as-descriptor
         lookup.remote-file.level-threshold lookup.bootstrap-parallelism lookup.async-thread-number
         lookup.dynamic-partition.refresh-interval lookup.refresh.async lookup.dynamic-partition.refresh.async
         lookup.refresh.async.pending-snapshot-count lookup.refresh.time-periods-blacklist

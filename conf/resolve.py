@@ -12,10 +12,11 @@ import yaml
 from bucketline.conf.errors import OptionError
 from bucketline.conf.fixed_options import check_job_options
 from bucketline.conf.job import CREATE_OPTIONS, JOB_KEYS, JOB_PREFIXES, OPTIONS, JobConfig, Setting, job_config
+from bucketline.conf.memory_options import WRITE_BUFFER_SIZE, why_without_effect
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.other_options import HARMLESS_PREFIXES
 from bucketline.conf.properties_file import parse_properties
-from bucketline.conf.sink_options import SINK_OPTIONS
+from bucketline.conf.sink_options import ROUTE_MEMORY, SINK_OPTIONS, route_memory
 from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
 
 MASK = "***"
@@ -93,6 +94,7 @@ def check_key(key: str, origin: str) -> None:
 def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> dict[str, Setting]:
     """Every option of sink and table that has a value, by key, with where the value comes from; sorted by key.
 
+    With the origin of one that has no effect stands why.
     `job` are the settings of a JobConfig. Raises OptionError when the job changes what only the table may decide.
     """
     defaults = {
@@ -107,6 +109,16 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> d
         name = key.removeprefix(OPTIONS)
         check_job_options({name: setting.text}, table, origin=setting.origin)
         found[name] = setting
+    texts = {key: setting.text for key, setting in found.items()}
+    buffer = found.get(WRITE_BUFFER_SIZE.key)
+    if buffer is not None and found[ROUTE_MEMORY.key].origin == DEFAULT:
+        del texts[ROUTE_MEMORY.key]
+        origin = f"{WRITE_BUFFER_SIZE.key} of {buffer.origin}"
+        found[ROUTE_MEMORY.key] = Setting(ROUTE_MEMORY.text_of(route_memory(texts)), origin)
+    for key, setting in found.items():
+        why = why_without_effect(key, texts)
+        if why is not None:
+            found[key] = Setting(setting.text, f"{setting.origin}; without effect: {why}")
     return dict(sorted(found.items()))
 
 

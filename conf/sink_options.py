@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from bucketline.conf import memory_options
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option, parse_choice, parse_count, parse_enum, parse_int, parse_size, parse_text
 
 MB = 1 << 20
+LEAST_MEMORY_BYTES = MB
 
 
 class Compaction(Enum):
@@ -34,8 +36,13 @@ WRITE_PARALLELISM = Option("write-parallelism", parse_int, None, "write tasks pe
 ASSIGNER_PARALLELISM = Option(
     "assigner-parallelism", parse_int, None, "shards that own the keys of dynamic and cross-partition tables"
 )
-ROUTE_MEMORY = Option("route-memory", parse_size, 128 * MB, "bytes a map task buffers before it seals its sorted runs")
-RUN_SIZE = Option("run-size", parse_size, 32 * MB, "bytes of one sealed run that travels through Spark's shuffle")
+ROUTE_MEMORY = Option(
+    "route-memory",
+    parse_size,
+    64 * MB,
+    "bytes a map task buffers before it seals its sorted runs; the table's write-buffer-size, where that is set",
+)
+RUN_SIZE = Option("run-size", parse_size, 8 * MB, "bytes of one sealed run that travels through Spark's shuffle")
 MERGE_MEMORY = Option("merge-memory", parse_size, 256 * MB, "bytes a write task holds while it merges sorted runs")
 COMPACT_MEMORY = Option("compact-memory", parse_size, 256 * MB, "bytes a task holds while it compacts one bucket")
 LOCAL_DIRECTORY = Option(
@@ -87,7 +94,7 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The sink's settings in `options`; keys of tables are passed over.
+    """The sink's settings in `options`; of keys of tables only those count that a default is taken from.
 
     Raises OptionError for values that cannot be read, make no sense, or are not supported yet.
     """
@@ -99,7 +106,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         if found is not None and found < 1:
             _refuse(count, "must be at least 1")
     for memory in (ROUTE_MEMORY, RUN_SIZE, MERGE_MEMORY, COMPACT_MEMORY, KEY_INDEX_MEMORY):
-        if memory.get(options) < MB:
+        if memory.get(options) < LEAST_MEMORY_BYTES:
             _refuse(memory, "must be at least 1 mb")
     if RUN_SIZE.get(options) > _LARGEST_RUN_BYTES:
         _refuse(RUN_SIZE, "must not be above 1 gb: one value in a Spark row is limited to 2 gb")
@@ -107,7 +114,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         compaction=compaction,
         write_parallelism=WRITE_PARALLELISM.find(options),
         assigner_parallelism=ASSIGNER_PARALLELISM.find(options),
-        route_memory_bytes=ROUTE_MEMORY.get(options),
+        route_memory_bytes=route_memory(options),
         run_bytes=RUN_SIZE.get(options),
         merge_memory_bytes=MERGE_MEMORY.get(options),
         compact_memory_bytes=COMPACT_MEMORY.get(options),
@@ -118,6 +125,14 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         bad_records_path=BAD_RECORDS_PATH.find(options),
         bad_records_max=BAD_RECORDS_MAX.get(options),
     )
+
+
+def route_memory(options: Mapping[str, str]) -> int:
+    """Bytes a map task buffers: as the sink says, else as the table's write buffer, else the default."""
+    buffer = memory_options.WRITE_BUFFER_SIZE.find(options)
+    if buffer is None or ROUTE_MEMORY.is_set(options):
+        return ROUTE_MEMORY.get(options)
+    return max(LEAST_MEMORY_BYTES, buffer)
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

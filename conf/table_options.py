@@ -12,6 +12,7 @@ from bucketline.conf.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, POSITIVE
 from bucketline.conf.changelog_options import CHANGELOG_OPTIONS, check_changelog_options
 from bucketline.conf.errors import OptionError
 from bucketline.conf.file_options import FILE_OPTIONS, check_file_options
+from bucketline.conf.memory_options import BOUNDED, MEMORY_OPTIONS
 from bucketline.conf.option import (
     UNLIMITED,
     Option,
@@ -48,13 +49,7 @@ PARTITION_LEGACY_NAME = Option("partition.legacy-name", parse_bool, True, "parti
 TARGET_FILE_SIZE = Option("target-file-size", parse_size, None, "bytes after which a data file is closed")
 TARGET_FILE_ROW_NUM = Option("target-file-row-num", parse_count, UNLIMITED, "rows after which an append file is closed")
 
-# Buffering and sorting
-WRITE_BUFFER_SIZE = Option("write-buffer-size", parse_size, 256 * MB, "bytes buffered by one write task")
-WRITE_BUFFER_SPILLABLE = Option("write-buffer-spillable", parse_bool, True, "spill the buffer to local disk when full")
-WRITE_BUFFER_MAX_DISK_SIZE = Option(
-    "write-buffer-spill.max-disk-size", parse_size, UNLIMITED, "bytes of spill after which the buffer is flushed"
-)
-SORT_SPILL_THRESHOLD = Option("sort-spill-threshold", parse_int, None, "sorted runs read at once by a merge")
+# Rows of one key
 SEQUENCE_FIELD: Option[tuple[str, ...]] = Option(
     "sequence.field", parse_names, (), "columns that order the rows of one key"
 )
@@ -149,8 +144,8 @@ SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "snapshot
 
 HONOURED: Mapping[str, Option[Any]] = {
     found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
-} | {**FILE_OPTIONS, **BUCKET_OPTIONS, **CHANGELOG_OPTIONS}
-"""Every option above by its key, in the order of this file, then those of the other modules."""
+} | {**MEMORY_OPTIONS, **FILE_OPTIONS, **BUCKET_OPTIONS, **CHANGELOG_OPTIONS}
+"""Every option above by its key, then those of the other modules."""
 
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
@@ -166,7 +161,7 @@ def manifest_codec(options: Mapping[str, str]) -> str:
 
 
 def stop_trigger(options: Mapping[str, str]) -> int:
-    """Most sorted runs of a bucket whose writers compact: the compaction trigger + 3 unless set, never below the trigger.
+    """Most sorted runs of a bucket whose writers compact: the compaction trigger + 3 unless set, never below that.
 
     Paimon holds writers back there; a batch that compacts before it is done leaves no more than that.
     """
@@ -180,14 +175,8 @@ def num_levels(options: Mapping[str, str]) -> int:
     return COMPACTION_TRIGGER.get(options) + 1 if found is None else found
 
 
-def sort_spill_threshold(options: Mapping[str, str]) -> int:
-    """Sorted runs a merge reads at once: one more than the stop trigger unless set."""
-    found = SORT_SPILL_THRESHOLD.find(options)
-    return stop_trigger(options) + 1 if found is None else found
-
-
 _FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
-KNOWN_KEYS = frozenset(HONOURED) | frozenset(HARMLESS) | frozenset(RESTRICTED) | _FALLBACKS
+KNOWN_KEYS = frozenset(HONOURED) | frozenset(BOUNDED) | frozenset(HARMLESS) | frozenset(RESTRICTED) | _FALLBACKS
 """Every key that has a meaning for Paimon's tables, open-ended families left aside."""
 
 
@@ -202,7 +191,7 @@ def check_write_options(
     for key, text in schema_options.items():
         _check_known(key)
         _check_restricted(key, text)
-        option = HONOURED.get(key)
+        option = HONOURED.get(key) or (BOUNDED[key].option if key in BOUNDED else None)
         if option is not None:
             option.find(schema_options)
     check_file_options(schema_options)

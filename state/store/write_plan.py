@@ -248,4 +248,4 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) ->
     for field in schema.fields:
         if field.default_value is not None:
             default_scalar(field)
-    return WritePlan(uri, effective, sink_options(ours), mode, total_buckets(effective))
+    return WritePlan(uri, effective, sink_options({**effective.options, **ours}), mode, total_buckets(effective))

@@ -4,9 +4,12 @@ A stream keeps one open for as long as it runs, so that a batch reads what has c
 opens one and drops it. Not shared between threads.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
+from bucketline.conf.advice import advise_write
 from bucketline.conf.table_options import BUCKET
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.conflict import ALREADY_ADDED
@@ -26,6 +29,8 @@ from bucketline.state.store.hash_index_store import hash_entries
 from bucketline.state.store.table_handle import TableHandle, open_handle
 from bucketline.state.store.table_view import BucketId, TableView
 from bucketline.state.store.write_plan import HashEntries, WritePlan, plan_write
+
+_LOG = logging.getLogger(__name__)
 
 _CHECKS = {
     # Two writers at once would put a key into two buckets.
@@ -51,7 +56,7 @@ class WriteSession:
         self._job_options = dict(job_options)
         self._clock, self._ids = clock, ids
         self.table = table if table is not None else open_handle(uri, job_options)
-        self.plan: WritePlan = plan_write(self.table.uri, self.table.table_schema, job_options)
+        self.plan: WritePlan = self._plan(self.table)
         self.view = TableView(self.table.snapshot_store, self.table.manifests)
         self._committer = self._new_committer()
         self._hashes: tuple[str | None, HashEntries] = (None, {})
@@ -62,7 +67,7 @@ class WriteSession:
         newest = self.table.refreshed()
         if newest.table_schema != self.table.table_schema:
             self.table = newest
-            self.plan = plan_write(newest.uri, newest.table_schema, self._job_options)
+            self.plan = self._plan(newest)
             self._committer = self._new_committer()
         return self.view.refresh()
 
@@ -170,8 +175,19 @@ class WriteSession:
         """Removes the files of messages that no snapshot names and none will; failures leave them behind."""
         discard_made(self.table.io, self.table.path, self.plan.schema, messages)
 
+    def _plan(self, table: TableHandle) -> WritePlan:
+        found = plan_write(table.uri, table.table_schema, self._job_options)
+        for sentence in advise_write({**found.schema.options, **self._job_options}):
+            _tell_once(table.path, sentence)
+        return found
+
     def _new_committer(self) -> Committer:
         return Committer(self.table.io, self.table.path, self.plan.schema, clock=self._clock, ids=self._ids)
+
+
+@cache
+def _tell_once(path: str, sentence: str) -> None:
+    _LOG.warning("%s: %s", path, sentence)
 
 
 def _checked(outcome: CommitResult) -> Committed:

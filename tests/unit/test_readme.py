@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pytest
 
+from bucketline.conf.memory_options import BOUNDED
 from bucketline.conf.option import Option
 from bucketline.conf.other_options import RESTRICTED
 from bucketline.conf.resolve import read_settings, resolve_job
@@ -79,6 +80,14 @@ def test_every_refused_table_option_is_told_with_what_passes() -> None:
         assert key in told, f"README.md does not say that {key} is refused"
         assert told[key] == (found.accepted[0] if found.accepted else ""), key
     assert not [key for key in told if key in KNOWN_KEYS and "." in key and told[key] and key not in RESTRICTED]
+
+
+@pytest.mark.parametrize("key", BOUNDED)
+def test_each_option_without_effect_is_told_with_what_bounds_memory_instead(key: str) -> None:
+    row = re.search(rf"^  \| .*`{re.escape(key)}`.* \| (.+) \|$", section("Limits"), re.MULTILINE)
+    assert row is not None, f"README.md does not tell {key}"
+    for name in re.findall(r"`([a-z-]+)`", row[1]):
+        assert name in BOUNDED[key].instead
 
 
 def test_the_job_file_is_one() -> None:

@@ -169,7 +169,7 @@ def test_every_default_is_shown_in_words_that_can_be_set() -> None:
     found = effective_options({}, {})
     assert found["snapshot.num-retained.max"].text == found["commit.timeout"].text == "unlimited"
     assert found["target-file-row-num"].text == "unlimited"
-    assert (found["route-memory"].text, found["snapshot.time-retained"].text) == ("128 mb", "1 h")
+    assert (found["merge-memory"].text, found["snapshot.time-retained"].text) == ("256 mb", "1 h")
     assert (found["commit.min-retry-wait"].text, found["commit.max-retry-wait"].text) == ("10 ms", "10 s")
     for option in (*SINK_OPTIONS.values(), *HONOURED.values()):
         if option.default is not None:

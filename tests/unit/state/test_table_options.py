@@ -3,6 +3,7 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.memory_options import BOUNDED
 from bucketline.conf.new_table import check_new_table, lift_keys
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
@@ -11,10 +12,8 @@ from bucketline.conf.table_options import (
     COMMIT_TIMEOUT,
     HONOURED,
     IGNORE_DELETE,
-    WRITE_BUFFER_SIZE,
     check_write_options,
     num_levels,
-    sort_spill_threshold,
     stop_trigger,
     target_file_size,
 )
@@ -200,6 +199,8 @@ def test_an_unknown_key_is_refused_and_the_nearest_named() -> None:
     ("key", "text"),
     [
         ("write-buffer-size", "lots"),
+        ("sort-spill-threshold", "lots"),
+        ("write-buffer-spillable", "maybe"),
         ("write-only", "yes"),
         ("num-levels", "1"),
         ("num-sorted-run.compaction-trigger", "0"),
@@ -277,13 +278,12 @@ def test_keys_declared_as_options_are_lifted_and_never_declared_twice() -> None:
 
 
 def test_defaults_that_depend_on_others_follow_paimon() -> None:
-    assert (stop_trigger({}), num_levels({}), sort_spill_threshold({})) == (8, 6, 9)
+    assert (stop_trigger({}), num_levels({})) == (8, 6)
     low = {"num-sorted-run.compaction-trigger": "3", "num-sorted-run.stop-trigger": "1"}
-    assert (stop_trigger(low), num_levels(low), sort_spill_threshold(low)) == (3, 4, 4)
+    assert (stop_trigger(low), num_levels(low)) == (3, 4)
     assert target_file_size({}, has_primary_key=True) == 128 << 20
     assert target_file_size({}, has_primary_key=False) == 256 << 20
     assert target_file_size({"target-file-size": "1 mb"}, has_primary_key=True) == 1 << 20
-    assert WRITE_BUFFER_SIZE.get({}) == 256 << 20
     assert COMMIT_TIMEOUT.get({}) == UNLIMITED
     assert IGNORE_DELETE.get({"deduplicate.ignore-delete": "true"}) is True
     assert BUCKET_KEY.find({"bucket-key": "a, b"}) == ("a", " b")
@@ -293,6 +293,7 @@ def test_every_key_has_one_standing_and_a_meaning() -> None:
     assert not HARMLESS.keys() & RESTRICTED.keys()
     assert not HARMLESS.keys() & HONOURED.keys()
     assert not RESTRICTED.keys() & HONOURED.keys()
+    assert not BOUNDED.keys() & {**HARMLESS, **RESTRICTED, **HONOURED}.keys()
     assert all(option.doc for option in HONOURED.values())
     assert all(found.reason and found.remedy for found in RESTRICTED.values())
     assert all(prefix.endswith(".") for prefix in HARMLESS_PREFIXES)

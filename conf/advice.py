@@ -1,0 +1,26 @@
+"""What to say about a table's options when it is opened for writing: one sentence for each that needs one."""
+
+from collections.abc import Mapping
+
+from bucketline.conf.memory_options import WRITE_BUFFER_SIZE, why_without_effect
+from bucketline.conf.sink_options import LEAST_MEMORY_BYTES, ROUTE_MEMORY
+from bucketline.conf.table_options import COMPACTION_TRIGGER, STOP_TRIGGER
+
+
+def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Sentences about options that are set and do something else than they say, in the order of their keys.
+
+    `options` are those in force, of table and job, the sink's among them; they have been checked.
+    """
+    found = [
+        f"'{key}' = {options[key]!r} has no effect here: {why}"
+        for key in sorted(options)
+        if (why := why_without_effect(key, options)) is not None
+    ]
+    trigger, stop = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
+    if stop is not None and stop < trigger:
+        found.append(f"'{STOP_TRIGGER.key}' = '{stop}' is below '{COMPACTION_TRIGGER.key}', and counts as {trigger}")
+    buffer = WRITE_BUFFER_SIZE.find(options)
+    if buffer is not None and buffer < LEAST_MEMORY_BYTES and not ROUTE_MEMORY.is_set(options):
+        found.append(f"'{WRITE_BUFFER_SIZE.key}' = {options[WRITE_BUFFER_SIZE.key]!r} counts as '1 mb', the least")
+    return tuple(found)

@@ -1,0 +1,77 @@
+"""Paimon's options for the memory and the spills of its writers, and what bounds them here.
+
+A table may have them for the sake of other writers, so they are accepted; whoever opens it for writing is told once
+which option is the one to set instead (`advise_write`), and `--print-config` says it too.
+Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bucketline.conf.option import Option, parse_bool, parse_count, parse_int, parse_size, parse_text
+
+WRITE_BUFFER_SIZE = Option(
+    "write-buffer-size", parse_size, None, "bytes that a map task buffers, unless 'route-memory' is set"
+)
+
+MEMORY_OPTIONS: Mapping[str, Option[Any]] = {WRITE_BUFFER_SIZE.key: WRITE_BUFFER_SIZE}
+"""Those that have an effect here."""
+
+_MERGES = "'merge-memory' and 'compact-memory' bound what a merge holds, and so how many runs it reads at once"
+_SPILLS = "write tasks spill what is beyond 'merge-memory' to 'local-directory', as much as comes"
+_PAGES = "buffers are Arrow record batches, which 'route-memory' bounds"
+_ROWS = "files are written in record batches of a size of their own"
+_LOOKUPS = "'compact-memory' bounds what lookups of older rows hold; nothing of it is kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """An option of Paimon's and what to say about it: it has no effect here, because `instead`.
+
+    Values in `fitting` ask for nothing else than what happens.
+    """
+
+    option: Option[Any]
+    instead: str
+    fitting: tuple[object, ...] = field(default=())
+
+
+def _all(*found: Bounded) -> dict[str, Bounded]:
+    return {bounded.option.key: bounded for bounded in found}
+
+
+BOUNDED: Mapping[str, Bounded] = _all(
+    Bounded(Option("write-buffer-spillable", parse_bool, True, "spill the buffer to disk"), _SPILLS, (True,)),
+    Bounded(Option("write-buffer-spill.max-disk-size", parse_size, None, "bytes of spill before a flush"), _SPILLS),
+    Bounded(Option("write-buffer-for-append", parse_bool, False, "buffer rows without a key as well"), _PAGES),
+    Bounded(Option("write-max-writers-to-spill", parse_int, 10, "writers from which on they are buffered"), _PAGES),
+    Bounded(Option("local-merge-buffer-size", parse_size, None, "bytes merged before the shuffle"), _PAGES),
+    Bounded(Option("page-size", parse_size, None, "bytes of a page of the buffer"), _PAGES),
+    Bounded(Option("cache-page-size", parse_size, None, "bytes of a page of the cache"), _PAGES),
+    Bounded(Option("sort-spill-threshold", parse_int, None, "sorted runs read at once by a merge"), _MERGES),
+    Bounded(Option("sort-spill-buffer-size", parse_size, None, "bytes buffered by a merge"), _MERGES),
+    Bounded(Option("local-sort.max-num-file-handles", parse_int, 128, "spill files merged at once"), _MERGES),
+    Bounded(Option("spill-compression", parse_text, None, "codec of spill files"), "spills are compressed with lz4"),
+    Bounded(
+        Option("spill-compression.zstd-level", parse_int, None, "level of that codec"), "spills are compressed with lz4"
+    ),
+    Bounded(Option("write.batch-size", parse_int, None, "rows of a batch that is written"), _ROWS),
+    Bounded(Option("write.batch-memory", parse_size, None, "bytes of a batch that is written"), _ROWS),
+    Bounded(Option("lookup.cache-max-memory-size", parse_size, None, "bytes cached for lookups"), _LOOKUPS),
+    Bounded(Option("lookup.cache-max-disk-size", parse_size, None, "bytes cached on disk for lookups"), _LOOKUPS),
+    Bounded(Option("lookup.merge-buffer-size", parse_size, None, "bytes of rows of one key"), _LOOKUPS),
+    Bounded(Option("lookup.merge-records-threshold", parse_count, None, "rows of one key in memory"), _LOOKUPS),
+)
+"""By key, in the order of this file."""
+
+
+def why_without_effect(key: str, options: Mapping[str, str]) -> str | None:
+    """Why an option that is set changes nothing here; None for one that does, or asks for what happens anyway.
+
+    Raises OptionError for a value that cannot be read.
+    """
+    found = BOUNDED.get(key)
+    if found is None or found.option.find(options) in found.fitting:
+        return None
+    return found.instead

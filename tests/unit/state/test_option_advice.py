@@ -1,0 +1,76 @@
+"""Options of tables that other options bound here: mapped, or told once, and never silently without effect."""
+
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.advice import advise_write
+from bucketline.conf.job import Setting
+from bucketline.conf.memory_options import BOUNDED
+from bucketline.conf.resolve import effective_options
+from bucketline.conf.sink_options import ROUTE_MEMORY, sink_options
+from bucketline.state.store.local_write import write_table
+from bucketline.state.store.table import create_table
+from bucketline.state.store.write_session import WriteSession
+
+MB = 1 << 20
+VALUES = {"write-buffer-spillable": "false", "write-buffer-for-append": "true", "spill-compression": "zstd"}
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int32())})
+
+
+@pytest.mark.parametrize("key", BOUNDED)
+def test_each_option_that_another_one_bounds_is_told_with_that_one(key: str) -> None:
+    text = VALUES.get(key, "9")
+    (sentence,) = advise_write({key: text, "bucket": "1"})
+    assert sentence == f"'{key}' = '{text}' has no effect here: {BOUNDED[key].instead}"
+    shown = effective_options({}, {key: text})[key]
+    assert shown == Setting(text, f"table; without effect: {BOUNDED[key].instead}")
+
+
+def test_what_happens_anyway_is_not_worth_a_word() -> None:
+    assert advise_write({"write-buffer-spillable": "true", "write-buffer-size": "64 mb"}) == ()
+    assert effective_options({}, {"write-buffer-spillable": "true"})["write-buffer-spillable"].origin == "table"
+
+
+def test_the_write_buffer_of_a_table_is_the_default_of_the_map_sides() -> None:
+    assert sink_options({"write-buffer-size": "64 mb"}).route_memory_bytes == 64 * MB
+    assert sink_options({"write-buffer-size": "64 mb", "route-memory": "8 mb"}).route_memory_bytes == 8 * MB
+    assert sink_options({"write-buffer-size": "192 kb"}).route_memory_bytes == MB
+    assert advise_write({"write-buffer-size": "192 kb"}) == (
+        "'write-buffer-size' = '192 kb' counts as '1 mb', the least",
+    )
+    assert advise_write({"write-buffer-size": "192 kb", "route-memory": "8 mb"}) == ()
+
+
+def test_the_settings_shown_are_those_that_count() -> None:
+    table = {"write-buffer-size": "65536 kb"}
+    assert effective_options({}, table)["route-memory"] == Setting("64 mb", "write-buffer-size of table")
+    job = {"options.route-memory": Setting("8 mb", "job.yaml")}
+    assert effective_options(job, table)["route-memory"] == Setting("8 mb", "job.yaml")
+    assert effective_options({}, {})["route-memory"] == Setting(ROUTE_MEMORY.shown(), "default")
+
+
+def test_a_stop_trigger_below_the_compaction_trigger_is_told() -> None:
+    options = {"num-sorted-run.stop-trigger": "3"}
+    assert advise_write(options) == (
+        "'num-sorted-run.stop-trigger' = '3' is below 'num-sorted-run.compaction-trigger', and counts as 5",
+    )
+    assert advise_write({**options, "num-sorted-run.compaction-trigger": "3"}) == ()
+
+
+def test_a_table_that_is_opened_for_writing_says_it_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"bucket": "1", "sort-spill-threshold": "4", "write-buffer-size": "32 mb"}
+    table = create_table(str(tmp_path / "w.db" / "t"), "id INT", ["id"], options=options)
+    with caplog.at_level(logging.WARNING, "bucketline"):
+        assert table.to_arrow().num_rows == 0
+        assert caplog.messages == []
+        for _ in range(2):
+            write_table(table, ROWS)
+        assert caplog.messages == [
+            f"{table.path}: 'sort-spill-threshold' = '4' has no effect here: {BOUNDED['sort-spill-threshold'].instead}"
+        ]
+        write_table(table, ROWS, options={"page-size": "64 kb"})
+        assert len(caplog.messages) == 2
+    assert WriteSession(table.path, {}).plan.sink.route_memory_bytes == 32 * MB
