@@ -18,8 +18,11 @@ from bucketline.state.store.scan import BucketFiles
 SMALL_BUCKET_BYTES = 200 << 20
 LARGE_BUCKET_BYTES = 1 << 30
 _FITTING_BUCKET_BYTES = 512 << 20
+_TARGET_FILE_BYTES = 128 << 20
 _MANY_BUCKETS = 4
 """Small dynamic buckets that are worth a word: each assigner has one that is not full yet."""
+_SMALL_TABLE_ROWS = 1_000_000
+_SMALL_TABLE_BUCKETS = 64
 _SKEWED = 3.0
 """Times the mean size from which a bucket is worth a word."""
 
@@ -121,9 +124,10 @@ def survey_partitions(buckets: Sequence[BucketSurvey], mode: BucketMode) -> tupl
     for bucket in buckets:
         by_partition.setdefault(bucket.partition, []).append(bucket)
     found = []
+    is_small = _is_small(buckets)
     for name, members in by_partition.items():
         skew = _skew(members)
-        found.append(PartitionSurvey(name, tuple(members), skew, _advice(members, mode, skew)))
+        found.append(PartitionSurvey(name, tuple(members), skew, _advice(members, mode, skew, is_small)))
     return tuple(found)
 
 
@@ -201,17 +205,26 @@ def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str
     )
 
 
+def _is_small(buckets: Sequence[BucketSurvey]) -> bool:
+    """Whether a table is so small that fewer buckets would gain nothing: it may just have begun."""
+    return (
+        len(buckets) <= _SMALL_TABLE_BUCKETS
+        and sum(b.row_count for b in buckets) < _SMALL_TABLE_ROWS
+        and all(b.size_bytes < _TARGET_FILE_BYTES for b in buckets)
+    )
+
+
 def _fitting(size: int) -> int:
     return max(1, -(-size // _FITTING_BUCKET_BYTES))
 
 
-def _dynamic_advice(count: int, total: int, fitting: int) -> str | None:
+def _dynamic_advice(count: int, total: int, fitting: int, is_small: bool) -> str | None:
     if total > count * LARGE_BUCKET_BYTES:
         return (
             "more than 1 GB a bucket: a smaller 'dynamic-bucket.target-row-num' opens new buckets for new keys; keys "
             "that have a bucket stay in it"
         )
-    if count >= _MANY_BUCKETS and total < count * SMALL_BUCKET_BYTES and fitting < count:
+    if not is_small and count >= _MANY_BUCKETS and total < count * SMALL_BUCKET_BYTES and fitting < count:
         word = "bucket" if fitting == 1 else "buckets"
         return (
             f"less than 200 MB a bucket: a larger 'dynamic-bucket.target-row-num' fills them before new ones are "
@@ -230,18 +243,18 @@ def _skew(members: Sequence[BucketSurvey]) -> float:
     return max(b.size_bytes for b in members) * _bucket_count(members) / total if total else 1.0
 
 
-def _advice(members: Sequence[BucketSurvey], mode: BucketMode, skew: float) -> str | None:
+def _advice(members: Sequence[BucketSurvey], mode: BucketMode, skew: float, is_small: bool) -> str | None:
     if mode is BucketMode.POSTPONE and any(b.bucket < 0 for b in members):
         return "rows wait in the postpone bucket, which no reader sees: compact the table to deal them out"
     count, total = _bucket_count(members), sum(b.size_bytes for b in members)
     fitting = _fitting(total)
     if mode in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
-        return _dynamic_advice(count, total, fitting)
+        return _dynamic_advice(count, total, fitting, is_small)
     if mode is BucketMode.UNAWARE:
         return None
     if total > count * LARGE_BUCKET_BYTES:
         return f"more than 1 GB a bucket: about {fitting} buckets instead of {count} would serve it better"
-    if count > 1 and total < count * SMALL_BUCKET_BYTES and fitting < count:
+    if not is_small and count > 1 and total < count * SMALL_BUCKET_BYTES and fitting < count:
         word = "bucket" if fitting == 1 else "buckets"
         return f"less than 200 MB a bucket: {fitting} {word} instead of {count} would do, unless the table still grows"
     if skew >= _SKEWED and total >= SMALL_BUCKET_BYTES:

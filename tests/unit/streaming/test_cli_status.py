@@ -22,7 +22,7 @@ OPTIONS = {"num-sorted-run.compaction-trigger": "3"}
 def _bucket(number: int, sizes: dict[int, list[int]], *, total: int = 2, keyed: bool = True) -> BucketSurvey:
     """A bucket whose files have these sizes, by level."""
     files = tuple(
-        replace(data_file(f"f{number}-{level}-{i}", level=level), file_size=size)
+        replace(data_file(f"f{number}-{level}-{i}", level=level), file_size=size, row_count=max(10, size // 100))
         for level, found in sizes.items()
         for i, size in enumerate(found)
     )
@@ -57,7 +57,11 @@ def test_the_backlog_follows_the_triggers(runs: int, keyed: bool, expected: Back
     ("buckets", "mode", "says"),
     [
         ([_bucket(0, {5: [3 * GB]}), _bucket(1, {5: [3 * GB]})], BucketMode.FIXED, "about 12 buckets instead of 2"),
-        ([_bucket(0, {5: [9 * MB]}, total=8)], BucketMode.FIXED, "1 bucket instead of 8"),
+        ([_bucket(0, {5: [120 * MB]}, total=8)], BucketMode.FIXED, "1 bucket instead of 8"),
+        ([_bucket(0, {5: [90 * MB]}, total=8)], BucketMode.FIXED, None),
+        ([_bucket(0, {5: [90 * MB]}, total=8), _bucket(1, {5: [90 * MB]}, total=8)], BucketMode.FIXED, "1 bucket"),
+        ([_bucket(i, {5: [9]}, total=80) for i in range(80)], BucketMode.FIXED, "1 bucket instead of 80"),
+        ([_bucket(i, {5: [9]}, total=8) for i in range(8)], BucketMode.FIXED, None),
         ([_bucket(0, {5: [1500 * MB]}, total=8)], BucketMode.FIXED, "3 buckets instead of 8"),
         ([_bucket(0, {5: [900 * MB]}), _bucket(1, {5: [900 * MB]})], BucketMode.FIXED, None),
         ([_bucket(0, {5: [900 * MB]}, total=1)], BucketMode.FIXED, None),
@@ -66,7 +70,8 @@ def test_the_backlog_follows_the_triggers(runs: int, keyed: bool, expected: Back
         ([_bucket(0, {5: [900 * MB]}, total=-1)], BucketMode.DYNAMIC, None),
         ([_bucket(0, {5: [9 * MB]}, total=-1)], BucketMode.DYNAMIC, None),
         ([_bucket(0, {5: [9 * GB]}, total=-1)], BucketMode.DYNAMIC, "a smaller 'dynamic-bucket.target-row-num'"),
-        ([_bucket(i, {5: [9 * MB]}, total=-1) for i in range(6)], BucketMode.CROSS_PARTITION, "1 fixed bucket would"),
+        ([_bucket(i, {5: [9 * MB]}, total=-1) for i in range(6)], BucketMode.CROSS_PARTITION, None),
+        ([_bucket(i, {5: [25 * MB]}, total=-1) for i in range(6)], BucketMode.CROSS_PARTITION, "1 fixed bucket would"),
         ([_bucket(0, {5: [3 * GB]}, total=1)], BucketMode.POSTPONE, "about 6 buckets instead of 1"),
         ([_bucket(-2, {0: [9]}, total=-2)], BucketMode.POSTPONE, "no reader sees"),
     ],
@@ -124,7 +129,16 @@ def test_status_draws_levels_runs_and_what_is_due(path: str) -> None:
     assert "compaction due in 4 of 4 buckets" in shown
     assert "partition {d1}: 2 buckets with files" in shown
     assert "bucket 1 of 2" in shown and "█│" in shown
-    assert shown.count("less than 200 MB a bucket") == 1
+    assert "less than 200 MB a bucket" not in shown
+
+
+def test_status_gives_each_piece_of_advice_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "w.db" / "t")
+    table = create_table(path, "id INT, dt STRING", ["dt", "id"], partition_by=["dt"], options={"bucket": "40"})
+    days = pa.array(["d1", "d2"] * 500)
+    table.write(pa.table({"id": pa.array(range(1000), pa.int32()), "dt": days}))
+    shown = CliRunner().invoke(program, ["status", path], catch_exceptions=False).stdout
+    assert shown.count("1 bucket instead of 40 would do") == 1
 
 
 def test_status_draws_no_more_buckets_and_partitions_than_asked_for(path: str) -> None:
