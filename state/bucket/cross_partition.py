@@ -112,6 +112,11 @@ class KeyEffect:
     places: Places
     gains: Mapping[tuple[int, int], int]
 
+    @property
+    def growth(self) -> int:
+        """By how many keys the index grows, those that leave it taken off; never below 0."""
+        return max(0, sum(self.gains.values()))
+
     def with_codes(self, codes: Int32s) -> "KeyEffect":
         """The same with other partition codes: those at the places of the present ones in `codes`."""
         partitions = np.where(self.places.partitions == NOWHERE, NOWHERE, codes[self.places.partitions])

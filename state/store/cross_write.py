@@ -33,10 +33,11 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.level_folds import sealing_fold
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.grouping import GivenBuckets
-from bucketline.state.store.key_assign import place_batch
+from bucketline.state.store.key_assign import PlacedBatch, place_batch
 from bucketline.state.store.key_index import KeyIndex
 from bucketline.state.store.key_index_backup import BackupFolder, back_up
 from bucketline.state.store.key_index_catch_up import IndexSource
+from bucketline.state.store.key_index_expiry import forget_expired
 from bucketline.state.store.key_index_note import write_note
 from bucketline.state.store.key_index_ready import IndexOrigin, IndexPlan, ready_index
 from bucketline.state.store.manifests import Manifests
@@ -69,8 +70,8 @@ class CrossWrite:
     local_directory: str | None = None
     backup: str | None = None
     back_up_now: bool = False
-    budget_bytes: int = 128 << 20
-    run_bytes: int = 32 << 20
+    budget_bytes: int = 64 << 20
+    run_bytes: int = 8 << 20
 
     def index_plan(self, share: int) -> IndexPlan:
         """Which index the share needs."""
@@ -122,6 +123,7 @@ def place_runs(
     """
     plan = write.index_plan(share)
     index, report = ready_index(plan, write.source(), write.snapshot)
+    grown = 0
     with index:
         if plan.backup is not None and (write.back_up_now or report.origin is IndexOrigin.BUILT):
             back_up(index, plan.backup)
@@ -129,12 +131,17 @@ def place_runs(
         chunks = _chunks(runs)
         first, second = next(chunks, None), next(chunks, None)
         if first is not None and second is None:
-            yield from sealer.add(_place_whole(write, index, plan, first, noted, ids))
+            placed = _place_whole(write, index, plan, first, noted, ids)
+            grown = placed.effect.growth
+            yield from sealer.add(Intake(_with_buckets(placed.rows, placed.buckets), placed.kinds))
         elif first is not None and second is not None:
             placer = _Placer(write, index, plan)
             for chunk in chain((first, second), chunks):
                 yield from sealer.add(placer.place(chunk))
+            grown = placer.growth
         yield from sealer.finish()
+        if INDEX_TTL.is_set(write.schema.options):
+            forget_expired(index, alive_since=plan.alive_since, grown_by=grown)
 
 
 def _place_whole(
@@ -144,7 +151,7 @@ def _place_whole(
     rows: pa.Table,
     noted: Callable[[str], None],
     ids: IdSource,
-) -> Intake:
+) -> PlacedBatch:
     """All rows of the share at once; what becomes of their keys is noted for the next batch."""
     placed = place_batch(
         index,
@@ -159,7 +166,11 @@ def _place_whole(
     token = ids.new_uuid()
     if write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token):
         noted(token)
-    return Intake(placed.rows.append_column(GivenBuckets.column, pa.array(placed.buckets)), placed.kinds)
+    return placed
+
+
+def _with_buckets(rows: pa.Table, buckets: Int32s) -> pa.Table:
+    return rows.append_column(GivenBuckets.column, pa.array(buckets))
 
 
 class _Placer:
@@ -171,6 +182,7 @@ class _Placer:
         self._fills: dict[int, Fill] = {}
         self._moved_keys: pa.Array | None = None
         self._moved = Places(np.empty(0, np.int32), np.empty(0, np.int32))
+        self.growth = 0
 
     def place(self, chunk: pa.Table) -> Intake:
         """The rows to write for these rows, with the bucket of each in a column of its own."""
@@ -189,8 +201,9 @@ class _Placer:
         )
         self._fills = dict(placement.fills)
         self._remember(keys.normalized, old, placement.places)
+        self.growth += int(((old.partitions == NOWHERE) & (placement.places.partitions != NOWHERE)).sum())
         placed, kinds = placed_rows(rows, *self._dense(placement), write.schema)
-        return Intake(placed.append_column(GivenBuckets.column, pa.array(placement.buckets)), kinds)
+        return Intake(_with_buckets(placed, placement.buckets), kinds)
 
     def _overlaid(self, keys: pa.Array, found: Places) -> Places:
         """The places in the index, overruled by those of keys that the batch has moved."""

@@ -186,6 +186,14 @@ class KeyIndex:
         self.label = label
         self._stored_codes = self._next_code
 
+    def forget(self, keys: Sequence[bytes], rows: Mapping[tuple[int, int], int]) -> None:
+        """Removes stored keys, ascending, and changes counts; the index reflects the snapshot that it did."""
+        path = f"{self.directory}/next.sst"
+        with self._errors():
+            write_sst(path, self._options, chain(self._meta_chunks(rows, self.label), [(keys, None)]))
+            ingest(self._database, [path])
+        self._stored_codes = self._next_code
+
     def load(self, paths: Sequence[str], rows: Mapping[tuple[int, int], int], label: IndexLabel) -> None:
         """Makes sorted files of keys that do not overlap, and the counts and the label, part of the index."""
         meta = f"{self.directory}/meta.sst"

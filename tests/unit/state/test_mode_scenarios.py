@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,12 +16,16 @@ import pytest
 
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.paths import partition_path
-from bucketline.state.store import postpone_local
+from bucketline.state.store import cross_write, postpone_local
 from bucketline.state.store.bucket_writer import write_bucket
+from bucketline.state.store.key_index import KeyIndex
+from bucketline.state.store.key_index_ready import IndexPlan
 from bucketline.state.store.local_compact import commit_compaction, plan_postpone_table
 from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.local_write import write_table
+from bucketline.state.store.rocks import RocksSettings
 from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table_keys import ShardKeys
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import forget_table
 from bucketline.streaming.sink import TableSink
@@ -227,6 +232,28 @@ def test_21_keys_older_than_the_ttl_are_not_in_the_index(tmp_path: Path, caplog:
     # Both places of key 1 are there: the younger one counts from now on.
     write_table(table, kv((1, 12, 3)), options=local("c"))
     assert sorted(r["v"] for r in table.to_arrow().to_pylist() if r["k"] == 1) == [10, 12]
+
+
+def test_21_the_index_of_keys_that_expire_grows_with_those_that_live(tmp_path: Path) -> None:
+    """A stream of ever new keys: one hour of them lives, of a day that has gone by."""
+    options = {"bucket": "-1", "cross-partition-upsert.index-ttl": "1 h", "write-only": "true"}
+    table = create_table(str(tmp_path / "shop.db" / "t"), KV, ("k",), ("pt",), options)
+    start, hourly = 1_700_000_000_000, 5000
+    sizes = []
+    for hour in range(24):
+        keys = range(hour * hourly, (hour + 1) * hourly)
+        rows = pa.table({"k": keys, "v": [hour] * hourly, "pt": [hour % 3] * hourly}).cast(KV)
+        clock = At(start + hour * 3_600_000)
+        with patch.object(cross_write, "IndexPlan", partial(IndexPlan, clock=clock)):
+            write_table(table, rows, options={"local-directory": str(tmp_path / "local")}, clock=clock)
+        (directory,) = (tmp_path / "local").rglob("shard-0-of-1")
+        index = KeyIndex.open(str(directory), ShardKeys(table.table_schema).scope(table.path), RocksSettings())
+        with index:
+            sizes.append(len(index.items(b"\x01", 1_000_000)))
+            counted = sum(sum(index.rows(int(code)).values()) for code in range(3))
+            assert counted == sizes[-1]
+    assert max(sizes) <= 5 * hourly, sizes
+    assert table.to_arrow().num_rows == 24 * hourly
 
 
 @contextmanager
