@@ -3,7 +3,7 @@
 Two steps for every leaf: what the file physically holds becomes the type its own schema version declares; that becomes
 the current type. Nested rows are matched by field id, so renamed and added sub-fields keep their meaning.
 
-Source: Paimon 2.0 ParquetSchemaConverter (what readers accept), CastExecutors, SchemaEvolutionUtil.
+Source: Paimon 2.0 ParquetSchemaConverter (what readers accept), SchemaEvolutionUtil.
 """
 
 from collections.abc import Callable
@@ -15,15 +15,14 @@ import pyarrow.compute as pc
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.decimal_bytes import decimals
-from bucketline.state.types.logical import MAX_LENGTH, DataType, TypeRoot
+from bucketline.state.types.logical import DataType, TypeRoot
+from bucketline.state.types.recast import recast
 
 Declare = Callable[[pa.Array, DataType], pa.Array]
 """From a physical leaf column and the type its file's schema declares to the Arrow type of that."""
 
-_TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _COLLECTIONS = (TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET)
-_ORDERED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp)
 
 
 def declared(column: pa.Array, stored: DataType) -> pa.Array:
@@ -66,21 +65,7 @@ def _convert(column: pa.Array, stored: DataType, wanted: DataType, declare: Decl
         return _convert_row(column, stored, wanted, declare)
     if stored.root is wanted.root and stored.root in _COLLECTIONS:
         return _convert_collection(column, stored, wanted, declare)
-    return _evolve(declare(column, stored), stored, wanted)
-
-
-def _evolve(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
-    target = arrow_type(wanted)
-    if wanted.root in _TEXTS:
-        text = column if pa.types.is_string(column.type) else column.cast(target)
-        shortened = wanted.length is not None and wanted.length < MAX_LENGTH and wanted.length != stored.length
-        return pc.utf8_slice_codeunits(text, 0, wanted.length) if shortened else text
-    if column.type.equals(target):
-        return column
-    if any(test(column.type) for test in _ORDERED) and any(test(target) for test in _ORDERED):
-        # A narrowing that was allowed when the schema changed cuts the value, as Java's casts do.
-        return column.cast(target, safe=False)
-    return column.cast(target)
+    return recast(declare(column, stored), stored, wanted)
 
 
 def _convert_row(column: pa.Array, stored: DataType, wanted: DataType, declare: Declare) -> pa.Array:

@@ -70,6 +70,10 @@ def test_a_wider_type_reads_every_old_value(old: str, new: str) -> None:
     stored = pa.array([*EXTREMES[old], None], arrow_type(before))
     found = read_column(stored, before, after)
     assert found.type == arrow_type(after)
+    if new.startswith(("CHAR", "BINARY")):
+        # Paimon fills up to a fixed length when it casts.
+        trimmed = [None if v is None else v.rstrip(b"\0" if isinstance(v, bytes) else " ") for v in found.to_pylist()]
+        found = pa.array(trimmed, found.type)
     assert found.cast(stored.type).equals(stored) if not pa.types.is_nested(stored.type) else len(found) == len(stored)
     assert found.null_count == 1
 
