@@ -1,11 +1,17 @@
 """Which table options may be created and written with."""
 
+import re
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
+import bucketline.conf
+from bucketline.conf import bucket_options, changelog_options, file_options, memory_options, table_options
 from bucketline.conf.errors import OptionError
 from bucketline.conf.memory_options import BOUNDED
 from bucketline.conf.new_table import check_new_table, lift_keys
-from bucketline.conf.option import UNLIMITED
+from bucketline.conf.option import UNLIMITED, Option
 from bucketline.conf.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
 from bucketline.conf.table_options import (
     BUCKET_KEY,
@@ -287,6 +293,19 @@ def test_defaults_that_depend_on_others_follow_paimon() -> None:
     assert COMMIT_TIMEOUT.get({}) == UNLIMITED
     assert IGNORE_DELETE.get({"deduplicate.ignore-delete": "true"}) is True
     assert BUCKET_KEY.find({"bucket-key": "a, b"}) == ("a", " b")
+
+
+def test_every_option_that_is_honoured_is_read_somewhere() -> None:
+    root = Path(bucketline.conf.__file__).parents[1]
+    folders = [root / name for name in ("conf", "state", "streaming")]
+    texts = [p.read_text("utf-8") for folder in folders for p in folder.rglob("*.py")]
+    words = Counter(word for text in texts for word in re.findall(r'\w+|"[a-z0-9.-]+"', text))
+    modules = (table_options, file_options, bucket_options, changelog_options, memory_options)
+    names = {
+        id(option): name for module in modules for name, option in vars(module).items() if isinstance(option, Option)
+    }
+    for option in HONOURED.values():
+        assert words[names[id(option)]] > 1 or words[f'"{option.key}"'] > 1, f"nothing reads {option.key}"
 
 
 def test_every_key_has_one_standing_and_a_meaning() -> None:
