@@ -16,7 +16,9 @@ from bucketline.state.lsm.aggregate_choice import Extreme, FirstNonNullValue, Fi
 from bucketline.state.lsm.aggregate_collections import Collect, MergeMap, MergeMapWithTime
 from bucketline.state.lsm.aggregate_nested import NestedPartialUpdate, NestedUpdate
 from bucketline.state.lsm.aggregate_numbers import Logic, Product, Sum
-from bucketline.state.lsm.aggregate_text import BitmapUnion, ListAgg
+from bucketline.state.lsm.aggregate_sketches import SKETCHES_INSTALLED, unite_hll_sketches, unite_theta_sketches
+from bucketline.state.lsm.aggregate_text import ListAgg
+from bucketline.state.lsm.aggregate_unions import Union, Unite, unite_bitmaps32, unite_bitmaps64
 from bucketline.state.lsm.events import Events, Op
 from bucketline.state.lsm.field_options import FieldOptions
 from bucketline.state.types.logical import MAX_LENGTH, DataField, TypeRoot
@@ -83,13 +85,12 @@ def column_aggregate(field: DataField, name: str, options: FieldOptions, key: st
     """The aggregate of a column; `key` is the option that named the function.
 
     Raises OptionError for an unknown function, a column of a type it does not take, or parameters it cannot read,
-    UnsupportedTableError for functions whose stored form only Java's library can merge.
+    UnsupportedTableError for functions that need a package which is not installed.
     """
-    reason = _REFUSED.get(name)
-    if reason is not None:
+    if name in _SKETCHES and not SKETCHES_INSTALLED:
         raise UnsupportedTableError(
-            f"column {field.name}: aggregate function '{name}' is not supported: {reason}; choose another function in "
-            f"'{key}', or write the table with Paimon's own engines",
+            f"column {field.name}: aggregate function '{name}' needs Apache DataSketches wherever the table is "
+            "written or read: pip install 'bucketline[sketches]'",
             option=key,
             value=name,
             column=field.name,
@@ -210,9 +211,12 @@ def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, 
     return tuple(known.index(name) for name in names)
 
 
-_BITMAP_64 = "Java stores 64-bit bitmaps in a form of its own, which no library here reads"
-_SKETCH = "its stored form is that of Apache DataSketches, which no library here reads"
-_REFUSED: Mapping[str, str] = {"theta_sketch": _SKETCH, "hll_sketch": _SKETCH, "rbm64": _BITMAP_64}
+def _union(unite: Unite) -> _Make:
+    return lambda field, options: Union(field.name, unite)
+
+
+_SKETCHES = frozenset({"theta_sketch", "hll_sketch"})
+_SETS = frozenset({TypeRoot.VARBINARY})
 
 _FUNCTIONS: Mapping[str, tuple[frozenset[TypeRoot] | None, _Make]] = {
     "sum": (NUMBERS, lambda field, options: Sum(field.name)),
@@ -236,5 +240,8 @@ _FUNCTIONS: Mapping[str, tuple[frozenset[TypeRoot] | None, _Make]] = {
     "merge_map_with_keytime": (frozenset({TypeRoot.MAP}), _merge_map_with_time),
     "nested_update": (frozenset({TypeRoot.ARRAY}), _nested_update),
     "nested_partial_update": (frozenset({TypeRoot.ARRAY}), _nested_partial_update),
-    "rbm32": (frozenset({TypeRoot.VARBINARY}), lambda field, options: BitmapUnion(field.name)),
+    "rbm32": (_SETS, _union(unite_bitmaps32)),
+    "rbm64": (_SETS, _union(unite_bitmaps64)),
+    "theta_sketch": (_SETS, _union(unite_theta_sketches)),
+    "hll_sketch": (_SETS, _union(unite_hll_sketches)),
 }

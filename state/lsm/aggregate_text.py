@@ -1,6 +1,6 @@
-"""The aggregate functions listagg and rbm32: texts joined, bitmaps united.
+"""The aggregate function listagg: texts joined.
 
-Source: Paimon 2.0 FieldListaggAgg, FieldRoaringBitmap32Agg.
+Source: Paimon 2.0 FieldListaggAgg.
 """
 
 from dataclasses import dataclass
@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap
 
-from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.entries_of_rows import arrival, entries_of, grouped, list_array, value_codes
 from bucketline.state.lsm.events import Events, Indices, Mask, Op, take_or_null, validity
 
@@ -63,40 +61,6 @@ class ListAgg:
         found_keys = np.concatenate([keys[first], owners[new]])
         by_key = np.argsort(found_keys, kind="stable")
         return found.take(pa.array(by_key)), found_keys[by_key]
-
-
-@dataclass(frozen=True, slots=True)
-class BitmapUnion:
-    """The union of 32-bit roaring bitmaps in their portable form."""
-
-    column: str
-    retracts: bool = False
-
-    def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        live = validity(values) & events.live
-        found = take_or_null(values, events.first(live))
-        counts = np.add.reduceat(live, events.starts, dtype=np.int64)
-        several = np.flatnonzero(counts > 1)
-        if not len(several):
-            return found
-        united = [self._union(values, np.flatnonzero(live[s:e]) + s) for s, e in _spans(events, several)]
-        return pc.replace_with_mask(found, pa.array(counts > 1), pa.array(united, values.type))
-
-    def _union(self, values: pa.Array, rows: Indices) -> bytes:
-        try:
-            merged = BitMap.union(*(BitMap.deserialize(values[int(row)].as_py()) for row in rows))
-        except ValueError as e:
-            raise SchemaMismatchError(
-                f"column {self.column}: a value is no 32-bit roaring bitmap in its portable form ({e})",
-                column=self.column,
-            ) from e
-        merged.run_optimize()
-        found: bytes = merged.serialize()
-        return found
-
-
-def _spans(events: Events, keys: Indices) -> list[tuple[int, int]]:
-    return [(int(events.starts[k]), int(events.starts[k] + events.lengths[k])) for k in keys]
 
 
 def _whole(texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:

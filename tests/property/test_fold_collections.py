@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyroaring import BitMap
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.entries_of_rows import value_codes
@@ -136,20 +135,6 @@ def test_rows_of_a_key_become_what_one_row_after_the_other_makes(case: Case) -> 
             fold_rows(case)
         return
     assert [_comparable(case, r) for r in fold_rows(case)] == [_comparable(case, r) for r in expected]
-
-
-def test_bitmaps_are_united() -> None:
-    maps = [BitMap([1, 2, 70000]).serialize(), None, BitMap([2, 3]).serialize()]
-    rows = [{"k": 1, "v": v, "_SEQUENCE_NUMBER": i, "_VALUE_KIND": 0} for i, v in enumerate(maps)]
-    case = Case(
-        {"k": parse_type("INT NOT NULL"), "v": parse_type("BYTES")},
-        {"merge-engine": "aggregation", "fields.v.aggregate-function": "rbm32"},
-        [rows],
-    )
-    assert BitMap.deserialize(fold_rows(case)[0]["v"]) == BitMap([1, 2, 3, 70000])
-    rows[0]["v"] = b"no bitmap"
-    with pytest.raises(SchemaMismatchError, match="column v"):
-        fold_rows(case)
 
 
 def test_codes_tell_values_apart_as_java_does() -> None:

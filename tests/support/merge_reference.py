@@ -11,6 +11,10 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from math import gcd
 from typing import Any
 
+import datasketches
+from pyroaring import BitMap
+
+from bucketline.state.format.art_bitmap64 import decode_bitmap64, encode_bitmap64
 from bucketline.state.types.logical import DataType, TypeRoot
 
 Row = dict[str, Any]
@@ -337,6 +341,41 @@ class NestedPartialUpdate(NestedUpdate):
         raise RefusedError("no retract")
 
 
+class Union(Function):
+    def add(self, held: Any, value: Any) -> Any:
+        return self.united(held, value) if held is not None and value is not None else held or value
+
+    def united(self, held: bytes, value: bytes) -> bytes:
+        raise NotImplementedError
+
+
+class Bitmap32(Union):
+    def united(self, held: bytes, value: bytes) -> bytes:
+        return bytes((BitMap.deserialize(held) | BitMap.deserialize(value)).serialize())
+
+
+class Bitmap64(Union):
+    def united(self, held: bytes, value: bytes) -> bytes:
+        return encode_bitmap64(decode_bitmap64(held) | decode_bitmap64(value))
+
+
+class ThetaSketch(Union):
+    def united(self, held: bytes, value: bytes) -> bytes:
+        union = datasketches.theta_union()
+        for part in (held, value):
+            union.update(datasketches.compact_theta_sketch.deserialize(part))
+        return bytes(union.get_result().serialize())
+
+
+class HllSketch(Union):
+    def united(self, held: bytes, value: bytes) -> bytes:
+        first, second = map(datasketches.hll_sketch.deserialize, (held, value))
+        union = datasketches.hll_union(second.lg_config_k)
+        union.update(second)
+        union.update(first)
+        return bytes(union.get_result(datasketches.tgt_hll_type.HLL_4).serialize_compact())
+
+
 def same(a: Any, b: Any) -> bool:
     """Equal as Java's objects are: NaN equals NaN, -0.0 does not equal 0.0."""
     return bool(plain(a) == plain(b))
@@ -370,6 +409,10 @@ FUNCTIONS: dict[str, type[Function]] = {
     "nested_update": NestedUpdate,
     "nested_partial_update": NestedPartialUpdate,
     "merge_map_with_keytime": MergeMapWithTime,
+    "rbm32": Bitmap32,
+    "rbm64": Bitmap64,
+    "theta_sketch": ThetaSketch,
+    "hll_sketch": HllSketch,
 }
 
 

@@ -254,6 +254,16 @@ class PaimonJava(Peer):
         """What a streaming read sees after snapshot `since`, in order, with `_row_kind` and `_snapshot`."""
         return self.request("changes", table=str(table), since=since, options=dict(options or {}))[0]
 
+    def unite(self, function: str, parts: Sequence[bytes | Sequence[int]]) -> tuple[bytes, float]:
+        """What Paimon's aggregate function makes of values, and how many numbers that holds, of sketches an estimate.
+
+        `function` is rbm64, theta_sketch or hll_sketch. A part is a stored value, or the numbers to store; one part
+        comes back as it is.
+        """
+        told = [part.hex() if isinstance(part, bytes) else list(part) for part in parts]
+        _, done = self.request("unite", function=function, parts=told)
+        return bytes.fromhex(done["bytes"]), done["count"]
+
     def prune_check(self, table: Path | str, conditions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """For each condition (`column`, `operator`, `value` or `values`) what pruning by it spares and loses.
 

@@ -1,5 +1,7 @@
 import java.io.BufferedReader;
 import java.io.BufferedWriter;
+import java.io.ByteArrayInputStream;
+import java.io.DataInputStream;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
@@ -15,6 +17,7 @@ import java.time.LocalDate;
 import java.time.LocalDateTime;
 import java.time.LocalTime;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
@@ -42,6 +45,9 @@ import org.apache.paimon.fs.Path;
 import org.apache.paimon.fs.local.LocalFileIO;
 import org.apache.paimon.index.HashBucketAssigner;
 import org.apache.paimon.manifest.BucketEntry;
+import org.apache.paimon.mergetree.compact.aggregate.FieldHllSketchAgg;
+import org.apache.paimon.mergetree.compact.aggregate.FieldRoaringBitmap64Agg;
+import org.apache.paimon.mergetree.compact.aggregate.FieldThetaSketchAgg;
 import org.apache.paimon.operation.BaseAppendFileStoreWrite;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
@@ -55,6 +61,10 @@ import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.ObjectMap
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ArrayNode;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import org.apache.paimon.shade.org.apache.datasketches.hll.HllSketch;
+import org.apache.paimon.shade.org.apache.datasketches.memory.Memory;
+import org.apache.paimon.shade.org.apache.datasketches.theta.Sketch;
+import org.apache.paimon.shade.org.roaringbitmap.longlong.Roaring64Bitmap;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.FileStoreTableFactory;
@@ -83,6 +93,10 @@ import org.apache.paimon.types.MapType;
 import org.apache.paimon.types.MultisetType;
 import org.apache.paimon.types.RowKind;
 import org.apache.paimon.types.RowType;
+import org.apache.paimon.types.VarBinaryType;
+import org.apache.paimon.utils.HllSketchUtil;
+import org.apache.paimon.utils.RoaringBitmap64;
+import org.apache.paimon.utils.ThetaSketch;
 
 /**
  * Paimon Java as a program that tests talk to: tables of a local file system in, lines of JSON out.
@@ -107,6 +121,10 @@ import org.apache.paimon.types.RowType;
  *       overwrite} {partition column: text}.
  *   <li>{@code compact}: {@code full}; every bucket of the table.
  * </ul>
+ *
+ * <p>{@code unite} has no table: {@code function} (rbm64, theta_sketch or hll_sketch) and {@code parts}, each a stored value in hex
+ * or the numbers it is made of. The answer is the parts as Paimon unites them, one after the other: {@code bytes}, and how many
+ * numbers they hold by {@code count}, of sketches an estimate.
  */
 public class PaimonTool {
     private static final ObjectMapper JSON =
@@ -186,6 +204,8 @@ public class PaimonTool {
                 return write(request);
             case "compact":
                 return compact(request);
+            case "unite":
+                return unite(request);
             default:
                 throw new IllegalArgumentException("unknown command: " + command);
         }
@@ -373,6 +393,58 @@ public class PaimonTool {
                 return predicates.startsWith(index, value);
             default:
                 throw new IllegalArgumentException("unknown operator: " + operator);
+        }
+    }
+
+    private static ObjectNode unite(JsonNode request) throws Exception {
+        String function = request.required("function").asText();
+        byte[] united = null;
+        for (JsonNode part : request.required("parts")) {
+            byte[] value = part.isTextual() ? HexFormat.of().parseHex(part.asText()) : stored(function, part);
+            united = united == null ? value : united(function, united, value);
+        }
+        return NODES.objectNode().put("bytes", HexFormat.of().formatHex(united)).put("count", count(function, united));
+    }
+
+    private static byte[] stored(String function, JsonNode numbers) throws IOException {
+        long[] values = new long[numbers.size()];
+        for (int i = 0; i < values.length; i++) {
+            values[i] = whole(numbers.get(i), Long.MIN_VALUE, Long.MAX_VALUE);
+        }
+        switch (function) {
+            case "rbm64":
+                return RoaringBitmap64.bitmapOf(values).serialize();
+            case "theta_sketch":
+                return ThetaSketch.sketchOf(Arrays.stream(values).mapToInt(Math::toIntExact).toArray());
+            case "hll_sketch":
+                return HllSketchUtil.sketchOf(Arrays.stream(values).mapToInt(Math::toIntExact).toArray());
+            default:
+                throw new IllegalArgumentException("unknown function: " + function);
+        }
+    }
+
+    private static byte[] united(String function, byte[] held, byte[] value) {
+        VarBinaryType type = new VarBinaryType(VarBinaryType.MAX_LENGTH);
+        switch (function) {
+            case "rbm64":
+                return (byte[]) new FieldRoaringBitmap64Agg(function, type).agg(held, value);
+            case "theta_sketch":
+                return (byte[]) new FieldThetaSketchAgg(function, type).agg(held, value);
+            default:
+                return (byte[]) new FieldHllSketchAgg(function, type).agg(held, value);
+        }
+    }
+
+    private static double count(String function, byte[] value) throws IOException {
+        switch (function) {
+            case "rbm64":
+                Roaring64Bitmap bitmap = new Roaring64Bitmap();
+                bitmap.deserialize(new DataInputStream(new ByteArrayInputStream(value)));
+                return bitmap.getLongCardinality();
+            case "theta_sketch":
+                return Sketch.wrap(Memory.wrap(value)).getEstimate();
+            default:
+                return HllSketch.heapify(value).getEstimate();
         }
     }
 

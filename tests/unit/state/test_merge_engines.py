@@ -1,5 +1,7 @@
 """Merge engines by example: what Paimon 2.0 was seen to do, and which options it and we refuse."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import BucketlineError, SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import BucketlineError, SchemaMismatchError
 from bucketline.state.lsm.fold import fold_for
 from bucketline.state.lsm.merge_engines import aggregation_fold, columns_to_merge, partial_update_fold
 from bucketline.state.store.table import create_table
@@ -217,10 +219,31 @@ def test_listagg_takes_text_without_limit_only() -> None:
         fold_for(table_schema(_types(), {**_AGG, "fields.t.aggregate-function": "listagg"}))
 
 
-@pytest.mark.parametrize("function", ["theta_sketch", "hll_sketch", "rbm64"])
-def test_functions_only_java_can_merge_are_refused_by_name(function: str) -> None:
-    with pytest.raises(UnsupportedTableError, match=f"column y: aggregate function '{function}'"):
-        fold_for(table_schema(_types(), {**_AGG, "fields.y.aggregate-function": function}))
+@pytest.mark.parametrize("function", ["theta_sketch", "hll_sketch"])
+def test_sketches_name_their_package_where_it_is_missing_and_write_nothing(function: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    code = (
+        "import sys; sys.modules['datasketches'] = None\n"
+        "import pyarrow as pa\n"
+        "from bucketline.state.errors import UnsupportedTableError\n"
+        "from bucketline.state.store.table import create_table\n"
+        "schema = pa.schema({'k': pa.int32(), 'v': pa.binary()})\n"
+        "options = {'bucket': '1', 'merge-engine': 'aggregation', 'fields.v.aggregate-function': sys.argv[2]}\n"
+        "try:\n    create_table(sys.argv[1], schema, ['k'], options=options)\n"
+        "except UnsupportedTableError as e:\n    print(e.fields['option'], e.fields['column'], e.message)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(path), function], capture_output=True, text=True, check=True
+    ).stdout
+    assert found.startswith(f"fields.v.aggregate-function v column v: aggregate function '{function}' needs")
+    assert "pip install 'bucketline[sketches]'" in found
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("function", ["rbm32", "rbm64", "theta_sketch", "hll_sketch"])
+def test_sets_are_stored_in_bytes_only(function: str) -> None:
+    with pytest.raises(OptionError, match="column s is STRING, but this function takes VARBINARY"):
+        fold_for(table_schema(_types(), {**_AGG, "fields.s.aggregate-function": function}))
 
 
 def test_options_of_unknown_columns_are_refused_for_every_engine(tmp_path: Path) -> None:
