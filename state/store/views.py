@@ -10,14 +10,18 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import bucket_path, extension_of
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.store.snapshots import Snapshots
-from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.binary_row import decode_row, encode_rows
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.recast import recast
+from bucketline.state.types.values import to_scalar
 
 SNAPSHOTS_SCHEMA = pa.schema(
     [
@@ -155,7 +159,8 @@ def _stats_texts(schema: TableSchema, stored: TableSchema, file: DataFileMeta) -
             null_count = file.row_count
         nulls[field.name] = "null" if null_count is None else str(null_count)
         old = next((f for f in fields if f.id == field.id), field)
-        lows[field.name], highs[field.name] = _internal_text(low, old.type), _internal_text(high, old.type)
+        lows[field.name] = _internal_text(*_in_current_type(low, old.type, field.type))
+        highs[field.name] = _internal_text(*_in_current_type(high, old.type, field.type))
     return {
         "null_value_counts": _map_text(nulls),
         "min_value_stats": _map_text(lows),
@@ -170,6 +175,18 @@ def _values_by_id(fields: Sequence[DataField], stats: SimpleStats) -> dict[int, 
     lows, highs = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
     values = zip(lows, highs, stats.null_counts, strict=True)
     return {f.id: found for f, found in zip(fields, values, strict=True)}
+
+
+def _in_current_type(value: object, stored: DataType, wanted: DataType) -> tuple[object, DataType]:
+    """A bound as readers of the current schema see it, and its type; as it was stored where it has no such form."""
+    if value is None or not (stored.is_atomic and wanted.is_atomic) or stored.as_nullable() == wanted.as_nullable():
+        return value, stored
+    try:
+        found = recast(pa.array([to_scalar(value, stored)], arrow_type(stored)), stored, wanted)
+    except (pa.ArrowException, CorruptFileError):
+        return value, stored
+    row = encode_rows([found], [wanted.as_nullable()], with_arity=True)[0].as_py()
+    return decode_row(row, [wanted.as_nullable()])[0], wanted
 
 
 def _map_text(texts: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from bucketline.state.format.manifest import (
     encode_manifest_list,
 )
 from bucketline.state.store.deletions import drop_deleted
-from bucketline.state.store.table import Table, open_table
+from bucketline.state.store.table import Table, create_table, open_table
 from tests.support.golden import GOLDEN, as_bag, json_rows
 
 LEVELS = GOLDEN / "shared.db" / "pk_fixed_levels"
@@ -255,3 +256,11 @@ def test_a_vector_for_rows_that_a_file_does_not_have_is_found_out() -> None:
     assert [b["a"].to_pylist() for b in kept] == [[2, 3]]
     with pytest.raises(CorruptFileError, match="file"):
         list(drop_deleted([batch], np.array([3]), "file"))
+
+
+def test_bounds_of_old_files_are_shown_in_the_current_types(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "k INT, d DECIMAL(5, 2), f FLOAT", options={"metadata.stats-mode": "full"})
+    table.write(pa.table({"k": pa.array([1], pa.int32()), "d": [Decimal("1.50")], "f": pa.array([0.1], pa.float32())}))
+    changed = table.alter_column("d", type="DECIMAL(10, 4)").alter_column("f", type="DOUBLE")
+    # As Paimon Java shows them.
+    assert changed.files()["max_value_stats"].to_pylist() == ["{d=1.5000, f=0.10000000149011612, k=1}"]
