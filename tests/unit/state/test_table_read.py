@@ -259,7 +259,8 @@ def test_a_vector_for_rows_that_a_file_does_not_have_is_found_out() -> None:
 
 
 def test_bounds_of_old_files_are_shown_in_the_current_types(tmp_path: Path) -> None:
-    table = create_table(str(tmp_path / "t"), "k INT, d DECIMAL(5, 2), f FLOAT", options={"metadata.stats-mode": "full"})
+    columns = "k INT, d DECIMAL(5, 2), f FLOAT"
+    table = create_table(str(tmp_path / "t"), columns, options={"metadata.stats-mode": "full"})
     table.write(pa.table({"k": pa.array([1], pa.int32()), "d": [Decimal("1.50")], "f": pa.array([0.1], pa.float32())}))
     changed = table.alter_column("d", type="DECIMAL(10, 4)").alter_column("f", type="DOUBLE")
     # As Paimon Java shows them.
