@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _ENGINE = "tunes how an engine buffers, sorts or writes; the files it leads to are equally valid"
-_OVERWRITE = "says what an overwrite does, and there is none here but that of rescaling, which names its partitions"
 _LOOKUP = "tunes lookups and their caches; we keep none"
 _READER = "chooses or tunes what a reader sees, never what is written"
 _FLINK = "tunes a Flink or Spark job of Paimon's own"
@@ -20,7 +19,7 @@ _METADATA = "optional service or slimming of metadata; metadata without it is co
 _HARMLESS_KEYS: Mapping[str, str] = {
     _ENGINE: """
         async-file-write sort-engine write.sequence-number-init-mode
-        file.suffix.include.compression file-operation.thread-num delete-file.thread-num
+        file.suffix.include.compression file-operation.thread-num delete-file.thread-num overwrite-upgrade
         bucket-append-ordered auto-create path
         compaction.max.file-num compaction.file-num-limit compaction.delete-ratio-threshold
         compaction.skip-expired-partitions sort-compaction.range-strategy sort-compaction.local-sample.magnification
@@ -33,7 +32,6 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         format-table.partition-path-only-value format-table.scan.list-parallelism local-kv-db.block-size
         owner provider comment transient_lastDdlTime is_managed_location external
     """,
-    _OVERWRITE: "dynamic-partition-overwrite overwrite-upgrade",
     _LOOKUP: """
         lookup-wait changelog-producer.lookup-wait lookup-compact lookup-compact.max-interval lookup.async
         lookup.cache-file-retention lookup.cache-rows

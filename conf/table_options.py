@@ -132,6 +132,9 @@ COMMIT_TIMEOUT = Option("commit.timeout", parse_duration, UNLIMITED, "ms after w
 COMMIT_USER_PREFIX = Option("commit.user-prefix", parse_text, None, "prefix of generated commit users")
 FORCE_CREATE_SNAPSHOT = Option("commit.force-create-snapshot", parse_bool, False, "a snapshot even without changes")
 IGNORE_EMPTY_COMMIT = Option("snapshot.ignore-empty-commit", parse_bool, None, "no snapshot without changes")
+DYNAMIC_PARTITION_OVERWRITE = Option(
+    "dynamic-partition-overwrite", parse_bool, True, "an overwrite without a partition replaces those in the data"
+)
 
 # Retention
 SNAPSHOT_NUM_RETAINED_MIN = Option("snapshot.num-retained.min", parse_int, 10, "snapshots always kept")

@@ -35,6 +35,7 @@ from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.local_compact import compact_table
 from bucketline.state.store.local_write import Data, write_table
 from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
+from bucketline.state.store.overwrite import overwrite_table
 from bucketline.state.store.rescale import rescale_table
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.schemas import Schemas
@@ -107,6 +108,21 @@ class Table(TableHandle):
         CommitConflictError and CommitOutcomeUnknownError from the commit.
         """
         return write_table(self, data, row_kinds)
+
+    def overwrite(
+        self,
+        data: Data,
+        partition: Mapping[str, object] | None = None,
+        row_kinds: pa.Array | pa.ChunkedArray | str | None = None,
+    ) -> int | None:
+        """Commits the rows of `data` in the place of what partitions hold; the new snapshot's id, None without one.
+
+        `partition` maps partition columns to values: the partitions that match are replaced, and emptied where no rows
+        come. Without it those are replaced that get rows, or everything where the table has no partitions or
+        `dynamic-partition-overwrite` is false. `data` and `row_kinds` as in `write`; no changelog is written. Raises
+        SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and as `write`.
+        """
+        return overwrite_table(self, data, partition, row_kinds)
 
     def compact(self, strategy: str = "full", partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
         """Compacts in this process; the new snapshot's id, None when there was nothing to do.

@@ -5,7 +5,7 @@ opens one and drops it. Not shared between threads.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -168,6 +168,19 @@ class WriteSession:
             view=self.view,
         )
         if isinstance(outcome, Conflict) and outcome.rule != ALREADY_ADDED:
+            self.discard(found)
+        return _checked(outcome)
+
+    def replace_partitions(
+        self, messages: Iterable[CommitMessage], *, user: str, target: Callable[[bytes], bool]
+    ) -> Committed:
+        """Replaces whatever the partitions that pass `target` hold when the commit comes through, postponed rows too.
+
+        Raises as `commit`.
+        """
+        found = list(messages)
+        outcome = self._committer.commit(found, user=user, kind=CommitKind.OVERWRITE, overwrite=target, view=self.view)
+        if isinstance(outcome, Conflict):
             self.discard(found)
         return _checked(outcome)
 

@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.table import open_table
 from tests.support.every_type import BYTES, FLOATS, NAN, NANOSECONDS, VALUES, name_of, rows
 from tests.support.our_tables import fields_of, make_table, read_rows, write_rows
 from tests.support.peer import PaimonJava, Peer
@@ -52,6 +54,23 @@ def test_a_peer_reads_every_type(
     write_rows(table, expected[:5])
     write_rows(table, expected[5:])
     assert_same_rows(read_rows(table), expected, table_fields(table))
+    assert_same_rows(peer.read(table), expected, table_fields(table))
+
+
+@pytest.mark.parametrize("bucket", ["2", "-1"])
+def test_a_peer_reads_an_overwritten_table(peer: Peer, bucket: str, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    columns = {"dt": "STRING NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
+    make_table(table, columns, primary_key=("dt", "k"), partition_by=("dt",), options={"bucket": bucket})
+    old = [{"dt": day, "k": i, "v": "old"} for day in ("a", "b") for i in range(20)]
+    write_rows(table, old)
+    new = [{"dt": "a", "k": i, "v": "new"} for i in range(5, 30)]
+    ours = open_table(str(table))
+    ours.overwrite(pa.Table.from_pylist(new, ours.schema))
+    ours.write(pa.Table.from_pylist([{"dt": "a", "k": 7, "v": "newer"}], ours.schema))
+    expected = [row for row in old if row["dt"] == "b"] + [
+        row | {"v": "newer"} if row["k"] == 7 else row for row in new
+    ]
     assert_same_rows(peer.read(table), expected, table_fields(table))
 
 

@@ -1,0 +1,157 @@
+"""Overwrite: which partitions it replaces, in every bucket mode, and that nothing of the old rows is left."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.store.local_write import write_table
+from bucketline.state.store.table import Table, create_table, open_table
+
+ROWS = pa.schema(
+    [pa.field("dt", pa.string(), nullable=False), pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())]
+)
+MODES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "fixed": (("dt", "id"), {"bucket": "2"}),
+    "dynamic": (("dt", "id"), {"bucket": "-1", "dynamic-bucket.target-row-num": "3"}),
+    "postpone": (("dt", "id"), {"bucket": "-2"}),
+    "vectors": (("dt", "id"), {"bucket": "2", "deletion-vectors.enabled": "true"}),
+    "first-row": (("dt", "id"), {"bucket": "2", "merge-engine": "first-row"}),
+    "lookup": (("dt", "id"), {"bucket": "2", "changelog-producer": "lookup"}),
+    "write-only": (("dt", "id"), {"bucket": "2", "write-only": "true"}),
+    "append": ((), {"bucket": "-1"}),
+    "append bucketed": ((), {"bucket": "2", "bucket-key": "id"}),
+}
+
+
+@pytest.fixture(params=MODES)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    key, options = MODES[request.param]
+    return create_table(str(tmp_path / "w.db" / "t"), ROWS, key, ["dt"], options)
+
+
+def rows(*found: tuple[str, int, int]) -> pa.Table:
+    return pa.table({name: [row[i] for row in found] for i, name in enumerate(ROWS.names)}).cast(ROWS)
+
+
+def held(table: Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in open_table(table.path).to_arrow().to_pylist())
+
+
+def fill(table: Table) -> None:
+    for number in range(3):
+        table.write(rows(*[(day, number * 5 + i, number) for day in ("a", "b") for i in range(8)]))
+
+
+def test_partitions_that_get_rows_are_replaced(table: Table) -> None:
+    fill(table)
+    other = [row for row in held(table) if row[0] == "b"]
+    made = table.overwrite(rows(("a", 1, 100), ("a", 99, 100), ("c", 1, 100)))
+    assert made == table.snapshots()["snapshot_id"].to_pylist()[-1]
+    assert held(table) == sorted([("a", 1, 100), ("a", 99, 100), ("c", 1, 100), *other])
+    assert table.snapshots()["commit_kind"].to_pylist()[-1] == "OVERWRITE"
+    assert table.doctor(rows=True) == []
+    # Writing goes on from there: known keys are found in what the overwrite has made.
+    table.write(rows(("a", 1, 200), ("a", 2, 200)))
+    table.compact()
+    found = [row for row in held(table) if row[0] == "a" and row[1] < 3]
+    options = table.options
+    first = 100 if options.get("merge-engine") == "first-row" else 200
+    kept = [("a", 1, 100)] if not table.primary_key else []
+    assert found == sorted([*kept, ("a", 1, first), ("a", 2, 200)])
+    assert table.doctor(rows=True) == []
+
+
+def test_a_partition_that_is_named_is_replaced_and_emptied_where_no_rows_come(table: Table) -> None:
+    fill(table)
+    table.overwrite(rows(("a", 1, 100)), {"dt": "a"})
+    assert [row for row in held(table) if row[0] == "a"] == [("a", 1, 100)]
+    table.overwrite(rows(), {"dt": "b"})
+    assert held(table) == [("a", 1, 100)]
+    assert table.doctor(rows=True) == []
+
+
+def test_everything_is_replaced_where_the_option_says_so(table: Table) -> None:
+    fill(table)
+    table = table.set_options({"dynamic-partition-overwrite": "false"})
+    table.overwrite(rows(("c", 1, 100)))
+    assert held(table) == [("c", 1, 100)]
+    table.overwrite(rows())
+    assert held(table) == []
+
+
+def test_no_rows_replace_nothing_where_rows_say_what_is_replaced(table: Table) -> None:
+    fill(table)
+    before, snapshots = held(table), table.snapshots().num_rows
+    assert table.overwrite(rows()) is None
+    assert (held(table), table.snapshots().num_rows) == (before, snapshots)
+
+
+def test_rows_outside_the_partition_are_refused_before_anything_is_written(table: Table) -> None:
+    fill(table)
+    files = {f for f in Path(table.path).rglob("*") if f.is_file()}
+    with pytest.raises(SchemaMismatchError, match="rows of partition dt=b, which is not being overwritten"):
+        table.overwrite(rows(("a", 1, 1), ("b", 1, 1)), {"dt": "a"})
+    with pytest.raises(OptionError, match="'id' is no partition column"):
+        table.overwrite(rows(("a", 1, 1)), {"id": 1})
+    assert {f for f in Path(table.path).rglob("*") if f.is_file()} == files
+
+
+def test_deletes_among_the_rows_count(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "w.db" / "t"), ROWS, ["dt", "id"], ["dt"], {"bucket": "1"})
+    table.write(rows(("a", 1, 1), ("a", 2, 2)))
+    table.overwrite(rows(("a", 3, 3), ("a", 4, 4), ("a", 3, 3)), row_kinds=pa.array([0, 0, 3], pa.int8()))
+    assert held(table) == [("a", 4, 4)]
+    assert table.files()["level"].to_pylist() == [5]
+
+
+def test_postponed_rows_go_with_their_partition(tmp_path: Path) -> None:
+    options = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
+    table = create_table(str(tmp_path / "w.db" / "t"), ROWS, ["dt", "id"], ["dt"], options)
+    table.write(rows(("a", 1, 1), ("b", 1, 1)))
+    table.overwrite(rows(("a", 2, 2)))
+    table.compact()
+    assert held(table) == [("a", 2, 2), ("b", 1, 1)]
+
+
+def test_an_overwritten_partition_has_the_bucket_count_of_the_table(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "w.db" / "t"), ROWS, ["dt", "id"], ["dt"], {"bucket": "1"})
+    table.write(rows(*[(day, i, i) for day in "ab" for i in range(20)]))
+    table.rescale(3, [{"dt": "a"}])
+    table.overwrite(rows(*[("a", i, i) for i in range(30)]))
+    assert {f["bucket"] for f in table.files().to_pylist()} == {0}
+    assert len(held(table)) == 50
+    assert table.doctor(rows=True) == []
+
+
+def test_tables_without_partitions_are_replaced_as_a_whole(tmp_path: Path) -> None:
+    table = create_table(
+        str(tmp_path / "w.db" / "t"), ROWS, ["id"], options={"bucket": "1", "changelog-producer": "input"}
+    )
+    table.write(rows(("a", 1, 1)))
+    table.overwrite(rows(("a", 2, 2)))
+    assert held(table) == [("a", 2, 2)]
+    assert table.to_arrow(changes_since=1).num_rows == 0
+    table.overwrite(rows())
+    assert held(table) == []
+
+
+def test_the_last_overwrite_wins_over_what_was_written_meanwhile(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "w.db" / "t"), ROWS, ["dt", "id"], ["dt"], {"bucket": "1"})
+    table.write(rows(("a", 1, 1)))
+
+    def slowly() -> Any:
+        yield rows(("a", 2, 2)).to_batches()[0]
+        write_table(open_table(table.path), rows(("a", 3, 3), ("b", 3, 3)))
+
+    table.overwrite(pa.RecordBatchReader.from_batches(ROWS, slowly()))
+    assert held(table) == [("a", 2, 2), ("b", 3, 3)]
+
+
+def test_tables_whose_keys_move_between_partitions_are_refused(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "w.db" / "t"), ROWS, ["id"], ["dt"], {"bucket": "-1"})
+    with pytest.raises(UnsupportedTableError, match="would be in two"):
+        table.overwrite(rows(("a", 1, 1)))
