@@ -48,7 +48,13 @@ COMPACT_MEMORY = Option("compact-memory", parse_size, 256 * MB, "bytes a task ho
 LOCAL_DIRECTORY = Option(
     "local-directory", parse_text, None, "where spills and local indexes go; default: the system's temporary folder"
 )
-KEY_INDEX_MEMORY = Option("key-index-memory", parse_size, 256 * MB, "bytes of cache of one local key index")
+KEY_INDEX_MEMORY = Option(
+    "key-index-memory",
+    parse_size,
+    256 * MB,
+    "bytes that the key index of one share of a cross-partition table holds, and those of a dynamic table's hash index "
+    "(6 a key) in one process; a larger hash index is gone through in shares, with a second shuffle",
+)
 SCHEMA_EVOLUTION = Option(
     "schema-evolution",
     parse_choice("evolve", "ignore", "fail"),

@@ -175,9 +175,19 @@ class KeyIndexBuild:
         )
         if moved.any() and not self._keep_latest:
             self._refuse(places, int(before[moved][0]), int(here[moved][0]), int(moved.sum()))
-        by_age = found.take(np.argsort(places.seconds[found.sources], kind="stable"))
+        by_age = found.take(np.argsort(self._ages(places)[found.sources], kind="stable"))
         ascending = by_age.take(key_order(by_age.keys))
         return ascending.take(np.flatnonzero(np.append(borders[1:], True)))
+
+    def _ages(self, places: KeyEntries) -> NDArray[np.int64]:
+        """A rank for each source number, the oldest first; of one second partition and bucket decide, as sources come
+        in any order."""
+        names = self._index.partitions(np.unique(places.partitions).tolist())
+        codes, buckets, seconds = (c.tolist() for c in (places.partitions, places.buckets, places.seconds))
+        order = sorted(range(len(places)), key=lambda s: (seconds[s], names[codes[s]], buckets[s]))
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        return ranks
 
     def _refuse(self, found: KeyEntries, before: int, here: int, count: int) -> None:
         names = self._index.partitions([int(found.partitions[here]), int(found.partitions[before])])

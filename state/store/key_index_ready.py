@@ -5,10 +5,11 @@ the only things to stop for are a directory that a living process holds, and a b
 """
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 
-from bucketline.conf.bucket_options import INDEX_TTL
+from bucketline.conf.bucket_options import BOOTSTRAP_PARALLELISM, INDEX_TTL
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, Clock, IdSource, Pause
 from bucketline.state.errors import IndexStateError
 from bucketline.state.format.entries import Snapshot
@@ -17,8 +18,9 @@ from bucketline.state.store.key_index import KeyIndex, remove_index
 from bucketline.state.store.key_index_backup import BackupFolder, restore_index
 from bucketline.state.store.key_index_build import KeyIndexBuild
 from bucketline.state.store.key_index_catch_up import CaughtUp, IndexSource, MustRebuild, catch_up
+from bucketline.state.store.read_at_once import core_count
 from bucketline.state.store.rocks import LOCKED, MISSING, RocksSettings
-from bucketline.state.store.table_keys import ShardKeys, live_keys
+from bucketline.state.store.table_keys import READER_BYTES, ShardKeys, live_keys
 
 _LOG = logging.getLogger(__name__)
 _AHEAD = "ahead"
@@ -50,6 +52,13 @@ class IndexPlan:
     @property
     def path(self) -> str:
         return self.keys.scope(self.table).directory(self.directory)
+
+    @property
+    def readers(self) -> int:
+        """How many files are read at once while the index is built: as many as the option says, within the cores there
+        are, and within a quarter of the memory; another half of it collects the keys."""
+        wanted = BOOTSTRAP_PARALLELISM.get(self.keys.schema.options)
+        return max(1, min(wanted, core_count(), self.settings.memory_bytes // 4 // READER_BYTES))
 
     @property
     def alive_since(self) -> int:
@@ -171,8 +180,12 @@ def _built(
     entries = [] if latest is None else source.manifests.live_entries(latest)
     vectors = [] if latest is None else source.manifests.read_index(latest.index_manifest)
     expires = INDEX_TTL.is_set(plan.keys.schema.options)
-    with KeyIndexBuild(plan.path, scope, plan.settings, keep_latest=expires, ids=plan.ids) as build:
-        for block in live_keys(source.access, entries, vectors, plan.keys, alive_since=plan.alive_since):
+    blocks = live_keys(source.access, entries, vectors, plan.keys, alive_since=plan.alive_since, readers=plan.readers)
+    with (
+        KeyIndexBuild(plan.path, scope, plan.settings, keep_latest=expires, ids=plan.ids) as build,
+        closing(blocks) as found,
+    ):
+        for block in found:
             build.add(block)
         report = build.finish(label_of(latest))
     _LOG.info("key index %s: %d keys loaded, %d bytes spilled", plan.path, report.keys, report.spilled_bytes)

@@ -7,8 +7,9 @@ present: it may live on in an aggregate, and a row that goes to its old partitio
 Source: Paimon 2.0 IndexBootstrap; finer in one thing: files that are too old are left out one by one, not by buckets.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +25,15 @@ from bucketline.state.store.deletions import find_deletions
 from bucketline.state.store.index_scope import IndexScope
 from bucketline.state.store.key_index_build import KeyBlock
 from bucketline.state.store.read import FileAccess, Projection, read_buckets
+from bucketline.state.store.read_at_once import read_at_once
 from bucketline.state.store.scan import BucketFiles, group_by_bucket
 from bucketline.state.types.logical import DataType
 from bucketline.state.types.order import normalized_keys
 
 BATCH_ROWS = 65536
+
+READER_BYTES = 16 << 20
+"""What reading the keys of one file takes: some record batches of its key columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +90,24 @@ def live_keys(
     wanted: ShardKeys,
     *,
     alive_since: int = 0,
-) -> Iterator[KeyBlock]:
-    """The keys that live in a snapshot with these live entries and index files, bucket after bucket.
+    readers: int = 1,
+) -> Generator[KeyBlock, None, None]:
+    """The keys that live in a snapshot with these live entries and index files, in any order.
 
-    A bucket's keys may repeat. Files written before `alive_since` (seconds of local time) are left out.
-    Memory: what reading and merging a bucket takes.
+    Keys may repeat. Files written before `alive_since` (seconds of local time) are left out. Memory: what merging a
+    bucket takes, one after the other; then, of buckets that need no merging, `READER_BYTES` for each of `readers`.
     """
     access = replace(access, deletions=find_deletions(access.io, access.table_path, access.schema, index))
+    files: list[Callable[[], Iterator[KeyBlock]]] = []
     for bucket in group_by_bucket(entries):
         if bucket.bucket < 0 or all(written_at(f) < alive_since for f in bucket.files):
             continue
         if _has_dead_keys(access.schema, bucket):
             yield from _merged_keys(access, bucket, wanted)
         else:
-            yield from _stored_keys(access, bucket, wanted, alive_since)
+            young = (f for f in bucket.files if written_at(f) >= alive_since)
+            files += [partial(_stored_keys, access, bucket, file, wanted) for file in young]
+    yield from read_at_once(files, readers)
 
 
 def written_at(file: DataFileMeta) -> int:
@@ -120,13 +129,9 @@ def _merged_keys(access: FileAccess, bucket: BucketFiles, wanted: ShardKeys) -> 
         yield _block(batch, bucket, seconds, wanted)
 
 
-def _stored_keys(access: FileAccess, bucket: BucketFiles, wanted: ShardKeys, alive_since: int) -> Iterator[KeyBlock]:
-    for file in bucket.files:
-        seconds = written_at(file)
-        if seconds < alive_since:
-            continue
-        for batch in access.rows(bucket, file, wanted.names, batch_rows=BATCH_ROWS):
-            yield _block(batch, bucket, seconds, wanted)
+def _stored_keys(access: FileAccess, bucket: BucketFiles, file: DataFileMeta, wanted: ShardKeys) -> Iterator[KeyBlock]:
+    for batch in access.rows(bucket, file, wanted.names, batch_rows=BATCH_ROWS):
+        yield _block(batch, bucket, written_at(file), wanted)
 
 
 def _block(batch: pa.RecordBatch, bucket: BucketFiles, seconds: int, wanted: ShardKeys) -> KeyBlock:

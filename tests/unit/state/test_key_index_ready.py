@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from bucketline.state.bucket.cross_partition import KeyEffect, Places
 from bucketline.state.errors import CorruptFileError, IndexStateError, StorageError
-from bucketline.state.store import rocks
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.store import key_index_ready, rocks
 from bucketline.state.store.index_scope import label_of
 from bucketline.state.store.key_index import KeyIndex
 from bucketline.state.store.key_index_backup import BackupFolder, back_up
@@ -20,6 +22,8 @@ from bucketline.state.store.key_index_catch_up import IndexSource
 from bucketline.state.store.key_index_note import write_note
 from bucketline.state.store.key_index_ready import IndexOrigin, IndexPlan, IndexReport, ready_index
 from bucketline.state.store.local_io import LocalIO
+from bucketline.state.store.read import FileAccess
+from bucketline.state.store.scan import BucketFiles
 from bucketline.state.types.binary_row import encode_row
 from tests.support.faulty_io import FaultyIO
 from tests.support.moving_keys import MovingKeys
@@ -368,6 +372,35 @@ def _much_later(clock: object) -> object:
             return clock.local_ms() + 86_400_000
 
     return MuchLater()
+
+
+@pytest.mark.parametrize(("parallelism", "memory_mb", "most"), [("1", 256, 1), ("3", 256, 3), ("9", 128, 2)])
+def test_so_many_files_are_read_at_once_as_the_option_and_the_memory_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallelism: str, memory_mb: int, most: int
+) -> None:
+    monkeypatch.setattr(key_index_ready, "core_count", lambda: 8)
+    table = MovingKeys(tmp_path / "t", {"cross-partition-upsert.bootstrap-parallelism": parallelism}, 1000)
+    plan = replace(plan_of(table, tmp_path / "local"), settings=rocks.RocksSettings(memory_mb << 20))
+    for number in range(6):
+        write(plan, table, *((i, "abc"[number % 3], i, INSERT) for i in range(10 * number, 10 * number + 10)))
+    shutil.rmtree(plan.path)
+    open_now, at_once = set(), []
+    together = threading.Barrier(most, timeout=20)
+    original = FileAccess.rows
+
+    def watched(self: FileAccess, bucket: BucketFiles, file: DataFileMeta, *rest: object, **more: object) -> object:
+        open_now.add(file.file_name)
+        at_once.append(len(open_now))
+        together.wait()
+        yield from original(self, bucket, file, *rest, **more)
+        open_now.remove(file.file_name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileAccess, "rows", watched)
+        index, report = ready_index(plan, table.source, table.latest())
+        index.close()
+    assert report.rows_read == 60 and max(at_once) == most
+    assert ready(plan, table).origin is IndexOrigin.LOCAL
 
 
 def test_a_key_in_two_places_stops_the_job(table: MovingKeys, tmp_path: Path) -> None:

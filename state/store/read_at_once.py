@@ -1,0 +1,101 @@
+"""Several sources read at the same time: storage answers slowly, and much of decoding runs beside Python."""
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from queue import Empty, Full, Queue
+from threading import Event, Lock, Thread
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_ASK_AGAIN_SECONDS = 0.05
+
+
+def core_count() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> Generator[T, None, None]:
+    """What all sources give, those of each in its order, while up to `readers` threads read one each.
+
+    With one reader sources come one after the other, in this thread. Memory: an item for each reader, and one that
+    waits. The first error of a source ends the reading and is raised; closing the generator ends it as well.
+    """
+    readers = min(readers, len(sources))
+    if readers < 2:
+        for source in sources:
+            yield from source()
+        return
+    reading = _Reading(sources, readers)
+    try:
+        yield from reading.items()
+    finally:
+        reading.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Item(Generic[T]):
+    value: T
+
+
+class _Reading(Generic[T]):
+    def __init__(self, sources: Iterable[Callable[[], Iterator[T]]], readers: int) -> None:
+        self._left = iter(sources)
+        self._next = Lock()
+        self._over = Event()
+        self._found: Queue[_Item[T] | BaseException | None] = Queue(readers)
+        self._threads = [Thread(target=self._read, name=f"bucketline-read-{n}", daemon=True) for n in range(readers)]
+        for thread in self._threads:
+            thread.start()
+
+    def items(self) -> Iterator[T]:
+        """The items until every reader is done. Raises what a source raises."""
+        busy = len(self._threads)
+        while busy:
+            found = self._found.get()
+            if isinstance(found, _Item):
+                yield found.value
+            elif found is None:
+                busy -= 1
+            else:
+                raise found
+
+    def end(self) -> None:
+        """Stops all readers and waits for them."""
+        self._over.set()
+        while any(t.is_alive() for t in self._threads):
+            # A reader may be waiting for room.
+            try:
+                self._found.get(timeout=_ASK_AGAIN_SECONDS)
+            except Empty:
+                continue
+        for thread in self._threads:
+            thread.join()
+
+    def _read(self) -> None:
+        try:
+            while (source := self._take()) is not None:
+                items = source()
+                for item in items:
+                    if not self._put(_Item(item)):
+                        return
+        except BaseException as e:  # noqa: BLE001 - a thread's error has nobody else to tell it
+            self._put(e)
+            return
+        self._put(None)
+
+    def _take(self) -> Callable[[], Iterator[T]] | None:
+        with self._next:
+            return None if self._over.is_set() else next(self._left, None)
+
+    def _put(self, found: _Item[T] | BaseException | None) -> bool:
+        """Hands something over; False when nobody wants it any more."""
+        while not self._over.is_set():
+            try:
+                self._found.put(found, timeout=_ASK_AGAIN_SECONDS)
+            except Full:
+                continue
+            return True
+        return False
