@@ -68,8 +68,8 @@ class SealPlan:
     sequence_descending: bool = False
     keep_order: bool = False
     total_buckets: int = -1
-    budget_bytes: int = 128 << 20
-    run_bytes: int = 32 << 20
+    budget_bytes: int = 64 << 20
+    run_bytes: int = 8 << 20
     other_totals: Mapping[bytes, int] = field(default_factory=dict)
 
 

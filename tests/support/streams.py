@@ -9,6 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 
+_ROW_GROUPS = 4
+
+
 class FileStream:
     """A folder of input files; each file that is added is one micro-batch."""
 
@@ -22,7 +25,8 @@ class FileStream:
     def add(self, rows: pa.Table) -> None:
         """One more batch of input."""
         name = f"{self._count:06d}.parquet"
-        pq.write_table(rows, self.root / name)
+        # As many row groups as a topic has partitions: Spark reads a file of one on one core, however large it is.
+        pq.write_table(rows, self.root / name, row_group_size=max(1, -(-rows.num_rows // _ROW_GROUPS)))
         # The file source takes files by their time of change; those of one moment come in any order.
         os.utime(self.root / name, (1_700_000_000 + self._count, 1_700_000_000 + self._count))
         (self.root / name).rename(self.folder / name)
