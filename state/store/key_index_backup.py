@@ -11,6 +11,7 @@ import shutil
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from io import RawIOBase
 from pathlib import Path
 
 from rocksdict import Checkpoint
@@ -20,6 +21,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.index_scope import IndexScope
 from bucketline.state.store.key_index import KeyIndex, remove_index
+from bucketline.state.store.local_disk import local_disk
 from bucketline.state.store.rocks import rocks_errors
 
 FORMAT = 1
@@ -97,19 +99,24 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
 
 
 def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, *, ids: IdSource = SYSTEM_IDS) -> bool:
-    """Puts the backup in the place of an index that does not exist; False when there is none that is whole."""
+    """Puts the backup in the place of an index that does not exist; False when there is none that is whole.
+
+    Raises StorageError when the folder cannot be read, or the local disk is full.
+    """
     copies = _read_current(folder, scope)
     if copies is None:
         return False
     building = f"{directory}.{ids.new_uuid()}.restoring"
     try:
-        os.makedirs(f"{building}/db")
+        with local_disk(directory):
+            os.makedirs(f"{building}/db")
         for copy in copies:
             if not _copy_in(folder.io, f"{folder.of(scope)}/{copy.stored}", f"{building}/db/{copy.name}", copy):
                 return False
         _write_copied(building, copies)
         remove_index(directory)
-        os.rename(building, directory)
+        with local_disk(directory):
+            os.rename(building, directory)
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return True
@@ -129,9 +136,10 @@ def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
     """Fetches one file; False when it is not what was copied."""
     crc32 = size = 0
     try:
-        with io.open_input(source) as found, open(path, "wb") as out:
+        with io.open_input(source) as found, _local_file(path) as out:
             while chunk := found.read(_CHUNK_BYTES):
-                out.write(chunk)
+                with local_disk(path):
+                    _write_all(out, chunk)
                 crc32 = zlib.crc32(chunk, crc32)
                 size += len(chunk)
     except StorageError as e:
@@ -139,6 +147,18 @@ def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
             return False
         raise
     return (size, crc32) == (copy.size, copy.crc32)
+
+
+def _local_file(path: str) -> RawIOBase:
+    """A new file, not buffered, so that a full disk is met where bytes are written and not where it is closed."""
+    with local_disk(path):
+        return open(path, "wb", buffering=0)
+
+
+def _write_all(out: RawIOBase, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[out.write(rest) or 0 :]
 
 
 def _read_current(folder: BackupFolder, scope: IndexScope) -> list[_Copy] | None:
@@ -163,4 +183,5 @@ def _read_copied(directory: str) -> Mapping[str, _Copy]:
 
 
 def _write_copied(directory: str, copies: list[_Copy]) -> None:
-    Path(f"{directory}/{_COPIED}").write_text(json.dumps([asdict(c) for c in copies]))
+    with local_disk(directory):
+        Path(f"{directory}/{_COPIED}").write_text(json.dumps([asdict(c) for c in copies]))

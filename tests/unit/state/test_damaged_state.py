@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,16 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.state.determinism import SystemPause
 from bucketline.state.errors import CorruptFileError, IndexStateError, StorageError
 from bucketline.state.store.hash_index_store import shared_hash_cache
+from bucketline.state.store.key_index_backup import BackupFolder, back_up
+from bucketline.state.store.key_index_ready import IndexPlan, ready_index
+from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.local_write import write_table
+from bucketline.state.store.rocks import RocksSettings
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import forget_table
 from bucketline.streaming.sink import TableSink
+from tests.support.moving_keys import MovingKeys
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
@@ -245,6 +251,23 @@ def test_a_full_disk_stops_the_write_and_says_what_to_do(tmp_path: Path, kib: in
     found = table.to_arrow()
     assert found.num_rows == len(expected)
     assert {r["id"]: (r["v"], r["pt"]) for r in found.to_pylist()} == expected
+
+
+@pytest.mark.parametrize("kib", [4, 16, 64])
+def test_a_disk_too_full_for_a_backup_says_what_to_do(tmp_path: Path, kib: int) -> None:
+    table = MovingKeys(tmp_path / "t", target_rows=1_000_000)
+    folder = BackupFolder(LocalIO(), str(tmp_path / "checkpoint"))
+    plan = IndexPlan(str(table.path), table.keys(), str(tmp_path / "large"), RocksSettings(8 << 20), folder)
+    index, _ = ready_index(plan, table.source, None)
+    with index:
+        table.write([(i, "ab"[i % 2], i, 0) for i in range(20_000)], index)
+    index, _ = ready_index(plan, table.source, table.latest())
+    with index:
+        back_up(index, folder)
+    with small_disk(tmp_path / "disk", kib) as disk:
+        with pytest.raises(StorageError, match=r"the disk is full.*'local-directory'"):
+            ready_index(replace(plan, directory=str(disk)), table.source, table.latest())
+        assert not list(disk.rglob("*.restoring")) and not list(disk.rglob("*.building"))
 
 
 def dynamic(path: Path, name: str = "t") -> Table:
