@@ -37,6 +37,7 @@ from bucketline.state.store.local_write import Data, write_table
 from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
 from bucketline.state.store.overwrite import overwrite_table
 from bucketline.state.store.rescale import rescale_table
+from bucketline.state.store.row_changes import delete_rows, update_rows
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.table_care import (
@@ -108,6 +109,22 @@ class Table(TableHandle):
         CommitConflictError and CommitOutcomeUnknownError from the commit.
         """
         return write_table(self, data, row_kinds)
+
+    def delete(self, filter: pc.Expression) -> int:
+        """Deletes the rows that pass, as one commit; the newest snapshot's id. For tables with a primary key.
+
+        Rows that a reader does not see, or that come in between, are not deleted. Raises UnsupportedTableError for
+        tables in which a delete does not remove a row, and as `write`.
+        """
+        return delete_rows(self, filter)
+
+    def update(self, filter: pc.Expression, assignments: Mapping[str, object]) -> int:
+        """Sets columns of the rows that pass, as one commit; the newest snapshot's id. For tables that deduplicate.
+
+        `assignments` maps columns to constants, or to expressions over the columns as they were; keys, partition and
+        sequence columns stay. Raises UnsupportedTableError, SchemaMismatchError, and as `write`.
+        """
+        return update_rows(self, filter, assignments)
 
     def overwrite(
         self,
