@@ -1,4 +1,4 @@
-"""Delete and update by a condition, without Spark: the rows that pass are read, and their changes written as one commit.
+"""Delete and update by a condition, without Spark: the rows that pass are read, and written again in one commit.
 
 Nothing is locked: a row that somebody else writes in between is changed as it was read, and the later commit wins.
 Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand for tables with a primary key.
