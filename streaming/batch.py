@@ -55,7 +55,8 @@ def plan_batch(
 ) -> BatchPlan:
     """The plan of a batch on the table as the session sees it; `parallelism` is Spark's.
 
-    `expected_rows` is a guess at the size of the batch, the last one's: it decides how many tasks open dynamic buckets.
+    `expected_rows` is a guess at what the batch brings to each partition it touches, from the last one: it decides how
+    many tasks open dynamic buckets there.
     `shares_before` is `key_shares` of the batch before.
     """
     plan = session.plan

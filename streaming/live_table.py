@@ -35,7 +35,7 @@ class LiveTable:
     def __init__(self, path: str, options: Mapping[str, str], user: str) -> None:
         self.session = WriteSession(path, options)
         self.user = user
-        self.last_rows = 0
+        self.rows_a_partition = 0
         self.told_shares = False
         self._commits: list[Snapshot] = []
         self._seen_id = 0

@@ -99,7 +99,8 @@ class WritePlan:
         return FillRule(TARGET_ROW_NUM.get(options), bucket_limit(options))
 
     def dynamic_write(self, entries: HashEntries, *, shards: int, expected_rows: int) -> DynamicWrite | None:
-        """How new keys get buckets in a batch of about `expected_rows`; None for other modes than dynamic."""
+        """How new keys get buckets in a batch that brings about `expected_rows` to each partition it touches; None for
+        other modes than dynamic."""
         if self.mode is not BucketMode.DYNAMIC:
             return None
         rows = {p: rows_by_bucket(found) for p, found in entries.items()}
@@ -110,7 +111,7 @@ class WritePlan:
                 parallelism=shards,
                 rule=self.fill_rule,
                 initial_buckets=initial,
-                expected_rows=expected_rows // max(1, len(rows)),
+                expected_rows=expected_rows,
             )
             for p, buckets in rows.items()
         }

@@ -1,6 +1,7 @@
 """The sink with Spark's part played in this process: what a restart finds, and shares of keys."""
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,3 +113,27 @@ def test_keys_that_wait_keep_their_writer_whatever_the_parallelism(tmp_path: Pat
     table.compact()
     write(table, 3, 5)
     assert len(writers()) == 5
+
+
+def test_many_new_partitions_with_few_rows_each_get_one_bucket_each(tmp_path: Path) -> None:
+    """However large the batch is, and however many tasks write it: what counts is what a partition gets."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("pt", pa.int32(), nullable=False)])
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "50"}
+    table = create_table(str(tmp_path / "shop.db" / "t"), schema, ("pt", "id"), ("pt",), options)
+
+    def write_partitions(number: int, partitions: range, rows_each: int) -> None:
+        identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
+        parts = [p for p in partitions for _ in range(rows_each)]
+        data = pa.table({"id": range(len(parts)), "pt": parts}, schema=schema)
+        TableSink(table.path, decode=as_is).write(Cluster(random.Random(number), 8).frame(data, 2), identity)
+
+    for number in range(3):
+        write_partitions(number, range(20 * number, 20 * number + 20), 20)
+    assert {f["bucket"] for f in table.files().to_pylist()} == {0}
+    # A partition that gets many rows is filled by several tasks, once that is known.
+    write_partitions(3, range(100, 101), 400)
+    write_partitions(4, range(101, 102), 400)
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    counts = Counter(e.partition for e in table.manifests.read_index(newest.index_manifest))
+    assert table.to_arrow().num_rows == 60 * 20 + 800 and 8 <= max(counts.values()) <= 16
