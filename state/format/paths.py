@@ -4,11 +4,13 @@ Source: Paimon 2.0 FileStorePathFactory, DataFilePathFactory, PartitionPathUtils
 """
 
 import re
+from dataclasses import replace
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.logical import DataType, TypeRoot
 
 SCHEMA_DIR = "schema"
 SNAPSHOT_DIR = "snapshot"
@@ -53,19 +55,26 @@ def default_partition_name(schema: TableSchema) -> str:
 def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, str], ...]:
     """(key, value) texts of a serialized partition, not escaped, in the order of the partition keys.
 
-    Null, empty and blank values all become the name of the default partition. Raises UnsupportedTableError for a value
-    whose text depends on the writing JVM: BINARY in legacy names, TIMESTAMP_LTZ in the others.
+    Null, empty and blank values all become the name of the default partition. TIMESTAMP_LTZ in names that are no legacy
+    is written in the zone of the JVM: here it is UTC. Raises UnsupportedTableError for BINARY in legacy names, whose
+    text nobody can repeat.
     """
     types = [f.type for f in schema.select(schema.partition_keys)]
     values = decode_row(partition, types)
     default = default_partition_name(schema)
     is_legacy = schema.options.get("partition.legacy-name", "true").strip().lower() == "true"
-    text_of = legacy_text if is_legacy else cast_text
+    text_of = legacy_text if is_legacy else _utc_text
     found = []
     for key, value, data_type in zip(schema.partition_keys, values, types, strict=True):
         text = "" if value is None else text_of(value, data_type)
         found.append((key, default if _SPACES.fullmatch(text) else text))
     return tuple(found)
+
+
+def _utc_text(value: object, data_type: DataType) -> str:
+    if data_type.root is TypeRoot.TIMESTAMP_LTZ:
+        data_type = replace(data_type, root=TypeRoot.TIMESTAMP)
+    return cast_text(value, data_type)
 
 
 def partition_path(schema: TableSchema, partition: bytes) -> str:
@@ -77,6 +86,16 @@ def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
     """The folder of a bucket's data files, `k=v/bucket-0`, below `data-file.path-directory` if the table has one."""
     directory = schema.options.get("data-file.path-directory", "").strip("/")
     return (f"{directory}/" if directory else "") + partition_path(schema, partition) + bucket_dir(bucket)
+
+
+def new_file_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
+    """As `bucket_path`, where new files go. Raises UnsupportedTableError where not every reader would look for them."""
+    if schema.options.get("partition.legacy-name", "true").strip().lower() != "true":
+        fields = schema.select(schema.partition_keys)
+        for field, value in zip(fields, decode_row(partition, [f.type for f in fields]), strict=True):
+            if value is not None and field.type.root is TypeRoot.TIMESTAMP_LTZ:
+                cast_text(value, field.type)
+    return bucket_path(schema, partition, bucket)
 
 
 def bucket_dir(bucket: int) -> str:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from bucketline.state.determinism import Clock, IdSource
 from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
-from bucketline.state.format.paths import POSTPONE_BUCKET, bucket_path, data_file_name
+from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_file_folder
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
 from bucketline.state.store.file_io import FileIO
@@ -61,7 +61,7 @@ class RollingWriter:
         assert postponed is None or (bucket, level) == (POSTPONE_BUCKET, 0), "postponed rows have a bucket of their own"
         self._is_postponed = postponed is not None
         self._io = io
-        self._directory = f"{table_path}/{bucket_path(schema, partition, bucket)}"
+        self._directory = f"{table_path}/{new_file_folder(schema, partition, bucket)}"
         self._schema = schema
         self._clock = clock
         self._level = level

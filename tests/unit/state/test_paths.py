@@ -129,12 +129,24 @@ def test_decimals_show_their_full_scale(text: str, expected: str) -> None:
     [
         ("BYTES", b"x", "true"),
         ("BYTES", b"\xff", "false"),
-        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", Timestamp(0, 0), "false"),
     ],
 )
 def test_values_whose_text_depends_on_the_jvm_are_refused(data_type: str, value: object, legacy: str) -> None:
     with pytest.raises(UnsupportedTableError, match="partition column of type"):
         _text(data_type, value, partition__legacy_name=legacy)
+
+
+def test_files_under_a_time_in_the_writers_zone_are_looked_for_under_utc_and_never_added() -> None:
+    kind = "TIMESTAMP(3) WITH LOCAL TIME ZONE"
+    schema = _schema((kind,), partition__legacy_name="false")
+    moment = encode_row((Timestamp(-1, 0),), [parse_type_text(kind)])
+    # As Paimon Java names it in UTC.
+    assert paths.bucket_path(schema, moment, 0) == "p0=1969-12-31 23%3A59%3A59.999/bucket-0"
+    with pytest.raises(UnsupportedTableError, match="partition column of type"):
+        paths.new_file_folder(schema, moment, 0)
+    nothing = encode_row((None,), [parse_type_text(kind)])
+    assert paths.new_file_folder(schema, nothing, 0) == "p0=__DEFAULT_PARTITION__/bucket-0"
+    assert paths.new_file_folder(_schema((kind,)), moment, 0) == "p0=1969-12-31T23%3A59%3A59.999/bucket-0"
 
 
 @pytest.mark.parametrize(
