@@ -1,7 +1,7 @@
 """One micro-batch as a plan: what tasks will do, fixed on the driver before any of them starts."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bucketline.conf.bucket_options import ASSIGNER_PARALLELISM
 from bucketline.state.bucket.mode import BucketMode
@@ -52,14 +52,15 @@ def plan_batch(
     decode: Decode | None,
     expected_rows: int = 0,
     shares_before: int | None = None,
+    touched: frozenset[bytes] | None = None,
 ) -> BatchPlan:
     """The plan of a batch on the table as the session sees it; `parallelism` is Spark's.
 
     `expected_rows` is a guess at what the batch brings to each partition it touches, from the last one: it decides how
     many tasks open dynamic buckets there.
-    `shares_before` is `key_shares` of the batch before.
+    `shares_before` is `key_shares` of the batch before, `touched` are the partitions that it wrote.
     """
-    plan = session.plan
+    plan = replace(session.plan, touched=touched)
     trigger = plan.trigger(identity.batch_id)
     shares = _share_count(session, parallelism, shares_before)
     shards = _shard_count(session, parallelism, shares)

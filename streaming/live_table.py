@@ -36,6 +36,7 @@ class LiveTable:
         self.session = WriteSession(path, options)
         self.user = user
         self.rows_a_partition = 0
+        self.touched: frozenset[bytes] | None = None
         self.told_shares = False
         self._commits: list[Snapshot] = []
         self._seen_id = 0

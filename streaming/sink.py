@@ -95,7 +95,8 @@ class TableSink:
         ran = time.monotonic()
         report = commit_batch(table, identity, outcome, plan.key_shares)
         report = report.followed_by(self._compact_postponed(table, spark, identity, plan.key_shares))
-        table.rows_a_partition = outcome.accepted_rows // max(1, len({m.partition for m in outcome.messages}))
+        table.touched = frozenset(m.partition for m in outcome.messages if m.new_files)
+        table.rows_a_partition = outcome.accepted_rows // max(1, len(table.touched))
         seconds = (planned - started, ran - planned, time.monotonic() - ran)
         name, waiting = session.table.path, self._waiting(table)
         return describe_batch(name, identity.batch_id, outcome, report, seconds, identity.behind, waiting)
@@ -119,6 +120,7 @@ class TableSink:
             parallelism=parallelism,
             decode=fit_decode(self.decode, table.session),
             expected_rows=table.rows_a_partition,
+            touched=table.touched,
             shares_before=table.key_shares(),
         )
         if isinstance(plan.place, PlaceTask) and not table.told_shares:

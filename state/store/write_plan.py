@@ -46,13 +46,17 @@ HashEntries = Mapping[bytes, tuple[IndexManifestEntry, ...]]
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """How one job writes one table. `schema` carries the options in force: the table's, then the job's."""
+    """How one job writes one table. `schema` carries the options in force: the table's, then the job's.
+
+    `touched` are the partitions that the last batch wrote, a guess at those of the next; None where nothing is known.
+    """
 
     uri: str
     schema: TableSchema
     sink: SinkOptions
     mode: BucketMode
     total_buckets: int
+    touched: frozenset[bytes] | None = None
 
     @property
     def _why_not_compacting(self) -> str | None:
@@ -121,8 +125,13 @@ class WritePlan:
         return DynamicWrite(self.fill_rule, rows, assigners, first)
 
     def index_shares(self, entries: HashEntries) -> int:
-        """Into how many shares the HASH index has to fall for each to fit into `key-index-memory`."""
-        size = BYTES_PER_KEY * sum(e.row_count for found in entries.values() for e in found)
+        """Into how many shares the HASH index has to fall for each to fit into `key-index-memory`: that of the largest
+        partition, and that of all which a batch may touch. One that touches more is slower, as it reads them again for
+        each flush of a map task.
+        """
+        keys = {p: sum(e.row_count for e in found) for p, found in entries.items()}
+        together = sum(count for p, count in keys.items() if self.touched is None or p in self.touched)
+        size = BYTES_PER_KEY * max(together, max(keys.values(), default=0))
         return max(1, -(-size // self.sink.key_index_memory_bytes))
 
     def assign_write(self, entries: HashEntries, dynamic: DynamicWrite | None) -> AssignWrite | None:

@@ -19,6 +19,7 @@ from bucketline.state.store.write_session import WriteSession
 from bucketline.streaming.assign_task import AssignTask
 from bucketline.streaming.batch import plan_batch
 from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.live_table import forget_table
 from bucketline.streaming.sink import TableSink
 from tests.support.tasks import Cluster
 
@@ -72,6 +73,34 @@ def test_a_stream_that_goes_from_one_way_to_the_other_and_back(tmp_path: Path) -
         assert len(np.unique(every)) == len(every) == len(expected)
         assert max(map(len, index.values())) <= 40
     assert ways == [False, False, True, True, False, True, True, True]
+
+
+def test_partitions_that_batches_leave_alone_cost_no_second_shuffle(tmp_path: Path) -> None:
+    """The index of all days together is too large for memory, that of a day is not."""
+    schema = pa.schema([pa.field("day", pa.int32(), nullable=False), *COLUMNS])
+    table = create_table(str(tmp_path / "shop.db" / "t"), schema, ("day", "id"), ("day",), {"bucket": "-1"})
+    shares: list[bool] = []
+    whole = HashIndexStore.known
+
+    def watched(self, entries, *, share=None, hashes_of=None):
+        shares.append(hashes_of is not None)
+        return whole(self, entries, share=share, hashes_of=hashes_of)
+
+    ways = []
+    # 300 keys a day of 4 KiB: a day has 1.2 MiB, beyond the 2 MiB there are with the second one.
+    for number, days in enumerate([[0], [1], [2], [2], [3], [0, 1, 2], [0, 1, 2], [3]]):
+        parts = [rows(np.arange(300), number).add_column(0, schema.field(0), pa.array([d] * 300, pa.int32()))
+                 for d in days]  # fmt: skip
+        sink = TableSink(table.path, {**SMALL, "key-index-memory": "2 mb"}, decode=as_is)
+        shares.clear()
+        with patch.object(write_plan, "BYTES_PER_KEY", 4096), patch.object(HashIndexStore, "known", watched):
+            frame = Cluster(random.Random(number), 4).frame(pa.concat_tables(parts).combine_chunks(), 2)
+            sink.write(frame, identity(number))
+        ways.append(any(shares))
+    # Three days in a batch are known to be too many from the batch after.
+    assert ways == [False, False, False, False, False, False, True, True]
+    forget_table(table.path, "query")
+    assert table.to_arrow().num_rows == 1200
 
 
 def test_a_batch_write_goes_through_the_index_share_by_share(tmp_path: Path) -> None:
