@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.bucket.dynamic import DynamicAssigner
-from bucketline.state.bucket.fill import Int32s
+from bucketline.state.bucket.dynamic import DynamicAssigner, KnownHashes
+from bucketline.state.bucket.fill import Int32s, Ownership
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.grouping import hash_index_store
 from bucketline.state.store.new_keys import DynamicWrite, split_by_bucket
+from bucketline.state.store.run_shelf import Blob, again
 from bucketline.state.store.sealed_runs import SealedRun, seal, unseal
 from bucketline.state.types.binary_row import hash_rows
 
@@ -40,7 +41,7 @@ class AssignWrite:
 def assign_runs(
     write: AssignWrite,
     share: int,
-    runs: Sequence[tuple[SealedRun, pa.Buffer]],
+    runs: Sequence[tuple[SealedRun, Blob]],
     grown: Callable[[tuple[bytes, int, Int32s]], None],
 ) -> Iterator[SealedRun]:
     """The rows of one share of a partition's keys as runs of the buckets they go to, sorted as they were.
@@ -52,16 +53,12 @@ def assign_runs(
         return
     partition = runs[0][0].partition
     own = write.dynamic.ownership(partition, share)
-    store = hash_index_store(write.uri, write.schema, write.cache_bytes)
-    known = store.known(write.entries.get(partition, ()), hashes_of=own)
     rows = write.dynamic.rows.get(partition, {})
-    assigner = DynamicAssigner.starting(known, own, write.dynamic.rule, rows=rows)
+    assigner = DynamicAssigner.starting(_known(write, partition, own, runs), own, write.dynamic.rule, rows=rows)
     new_hashes: dict[int, list[Int32s]] = {}
-    fields = write.schema.select(write.schema.trimmed_primary_key)
     for run, blob in runs:
-        table = unseal(blob).read_all()
-        columns = [table[f.name].combine_chunks() for f in fields]
-        hashes = np.asarray(hash_rows(columns, [f.type for f in fields]))
+        table = unseal(again(blob)).read_all()
+        hashes = _hashes(write.schema, table)
         assignment, assigner = assigner.assign(hashes)
         for bucket, found in assignment.new_by_bucket().items():
             new_hashes.setdefault(bucket, []).append(found)
@@ -71,3 +68,22 @@ def assign_runs(
             consumed = 0
     for bucket, parts in new_hashes.items():
         grown((partition, bucket, np.concatenate(parts)))
+
+
+def _known(write: AssignWrite, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:
+    """What the index says of the share's hashes; only of those in the runs, where the whole share is too large."""
+    store = hash_index_store(write.uri, write.schema, write.cache_bytes)
+    entries = write.entries.get(partition, ())
+    if BYTES_PER_KEY * sum(e.row_count for e in entries) <= write.cache_bytes * own.assigners:
+        return store.known(entries, hashes_of=own)
+    asked: Int32s = np.empty(0, np.int32)
+    for _, blob in runs:
+        for batch in unseal(again(blob)):
+            asked = np.union1d(asked, _hashes(write.schema, pa.Table.from_batches([batch])))
+    return store.known_among(entries, asked)
+
+
+def _hashes(schema: TableSchema, rows: pa.Table) -> Int32s:
+    """The hash of each row's trimmed primary key."""
+    fields = schema.select(schema.trimmed_primary_key)
+    return np.asarray(hash_rows([rows[f.name].combine_chunks() for f in fields], [f.type for f in fields]))

@@ -131,6 +131,19 @@ class HashIndexStore:
         self._cached.put(place, _Cached(names, known))
         return known
 
+    def known_among(self, entries: Sequence[IndexManifestEntry], asked: Int32s) -> KnownHashes:
+        """As `known`, of some hashes only, which ascend and are there once; each file is read, and nothing kept.
+
+        Memory: the hashes asked for, and one file's.
+        """
+        found = NOTHING_KNOWN
+        for bucket, entry in sorted(self._by_bucket(entries).items()) if len(asked) else ():
+            hashes = self.hashes(entry)
+            at = np.minimum(np.searchsorted(asked, hashes), len(asked) - 1)
+            hashes = hashes[asked[at] == hashes]
+            found = found.joined(hashes, np.full(len(hashes), bucket, np.int16))
+        return found
+
     def hashes(self, entry: IndexManifestEntry) -> Int32s:
         """The hashes in one file, in file order. Raises CorruptFileError as `known` does."""
         path = self._path_of(entry)

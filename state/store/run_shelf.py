@@ -37,9 +37,18 @@ class SpilledBlob(io.RawIOBase):
         self._position += len(found)
         return len(found)
 
+    def again(self) -> "SpilledBlob":
+        """The same bytes for another reader."""
+        return SpilledBlob(self._descriptor, self._offset, self.size)
+
 
 Blob: TypeAlias = pa.Buffer | SpilledBlob
 """A run's bytes as `unseal` takes them."""
+
+
+def again(blob: Blob) -> Blob:
+    """The same run for one more reader: each can be read once."""
+    return blob.again() if isinstance(blob, SpilledBlob) else blob
 
 
 class SpillFile(io.RawIOBase):

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bucketline.state.bucket.dynamic import KnownHashes
 from bucketline.state.bucket.fill import Ownership, hash_share
-from bucketline.state.store import write_plan
+from bucketline.state.store import assign_write, write_plan
 from bucketline.state.store.assign_write import AssignWrite
 from bucketline.state.store.hash_index_store import HashCache, HashIndexStore, hash_entries
 from bucketline.state.store.local_write import write_table
@@ -127,6 +128,42 @@ def test_a_batch_write_goes_through_the_index_share_by_share(tmp_path: Path) -> 
     assert sum(map(len, index.values())) == len(expected)
     # Three shares at the most, as 'dynamic-bucket.initial-buckets' says.
     assert len(held) > 4 and max(held) < len(expected) * 0.6
+
+
+def test_one_assigner_holds_no_more_of_a_large_index_than_its_batch_asks_for(tmp_path: Path) -> None:
+    """'dynamic-bucket.initial-buckets' = 1 leaves a partition in one share, however large it grows."""
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "50", "dynamic-bucket.initial-buckets": "1"}
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options=options)
+    expected: dict[int, int] = {}
+    draw = np.random.default_rng(9)
+    whole, held = KnownHashes.joined, list[int]()
+
+    def watched(self, hashes, buckets):
+        found = whole(self, hashes, buckets)
+        held.append(len(found.hashes))
+        return found
+
+    table.write(rows(np.arange(5000), -1))
+    expected |= dict.fromkeys(range(5000), -1)
+    small = {**SMALL, "merge-memory": "1 mb", "local-directory": str(tmp_path)}
+    for number in range(4):
+        ids = draw.integers(4000, 6000, 300)
+        large = patch.multiple(write_plan, BYTES_PER_KEY=1 << 14), patch.multiple(assign_write, BYTES_PER_KEY=1 << 14)
+        with large[0], large[1], patch.object(KnownHashes, "joined", watched):
+            if number % 2:
+                write_table(table, rows(ids, number), options=small)
+            else:
+                sink = TableSink(table.path, small, decode=as_is)
+                sink.write(
+                    Cluster(random.Random(number), 4, unrest=0.3).frame(rows(ids, number), 3), identity(number // 2)
+                )
+                forget_table(table.path, "query")
+        expected |= dict.fromkeys(ids.tolist(), number)
+        found = [(r["id"], r["v"]) for r in open_table(table.path).to_arrow().to_pylist()]
+        assert len(found) == len(expected) and dict(found) == expected
+    assert held and max(held) <= 300
+    index = hashes_by_bucket(table)
+    assert sum(map(len, index.values())) == len(expected) and max(map(len, index.values())) <= 50
 
 
 def test_a_share_of_the_index_holds_its_hashes_from_every_bucket(tmp_path: Path) -> None:
