@@ -253,6 +253,8 @@ def _settings(data: Path, port: int, controller_port: int) -> str:
             "controller.listener.names=CONTROLLER",
             f"log.dirs={data}",
             "auto.create.topics.enable=false",
+            # Tests write records with times of long ago; half a minute after its start a broker deletes such.
+            "log.retention.ms=-1",
             # One node: internal topics cannot have Kafka's usual three copies, and need not fifty partitions.
             "offsets.topic.replication.factor=1",
             "offsets.topic.num.partitions=1",
