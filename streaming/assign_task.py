@@ -15,7 +15,8 @@ from bucketline.state.store.assign_write import AssignWrite, assign_runs
 from bucketline.state.store.grouping import share_of_group
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.streaming.placement import shard_keys, shard_of_bucket
-from bucketline.streaming.wire import RUN, read_routed, routed_hashes, routed_note, routed_run
+from bucketline.streaming.shelve import shelve
+from bucketline.streaming.wire import routed_hashes, routed_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,7 @@ class AssignTask:
         """Routed rows of key shares in, routed rows of buckets and the hashes of new keys out."""
         keys = shard_keys(self.shard_count)
         with RunShelf(budget_bytes=self.shelf_bytes, directory=self.local_directory) as shelf:
-            for batch in batches:
-                for kind, run in read_routed(batch):
-                    if kind == RUN:
-                        shelf.add(run)
-                    else:
-                        yield routed_note(
-                            kind, shard_key=keys[0], origin=run.origin, row_count=run.row_count, blob=run.blob
-                        )
+            yield from shelve(batches, shelf, note_key=keys[0])
             for bucket_id in shelf.buckets():
                 share = share_of_group(bucket_id[1])
                 assert share is not None, "rows come by share"
