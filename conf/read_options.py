@@ -42,7 +42,6 @@ _READ_OPTIONS = (BRANCH, *VERSIONS, INCREMENTAL_BETWEEN_SCAN_MODE, DV_MERGE_ON_R
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
     "type": ("table", "materialized-table"),
-    "manifest.format": ("avro",),
     "sequence.snapshot-ordering": ("false",),
     "pk-clustering-override": ("false",),
     "data-evolution.enabled": ("false",),

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import DEFAULT_CODEC, decode_records, encode_records
+from bucketline.state.format.avro import DEFAULT_CODEC, encode_records
 from bucketline.state.format.avro_schema import NAMESPACE, RecordFormat, nullable
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
+from bucketline.state.format.metadata_records import read_records
 
 VERSION = 1
 
@@ -87,7 +88,7 @@ def decode_index_manifest(data: bytes) -> list[IndexManifestEntry]:
 
     `global_index` is the global index record by Avro field name, missing fields None. Raises CorruptFileError.
     """
-    return [_from_record(i, r) for i, r in enumerate(decode_records(data, FORMAT))]
+    return [_from_record(i, r) for i, r in enumerate(read_records(data, FORMAT))]
 
 
 def _to_record(entry: IndexManifestEntry) -> dict[str, object]:

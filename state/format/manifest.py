@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import DEFAULT_CODEC, decode_records, encode_records
+from bucketline.state.format.avro import DEFAULT_CODEC, encode_records
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import FileKind, ManifestEntry, ManifestFileMeta
 from bucketline.state.format.manifest_schema import ENTRY_FORMAT, LIST_FORMAT
+from bucketline.state.format.metadata_records import read_records
 from bucketline.state.format.partition_stats import collect_partition_stats
 from bucketline.state.types.logical import DataType
 
@@ -32,7 +33,7 @@ def encode_manifest(entries: Sequence[ManifestEntry], codec: str = DEFAULT_CODEC
 
 def decode_manifest(data: bytes) -> list[ManifestEntry]:
     """The entries of a manifest in file order. Raises CorruptFileError, also for a version other than ours."""
-    return [_entry(i, r) for i, r in enumerate(decode_records(data, ENTRY_FORMAT))]
+    return [_entry(i, r) for i, r in enumerate(read_records(data, ENTRY_FORMAT))]
 
 
 def encode_manifest_list(metas: Sequence[ManifestFileMeta], codec: str = DEFAULT_CODEC) -> bytes:
@@ -42,7 +43,7 @@ def encode_manifest_list(metas: Sequence[ManifestFileMeta], codec: str = DEFAULT
 
 def decode_manifest_list(data: bytes) -> list[ManifestFileMeta]:
     """The metas of a manifest list in file order. Raises CorruptFileError, also for a version other than ours."""
-    return [_meta(i, r) for i, r in enumerate(decode_records(data, LIST_FORMAT))]
+    return [_meta(i, r) for i, r in enumerate(read_records(data, LIST_FORMAT))]
 
 
 def describe_manifest(

@@ -330,6 +330,17 @@ def main() -> None:
         )
         j.write(t, [dict(k=k, v=str(k)) for k in range(5)])
         done("external")
+        for form in ("orc", "parquet"):
+            t = TABLES / f"manifests_{form}"
+            j.create(
+                t,
+                [F("k", "INT NOT NULL"), F("v", "STRING")],
+                primary_keys=["k"],
+                options={"bucket": "1", "manifest.format": form, "deletion-vectors.enabled": "true"},
+            )
+            for i in range(2):
+                j.write(t, [dict(k=k, v=f"{i}-{k}") for k in range(60 if i == 0 else 3)])
+            done(t.name)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,80 @@
+"""Records of manifests, manifest lists and index manifests, in whichever format a table keeps them.
+
+Avro unless `manifest.format` says otherwise; a file's first bytes tell. Metadata is small, so records are Python's.
+Source: Paimon 2.0 ObjectsFile, `manifest.format`.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.avro import Record, decode_records
+from bucketline.state.format.avro_schema import Json, RecordFormat
+
+_EPOCH = datetime(1970, 1, 1)
+_MILLI = timedelta(milliseconds=1)
+_READERS: Mapping[bytes, Callable[[pa.NativeFile], pa.Table]] = {
+    b"PAR1": pq.read_table,
+    b"ORC": lambda source: orc.ORCFile(source).read(),
+}
+_TYPES: Mapping[str, type] = {"int": int, "long": int, "bytes": bytes, "string": str}
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
+
+
+def read_records(data: bytes, form: RecordFormat) -> list[Record]:
+    """The records of a file, as `avro.decode_records` gives them. Raises CorruptFileError."""
+    read = next((read for magic, read in _READERS.items() if data.startswith(magic)), None)
+    if read is None:
+        return decode_records(data, form)
+    try:
+        table = read(pa.BufferReader(data))
+        schema = pa.schema([f.with_type(_in_millis(f.type)) for f in table.schema])
+        rows = table.cast(schema).to_pylist()
+    except _UNREADABLE as e:
+        raise CorruptFileError(f"the records cannot be read: {e!r}", offset=0) from e
+    return [_record(row, form.schema, f"record {i}") for i, row in enumerate(rows)]
+
+
+def _in_millis(found: pa.DataType) -> pa.DataType:
+    """The type with milliseconds for all timestamps, which Python's own can hold."""
+    if pa.types.is_timestamp(found):
+        return pa.timestamp("ms")
+    if pa.types.is_struct(found):
+        return pa.struct([f.with_type(_in_millis(f.type)) for f in found])
+    if pa.types.is_list(found):
+        return pa.list_(found.value_field.with_type(_in_millis(found.value_type)))
+    return found
+
+
+def _record(found: object, schema: Mapping[str, Json], place: str) -> Record:
+    """The fields that the schema knows; those that may be null may be missing."""
+    fields = schema["fields"]
+    if not isinstance(found, dict) or not isinstance(fields, list):
+        raise CorruptFileError(f"{place} is no record", offset=0)
+    kept: Record = {}
+    for field in fields:
+        assert isinstance(field, dict)
+        name = str(field["name"])
+        kept[name] = _value(found.get(name), field["type"], f"{place}, {name}")
+    return kept
+
+
+def _value(found: object, kind: Json, place: str) -> object:
+    if isinstance(kind, list):
+        if found is None:
+            return None
+        kind = next(k for k in kind if k != "null")
+    if isinstance(kind, dict) and kind["type"] == "record":
+        return _record(found, kind, place)
+    if isinstance(kind, dict) and kind["type"] == "array" and isinstance(found, list):
+        return [_value(item, kind["items"], place) for item in found]
+    if isinstance(found, datetime):
+        found = (found - _EPOCH) // _MILLI
+    wanted = _TYPES.get(str(kind["type"] if isinstance(kind, dict) else kind))
+    if wanted is None or type(found) is not wanted:
+        raise CorruptFileError(f"{place} is {type(found).__name__}, not {kind}", offset=0)
+    return found
