@@ -4,6 +4,7 @@ The share's key index says where each key lives; it is brought to the snapshot t
 of the batch itself: the next batch takes that from the table. What earlier rows of the batch did is kept beside it.
 """
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from bucketline.state.bucket.fill import Fill, FillRule, Int32s, Ownership
 from bucketline.state.bucket.intake import Intake
 from bucketline.state.bucket.key_entries import number_keys
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.level_folds import sealing_fold
@@ -48,6 +50,8 @@ from bucketline.state.store.sealed_runs import RunSealer, SealedRun, SealPlan, p
 from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.store.table_keys import ShardKeys
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+
+_LOG = logging.getLogger(__name__)
 
 CHUNK_BYTES = 192 << 20
 """Arrow bytes of rows that are placed at once; a share of a batch that is larger is placed in pieces."""
@@ -126,7 +130,7 @@ def place_runs(
     grown = 0
     with index:
         if plan.backup is not None and (write.back_up_now or report.origin is IndexOrigin.BUILT):
-            back_up(index, plan.backup)
+            _back_up(index, plan.backup)
         sealer = RunSealer(write.seal_plan(), origin=share)
         chunks = _chunks(runs)
         first, second = next(chunks, None), next(chunks, None)
@@ -167,6 +171,14 @@ def _place_whole(
     if write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token):
         noted(token)
     return placed
+
+
+def _back_up(index: KeyIndex, folder: BackupFolder) -> None:
+    """A backup if it can be had: it is a copy of a cache, and worth no batch."""
+    try:
+        back_up(index, folder)
+    except StorageError as e:
+        _LOG.warning("key index %s could not be backed up, the next turn tries again: %s", index.directory, e.message)
 
 
 def _with_buckets(rows: pa.Table, buckets: Int32s) -> pa.Table:

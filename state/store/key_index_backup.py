@@ -10,6 +10,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from io import RawIOBase
 from pathlib import Path
@@ -64,7 +65,8 @@ class _Copy:
 
 
 def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS) -> BackupReport:
-    """Copies what is new of an open index. Raises StorageError when the folder cannot be written."""
+    """Copies what is new of an open index. Raises StorageError when the folder cannot be written; what it has copied is
+    gone then, and the backup before is whole."""
     target = folder.of(index.scope)
     before = _read_current(folder, index.scope) or []
     there = {c.stored for c in before}
@@ -84,11 +86,17 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
             copy = _copy_out(folder.io, path, f"{target}/{ids.new_uuid()}")
             copies.append(copy)
             copied_bytes += copy.size
+        said = {"format": FORMAT, "scope": asdict(index.scope), "label": asdict(index.label)}
+        said["files"] = [asdict(c) for c in copies]
+        folder.io.overwrite(f"{target}/{_CURRENT}", json.dumps(said, indent=1, sort_keys=True).encode())
+    except StorageError:
+        for copy in copies:
+            if copy.stored not in there:
+                with suppress(StorageError):
+                    folder.io.delete(f"{target}/{copy.stored}")
+        raise
     finally:
         shutil.rmtree(frozen, ignore_errors=True)
-    said = {"format": FORMAT, "scope": asdict(index.scope), "label": asdict(index.label)}
-    said["files"] = [asdict(c) for c in copies]
-    folder.io.overwrite(f"{target}/{_CURRENT}", json.dumps(said, indent=1, sort_keys=True).encode())
     _write_copied(index.directory, copies)
     used = {c.stored for c in copies}
     for copy in before:

@@ -1,5 +1,6 @@
 """The sink with Spark's part played in this process: what a restart finds, and shares of keys."""
 
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.errors import StorageError
 from bucketline.state.store.bucket_access import BucketAccess
+from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.streaming.identity import BatchIdentity
@@ -137,3 +140,32 @@ def test_many_new_partitions_with_few_rows_each_get_one_bucket_each(tmp_path: Pa
     assert newest is not None
     counts = Counter(e.partition for e in table.manifests.read_index(newest.index_manifest))
     assert table.to_arrow().num_rows == 60 * 20 + 800 and 8 <= max(counts.values()) <= 16
+
+
+def test_a_key_index_that_cannot_be_backed_up_stops_no_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is a copy of a cache: the next backup may do, and without any the index is built from the table."""
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), {"bucket": "-1"})
+    sink = TableSink(table.path, {"local-directory": str(tmp_path / "local")}, decode=as_is)
+    checkpoint, refused = tmp_path / "checkpoint", list[str]()
+    original = LocalIO.overwrite
+
+    def overwrite(self: LocalIO, path: str, data: bytes) -> None:
+        if path.startswith(str(checkpoint)) and len(refused) < 2:
+            refused.append(path)
+            raise StorageError(f"{path}: the quota is used up", path=path, retryable=False, missing=False)
+        original(self, path, data)
+
+    monkeypatch.setattr(LocalIO, "overwrite", overwrite)
+    for number in range(11):
+        digest = f"digest {number}"
+        identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", digest, checkpoint=str(checkpoint))
+        data = pa.table({"id": range(50), "v": [number] * 50, "pt": pa.array([(number + i) % 3 for i in range(50)])})
+        sink.write(Cluster(random.Random(number), 2).frame(data.cast(COLUMNS), 2), identity)
+    assert len(refused) == 2 and [r for r in caplog.records if "could not be backed up" in r.getMessage()]
+    backups = list(checkpoint.rglob("current.json"))
+    assert len(backups) == 2 and table.to_arrow().num_rows == 50
+    for current in backups:
+        named = {copy["stored"] for copy in json.loads(current.read_text())["files"]}
+        assert {p.name for p in current.parent.iterdir()} == {"current.json", *named}
