@@ -7,11 +7,12 @@ import pyarrow as pa
 from bucketline.conf.bucket_options import FIXED_BUCKET_MAX_PARALLELISM, TARGET_ROWS_PER_BUCKET, TARGET_SIZE_PER_BUCKET
 from bucketline.state.bucket.intake import Intake
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite, write_bucket
 from bucketline.state.store.deal import as_one_change, postponed_runs
 from bucketline.state.store.grouping import share_of_group
 from bucketline.state.store.postpone_compact import PostponeWork
-from bucketline.state.store.run_shelf import RunShelf
+from bucketline.state.store.run_shelf import Blob, RunShelf
 from bucketline.state.store.sealed_runs import RunSealer, SealedRun, unseal
 from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table_view import BucketId
@@ -47,7 +48,7 @@ def write_fixed(
     """Rows of a batch write to real buckets of a postpone table; `shelf` holds them by partition, in arrival order.
 
     A partition keeps its bucket count. A new one gets as many as its rows ask for:
-    `postpone.target-row-num-per-bucket`, else `postpone.target-size-per-bucket`.
+    `postpone.target-row-num-per-bucket`, those that wait counted as well, else `postpone.target-size-per-bucket`.
     """
     plan = session.plan
     totals = {p: t for p, t in session.view.totals().items() if t > 0}
@@ -55,7 +56,8 @@ def write_fixed(
         assert share_of_group(group) is not None, "rows come by partition, not by bucket"
         runs = shelf.take((partition, group))
         if partition not in totals:
-            totals[partition] = _buckets_for(plan.schema.options, runs)
+            waiting = sum(f.row_count for f in session.view.files((partition, POSTPONE_BUCKET)))
+            totals[partition] = _buckets_for(plan.schema.options, runs, waiting)
         dealing = plan.dealing_plan({partition: totals[partition]})
         with RunShelf(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as dealt:
             sealer = RunSealer(dealing, origin=0)
@@ -70,10 +72,10 @@ def write_fixed(
             yield from write_shelf(plan.with_totals(write, totals), dealt, states)
 
 
-def _buckets_for(options: Mapping[str, str], runs: Sequence[tuple[SealedRun, pa.Buffer]]) -> int:
+def _buckets_for(options: Mapping[str, str], runs: Sequence[tuple[SealedRun, Blob]], waiting_rows: int) -> int:
     rows_each = TARGET_ROWS_PER_BUCKET.find(options)
     if rows_each is not None:
-        wanted = -(-sum(run.row_count for run, _ in runs) // rows_each)
+        wanted = -(-(waiting_rows + sum(run.row_count for run, _ in runs)) // rows_each)
     else:
         # Blobs are compressed; rows are taken to be three times as large.
         wanted = -(-3 * sum(blob.size for _, blob in runs) // TARGET_SIZE_PER_BUCKET.get(options))

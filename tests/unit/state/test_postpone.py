@@ -115,3 +115,18 @@ def test_a_full_compaction_rewrites_buckets_without_new_files_as_well(tmp_path: 
     table.compact("full")
     assert [f["level"] for f in table.files().to_pylist()] == [2]
     assert len(content(table)) == 3000 and table.compact("full") is None
+
+
+def test_a_batch_write_makes_room_for_the_rows_that_wait(tmp_path: Path) -> None:
+    """Source: Paimon 2.0 PostponeUtils: rows of the batch and those postponed ask for buckets together."""
+    table = postponed(tmp_path, **{"postpone.target-row-num-per-bucket": "3"})
+    table.write(rows(*((i, "a", i) for i in range(10))))
+    write_table(
+        table, rows((20, "a", 1), (21, "a", 1), (1, "b", 1)), options={"postpone.batch-write-fixed-bucket": "true"}
+    )
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    counts = {e.total_buckets for e in table.manifests.live_entries(newest) if e.bucket >= 0}
+    assert counts == {4, 1}
+    table.compact()
+    assert len(content(table)) == 13
