@@ -48,6 +48,17 @@ class Note:
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
         return snapshot.commit_kind is CommitKind.APPEND and self.base == label and self.token in tokens
 
+    def proves(self, snapshot: Snapshot, label: IndexLabel) -> bool:
+        """Whether the note is all that changed from an index of that label to the snapshot, though nothing in between
+        can be read: its batch was planned on the one, and has made the other. No other writer may come in between; only
+        the compaction that is committed with a batch may be apart from it, so its id has to follow.
+        """
+        tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
+        if self.base != label or self.token not in tokens:
+            return False
+        follows = snapshot.commit_kind is CommitKind.COMPACT and snapshot.id == label.snapshot_id + 2
+        return follows or snapshot.commit_kind is CommitKind.APPEND
+
     def change(self, index: KeyIndex) -> IndexChange:
         """The change as the index takes it."""
         codes = index.codes(self.partitions)

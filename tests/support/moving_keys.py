@@ -93,7 +93,7 @@ class MovingKeys:
         self.commit(messages, properties={NOTE_PROPERTY: f"another,{token}"} if note else {})
         return placed
 
-    def compact(self) -> None:
+    def compact(self, properties: Mapping[str, str] | None = None) -> None:
         """Rewrites every bucket to its live rows in one file of the top level."""
         entries = self.entries()
         messages = []
@@ -106,7 +106,7 @@ class MovingKeys:
                     writer.write(kept)
                 after = tuple(writer.close())
             messages.append(CommitMessage(*place, -1, compact_before=before, compact_after=after))
-        self.commit(messages, CommitKind.COMPACT)
+        self.commit(messages, CommitKind.COMPACT, properties)
 
     def entries(self) -> list[ManifestEntry]:
         newest = self.latest()

@@ -230,6 +230,26 @@ def test_an_index_older_than_expiry_is_built_anew(table: MovingKeys, tmp_path: P
     ready(elsewhere, table)
 
 
+@pytest.mark.parametrize("between", [False, True])
+def test_a_note_proves_an_expired_history_unless_others_may_have_written(
+    table: MovingKeys, tmp_path: Path, between: bool
+) -> None:
+    plan, other = plan_of(table, tmp_path / "local"), plan_of(table, tmp_path / "elsewhere")
+    index, _ = ready_index(plan, table.source, table.latest())
+    with index:
+        table.write([(1, "a", 50, INSERT), (2, "a", 60, DELETE), (50, "c", 1, INSERT)], index, note=True)
+    made = table.latest()
+    assert made is not None
+    if between:
+        write(other, table, (3, "c", 1, INSERT))
+    table.compact(made.properties)
+    newest = table.latest()
+    assert newest is not None and newest.id == (4 if between else 3)
+    for snapshot_id in range(1, newest.id):
+        (table.path / "snapshot" / f"snapshot-{snapshot_id}").unlink()
+    assert ready(plan, table).origin is (IndexOrigin.BUILT if between else IndexOrigin.LOCAL)
+
+
 def test_a_batch_older_than_the_index_must_not_go_on(table: MovingKeys, tmp_path: Path) -> None:
     plan = plan_of(table, tmp_path / "local")
     old = table.latest()

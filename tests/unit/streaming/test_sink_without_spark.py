@@ -169,3 +169,20 @@ def test_a_key_index_that_cannot_be_backed_up_stops_no_batch(
     for current in backups:
         named = {copy["stored"] for copy in json.loads(current.read_text())["files"]}
         assert {p.name for p in current.parent.iterdir()} == {"current.json", *named}
+
+
+@pytest.mark.parametrize("compaction", ["inline", "none"])
+def test_a_table_that_keeps_one_snapshot_builds_no_key_index_for_each_batch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, compaction: str
+) -> None:
+    """The snapshot that the index reflects has expired by the next batch: the note proves what came after it."""
+    options = {"bucket": "-1", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1",
+               "num-sorted-run.compaction-trigger": "2"}  # fmt: skip
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), options)
+    caplog.set_level("INFO", "bucketline.state.store.key_index_ready")
+    for number in range(6):
+        write(table, number, 2, local_directory=str(tmp_path / "local"), compaction=compaction)
+    kinds = set(table.snapshots()["commit_kind"].to_pylist())
+    assert kinds == ({"COMPACT"} if compaction == "inline" else {"APPEND"})
+    assert len([r for r in caplog.records if "keys loaded" in r.msg]) == 2
+    assert {r["v"] for r in table.to_arrow().to_pylist()} == {5} and table.to_arrow().num_rows == 50
