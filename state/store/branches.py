@@ -66,19 +66,41 @@ class Branches:
         return True
 
     def states(self) -> list[tuple[str, Snapshot]]:
-        """The snapshots that stand for all files the branches need from before they were made, with a name for each.
+        """The snapshots that stand for all files the branches share with the table, with a name for each.
 
-        A branch's oldest snapshot has every such file that a later one has; its tags may be older.
+        A branch's oldest snapshot has every file from before it was made that a later one has; its tags may be older.
+        A branch that the table was forwarded to shares those after it too.
         """
         found: list[tuple[str, Snapshot]] = []
         for name in self.names():
             snapshots = Snapshots(self._io, self.path(name))
-            oldest = snapshots.earliest_id()
-            state = None if oldest is None else snapshots.get(oldest)
-            if state is not None:
-                found.append((f"branch {name}", state))
+            ids = snapshots.ids()
+            for snapshot_id in dict.fromkeys([*ids[:1], *self._forwarded(snapshots, ids[1:])]):
+                state = snapshots.get(snapshot_id)
+                if state is not None:
+                    found.append((f"snapshot {snapshot_id} of branch {name}", state))
             found += [(f"tag {t.name} of branch {name}", t.snapshot) for t in Tags(self._io, self.path(name)).list()]
         return found
+
+    def _forwarded(self, branch: Snapshots, ids: list[int]) -> list[int]:
+        """Which of a branch's snapshots, ascending, the table has or had as its own.
+
+        They are the first ones, so halving finds where they end. Where the table's own have expired, the last before
+        that may have been its own too: what it needs, it keeps.
+        """
+        main = Snapshots(self._io, self._path)
+        earliest = main.earliest_id()
+        expired = [i for i in ids if earliest is None or i < earliest]
+        known = ids[len(expired) :]
+        low, high = 0, len(known)
+        while low < high:
+            middle = (low + high) // 2
+            own = main.get(known[middle])
+            if own is not None and own == branch.get(known[middle]):
+                low = middle + 1
+            else:
+                high = middle
+        return [*expired[-1:], *known[:low]]
 
 
 def check_branch_name(name: str) -> None:

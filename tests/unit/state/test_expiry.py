@@ -18,8 +18,10 @@ from bucketline.state.store.expiry import (
     move_tag,
 )
 from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.schemas import Schemas
+from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.store.tags import Tags
-from tests.support.aged_table import aged_table, assert_whole, stored_files
+from tests.support.aged_table import aged_table, assert_whole, needed_files, stored_files
 from tests.support.commit_table import CommitTable
 from tests.support.faulty_io import Fault, FaultyIO
 from tests.support.memory_io import MemoryIO
@@ -87,6 +89,22 @@ def test_tags_and_branches_keep_their_files(seed: int) -> None:
         assert_whole(table)
     left = stored_files(table) - assert_whole(table)
     assert left == set()
+
+
+@pytest.mark.parametrize("limit", [1000, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_branch_that_the_table_was_forwarded_to_keeps_all_its_snapshots(seed: int, limit: int) -> None:
+    table = aged_table(seed, 14)
+    branch_path = Branches(table.storage, table.path).path("b")
+    Schemas(table.storage, branch_path).create(table.schema)
+    branch = Snapshots(table.storage, branch_path)
+    # Paimon forwards a table by copying the branch's snapshots over its own.
+    states = [_snapshot(table, i).snapshot for i in range(3, 11)]
+    assert all(branch.publish(s) for s in states)
+    while _expire(table, Retention(3, 1000, 0, limit)).snapshots:
+        for state in states:
+            files = needed_files(table, table.storage, state, changelog=False)
+            assert all(table.storage.exists(f) for f in files), f"snapshot {state.id}"
 
 
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])
