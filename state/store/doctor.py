@@ -20,6 +20,7 @@ from bucketline.state.store.branches import Branches
 from bucketline.state.store.consumers import next_of_consumers
 from bucketline.state.store.doctor_files import Examination, Problem
 from bucketline.state.store.doctor_hashes import hash_problems
+from bucketline.state.store.doctor_places import place_problems
 from bucketline.state.store.orphans import remove_orphan_files
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.snapshots import Snapshots
@@ -68,6 +69,7 @@ def _findings(table: TableHandle, *, rows: bool) -> Iterator[Finding]:
         # What cannot be read at all was told above.
         with suppress(CorruptFileError):
             yield from map(_error, hash_problems(table, snapshots[-1]))
+            yield from map(_error, place_problems(table, snapshots[-1]))
     try:
         next_of_consumers(table.io, root)
     except CorruptFileError as e:

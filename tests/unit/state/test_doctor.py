@@ -16,9 +16,12 @@ from bucketline.state.format.hash_index import decode_hash_index, encode_hash_in
 from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.store.branches import Branches
 from bucketline.state.store.doctor import Finding, Severity, examine
+from bucketline.state.store.key_index_ready import IndexPlan, ready_index
+from bucketline.state.store.rocks import RocksSettings
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.state.store.tags import tag_snapshot
 from tests.support.golden import golden_table, golden_tables
+from tests.support.moving_keys import MovingKeys
 
 
 @pytest.fixture(scope="module")
@@ -260,3 +263,17 @@ def test_a_lost_hash_index_is_found(dynamic: Table) -> None:
     next(Path(dynamic.path, "index").iterdir()).unlink()
     assert "missing-file" in {f.rule for f in examine(dynamic)}
     assert "hash-index" in {f.rule for f in examine(dynamic, rows=True)}
+
+
+def test_a_key_in_two_partitions_is_found(tmp_path: Path) -> None:
+    moving = MovingKeys(tmp_path / "t")
+    for name, rows in (("one", [(1, "a", 1, 0), (2, "b", 2, 0)]), ("another", [(3, "a", 3, 0), (1, "b", 4, 0)])):
+        plan = IndexPlan(moving.table.uri, moving.keys(), str(tmp_path / name), RocksSettings(8 << 20))
+        index, _ = ready_index(plan, moving.source, None)
+        with index:
+            moving.write(rows, index)
+        found = [f for f in examine(moving.table, rows=True) if f.severity is Severity.ERROR]
+        assert [f.rule for f in found] == ([] if name == "one" else ["key-in-two-places"])
+    assert "1 keys are in two places" in found[0].message
+    next((tmp_path / "t").rglob("data-*")).unlink()
+    assert "missing-file" in {f.rule for f in examine(moving.table, rows=True)}
