@@ -1,7 +1,8 @@
 """Makes an older snapshot, or a tag, the newest state of a table again.
 
-Only snapshot files and tags go. The data of what is taken back becomes orphans, which `remove_orphan_files` finds once
-they are old: a reader in the middle of it can finish. No writer may commit at the same time.
+Only snapshot files, tags and changelogs that outlived their snapshots go. The data of what is taken back becomes
+orphans, which `remove_orphan_files` finds once they are old: a reader in the middle of it can finish. No writer may
+commit at the same time.
 Source: Paimon 2.0 RollbackHelper.
 """
 
@@ -10,6 +11,7 @@ from dataclasses import replace
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST, changelog_name, parse_changelog_id
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.store.tags import Tags
@@ -27,6 +29,7 @@ def rollback_to(io: FileIO, path: str, target: int | str) -> Snapshot:
     for tag in Tags(io, path).list():
         if tag.snapshot.id > wanted.id:
             Tags(io, path).delete(tag.name)
+    _drop_changelogs(io, path, wanted.id)
     if snapshots.get(wanted.id) is None:
         # Its changelog went when it expired, tag or not.
         wanted = replace(
@@ -45,6 +48,23 @@ def rollback_to(io: FileIO, path: str, target: int | str) -> Snapshot:
     if is_gap:
         snapshots.write_latest_hint(wanted.id)
     return wanted
+
+
+def _drop_changelogs(io: FileIO, path: str, newest: int) -> None:
+    """Removes the changelogs of snapshots that are taken back: later ones get their ids, and other changes."""
+    folder = f"{path}/{CHANGELOG_DIR}"
+    ids = sorted(i for name in io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
+    newer = [i for i in ids if i > newest]
+    if not newer:
+        return
+    # As with snapshots, Paimon believes a hint that is too high.
+    if len(newer) < len(ids):
+        io.overwrite(f"{folder}/{LATEST}", str(ids[-len(newer) - 1]).encode())
+    else:
+        io.delete(f"{folder}/{LATEST}")
+        io.delete(f"{folder}/{EARLIEST}")
+    for snapshot_id in reversed(newer):
+        io.delete(f"{folder}/{changelog_name(snapshot_id)}")
 
 
 def _wanted(io: FileIO, path: str, target: int | str) -> Snapshot:

@@ -53,6 +53,25 @@ def test_a_tag_brings_back_a_snapshot_that_has_expired() -> None:
     assert_whole(table)
 
 
+@pytest.mark.parametrize(("oldest", "left", "latest"), [(1, [1, 2], b"2"), (3, [], None)])
+def test_changelogs_of_snapshots_that_are_taken_back_go(oldest: int, left: list[int], latest: bytes | None) -> None:
+    table = aged_table(3, 7)
+    name = _tag(table, 2)
+    folder = f"{table.path}/changelog"
+    # Paimon keeps the changelogs of expired snapshots so, where it is told to.
+    for snapshot_id in range(oldest, 6):
+        table.storage.overwrite(
+            f"{folder}/changelog-{snapshot_id}", table.storage.read(table.snapshots.path(snapshot_id))
+        )
+    table.storage.overwrite(f"{folder}/LATEST", b"5")
+    for snapshot_id in range(1, 6):
+        table.snapshots.delete(snapshot_id)
+    rollback_to(table.storage, table.path, name)
+    names = set(table.storage.list_names(folder))
+    assert names - {"LATEST"} == {f"changelog-{i}" for i in left}
+    assert table.storage.read_optional(f"{folder}/LATEST") == latest
+
+
 @pytest.mark.parametrize("target", [2, 5])
 def test_a_run_cut_short_leaves_a_readable_table_and_can_be_repeated(target: int) -> None:
     original = aged_table(3, 7)
