@@ -127,7 +127,8 @@ def place_runs(
     """
     plan = write.index_plan(share)
     index, report = ready_index(plan, write.source(), write.snapshot)
-    grown = 0
+    # Before rows are placed: what is forgotten afterwards was unknown to them.
+    alive_since, grown = plan.alive_since, 0
     with index:
         if plan.backup is not None and (write.back_up_now or report.origin is IndexOrigin.BUILT):
             _back_up(index, plan.backup)
@@ -145,7 +146,7 @@ def place_runs(
             grown = placer.growth
         yield from sealer.finish()
         if INDEX_TTL.is_set(write.schema.options):
-            forget_expired(index, alive_since=plan.alive_since, grown_by=grown)
+            forget_expired(index, alive_since=alive_since, grown_by=grown)
 
 
 def _place_whole(
