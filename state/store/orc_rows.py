@@ -5,6 +5,7 @@ Source: Paimon 2.0 OrcReaderFactory, OrcTypeUtil, `orc.timestamp-ltz.legacy.type
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
@@ -21,6 +22,10 @@ _UTC = frozenset({"UTC", "GMT", "Etc/UTC", "Z"})
 
 _SURE_FROM_NS = -2_145_916_800 * 10**9
 """1902-01-01, in nanoseconds since the epoch."""
+
+_DAY_NS = 86_400 * 10**9
+_SECOND_NS = 10**9
+_MILLI_NS = 999_999
 
 
 class OrcRows:
@@ -87,6 +92,7 @@ class OrcRows:
                 return shown.cast(arrow_type(stored))
             if stored.root is TypeRoot.TIMESTAMP:
                 self._check_old(column)
+                column = _with_sign_of_instant(column, self._zone)
         found = declared(column, stored)
         return pc.utf8_rtrim(found, " ") if stored.root is TypeRoot.CHAR else found
 
@@ -121,6 +127,31 @@ class OrcRows:
                 "nanoseconds can hold; ORC timestamps are read so",
                 stripe=number,
             ) from e
+
+
+def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
+    """Wall-clock times of a writer in another zone, with the second right where the clock and UTC differ in sign.
+
+    ORC cuts seconds towards zero, so before 1970 a reader takes one off where there is a fraction beyond a millisecond.
+    The writer meant 1970 in UTC; ORC's C++ reader looks at the clock's.
+    """
+    values = column.cast(pa.int64()).fill_null(_DAY_NS).to_numpy(zero_copy_only=False)
+    near = np.flatnonzero(np.abs(values) < _DAY_NS)
+    nanos = values[near] % _SECOND_NS
+    near, nanos = near[nanos > _MILLI_NS], nanos[nanos > _MILLI_NS]
+    if not len(near):
+        return column
+    shown = values[near] - nanos
+    taken = np.where(shown < 0, _SECOND_NS, 0)
+    clock = pa.array(shown + taken, pa.int64()).cast(pa.timestamp("ns"))
+    instants = pc.assume_timezone(clock, zone, ambiguous="earliest", nonexistent="earliest").cast(pa.int64())
+    meant = np.where(instants.to_numpy() < 0, _SECOND_NS, 0)
+    # The second before 1970 cannot come from one that was taken off: zero has no sign.
+    is_sure = shown != -_SECOND_NS
+    found = values.copy()
+    found[near] += np.where(is_sure, taken - meant, 0)
+    nulls = column.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(found, pa.int64(), mask=nulls).cast(column.type)
 
 
 def _has_times(arrow: pa.DataType) -> bool:
