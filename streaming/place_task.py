@@ -13,7 +13,7 @@ from bucketline.state.store.grouping import share_of_group
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.streaming.placement import shard_keys, shard_of_bucket
 from bucketline.streaming.shelve import shelve
-from bucketline.streaming.wire import NOTE, routed_note, routed_run
+from bucketline.streaming.wire import NOTE, STATS, TaskStats, routed_note, routed_run, stats_blob
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +40,9 @@ class PlaceTask:
                     owner = shard_of_bucket(placed.partition, placed.bucket, self.shard_count)
                     yield routed_run(placed, keys[owner], accepted_rows=accepted)
                     accepted = 0
+                if accepted:
+                    # No row went anywhere: there is none to tell of them with.
+                    told = stats_blob(TaskStats(-1, accepted, 0.0, 0.0, 0))
+                    yield routed_note(STATS, shard_key=keys[0], origin=share, row_count=0, blob=told)
                 for token in notes:
                     yield routed_note(NOTE, shard_key=keys[0], origin=share, row_count=0, blob=token.encode())

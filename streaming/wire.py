@@ -123,7 +123,12 @@ def result(kind: str, payload: bytes) -> pa.RecordBatch:
 
 def stats_result(stats: TaskStats) -> pa.RecordBatch:
     """The result row of a task's statistics."""
-    return result(STATS, json.dumps(asdict(stats)).encode())
+    return result(STATS, stats_blob(stats))
+
+
+def stats_blob(stats: TaskStats) -> bytes:
+    """Statistics as results and notes carry them."""
+    return json.dumps(asdict(stats)).encode()
 
 
 def read_stats(payload: bytes) -> TaskStats:

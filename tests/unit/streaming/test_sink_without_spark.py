@@ -13,8 +13,10 @@ from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.streaming import sink
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import MARKER_TAG, LiveTable, forget_table
+from bucketline.streaming.progress import BatchReport
 from bucketline.streaming.sink import TableSink
 from tests.support.tasks import Cluster
 
@@ -147,7 +149,7 @@ def test_a_key_index_that_cannot_be_backed_up_stops_no_batch(
 ) -> None:
     """It is a copy of a cache: the next backup may do, and without any the index is built from the table."""
     table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), {"bucket": "-1"})
-    sink = TableSink(table.path, {"local-directory": str(tmp_path / "local")}, decode=as_is)
+    job = TableSink(table.path, {"local-directory": str(tmp_path / "local")}, decode=as_is)
     checkpoint, refused = tmp_path / "checkpoint", list[str]()
     original = LocalIO.overwrite
 
@@ -162,7 +164,7 @@ def test_a_key_index_that_cannot_be_backed_up_stops_no_batch(
         digest = f"digest {number}"
         identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", digest, checkpoint=str(checkpoint))
         data = pa.table({"id": range(50), "v": [number] * 50, "pt": pa.array([(number + i) % 3 for i in range(50)])})
-        sink.write(Cluster(random.Random(number), 2).frame(data.cast(COLUMNS), 2), identity)
+        job.write(Cluster(random.Random(number), 2).frame(data.cast(COLUMNS), 2), identity)
     assert len(refused) == 2 and [r for r in caplog.records if "could not be backed up" in r.getMessage()]
     backups = list(checkpoint.rglob("current.json"))
     assert len(backups) == 2 and table.to_arrow().num_rows == 50
@@ -186,3 +188,16 @@ def test_a_table_that_keeps_one_snapshot_builds_no_key_index_for_each_batch(
     assert kinds == ({"COMPACT"} if compaction == "inline" else {"APPEND"})
     assert len([r for r in caplog.records if "keys loaded" in r.msg]) == 2
     assert {r["v"] for r in table.to_arrow().to_pylist()} == {5} and table.to_arrow().num_rows == 50
+
+
+def test_rows_that_are_placed_nowhere_are_told_as_input_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """first-row drops what comes from another partition; the progress line says how many rows came."""
+    options = {"bucket": "-1", "merge-engine": "first-row"}
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), options)
+    reports: list[BatchReport] = []
+    monkeypatch.setattr(sink, "tell", reports.append)
+    for number in range(2):
+        write(table, number, local_directory=str(tmp_path / "local"))
+    assert [(r.input_rows, r.stored_rows) for r in reports] == [(50, 50), (50, 0)]
