@@ -19,6 +19,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.avro_rows import AvroRows
 from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.orc_instants import check_instants, instant_bounds
 from bucketline.state.store.orc_rows import OrcRows
 from bucketline.state.store.parquet_rows import ParquetRows, RowGroup
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_field, arrow_type, key_value_fields
@@ -87,11 +88,14 @@ def read_data_file(
                 f"{source.size()} bytes, {meta.file_size} recorded", offset=min(source.size(), meta.file_size)
             )
         place.rows = opened(source, stored.options)
+        bounds = instant_bounds(meta, stored)
         for batch in _stored_batches(place.rows, meta, sources, batch_rows, batch_bytes, groups):
             arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
             for array, s in zip(arrays, sources, strict=True):
                 if array.null_count and not s.wanted.type.nullable:
                     raise CorruptFileError(f"column {s.wanted.name} is NOT NULL and holds nulls", column=s.wanted.name)
+                if s.stored is not None and s.stored.name in bounds:
+                    check_instants(array, s.wanted.name, bounds[s.stored.name])
             yield pa.RecordBatch.from_arrays(arrays, schema=out)
 
 

@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
-from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta
+from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, SimpleStats
 from bucketline.state.format.deletion_vector import encode_deletion_vectors
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.index_manifest import encode_index_manifest
@@ -30,6 +30,7 @@ from bucketline.state.format.manifest import (
 )
 from bucketline.state.store.deletions import drop_deleted
 from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row
 from tests.support.golden import GOLDEN, as_bag, json_rows
 
 LEVELS = GOLDEN / "shared.db" / "pk_fixed_levels"
@@ -195,7 +196,7 @@ def test_columns_without_an_arrow_type_are_refused_by_name_and_others_read(path:
 def test_the_zone_of_the_process_changes_nothing(zone: str) -> None:
     program = """
 import sys
-from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta
+from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, SimpleStats
 from bucketline.state.format.deletion_vector import encode_deletion_vectors
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.index_manifest import encode_index_manifest
@@ -265,3 +266,28 @@ def test_bounds_of_old_files_are_shown_in_the_current_types(tmp_path: Path) -> N
     changed = table.alter_column("d", type="DECIMAL(10, 4)").alter_column("f", type="DOUBLE")
     # As Paimon Java shows them.
     assert changed.files()["max_value_stats"].to_pylist() == ["{d=1.5000, f=0.10000000149011612, k=1}"]
+
+
+def test_instants_of_an_orc_writer_whose_zone_is_not_known_are_refused_where_they_are_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    shutil.copytree(GOLDEN / "java.db" / "all_orc", path)
+    assert open_table(str(path)).to_arrow(columns=["l3"]).num_rows == 2
+    fields = open_table(str(path)).table_schema.fields
+
+    def shift(meta: DataFileMeta) -> DataFileMeta:
+        """As if the file were of a writer in Asia/Shanghai: its bounds are the instants that were meant."""
+        at = [f.name for f in fields].index("l3")
+        types = [f.type.as_nullable() for f in fields]
+        ends = (meta.value_stats.min_values, meta.value_stats.max_values)
+        low, high = (encode_row([_later(decode_row(e, types)[at], 8 * 3_600_000)], [types[at]]) for e in ends)
+        return replace(meta, value_stats=SimpleStats(low, high, (1,)), value_stats_cols=("l3",))
+
+    _rewrite_manifests(path, shift)
+    with pytest.raises(UnsupportedTableError, match="column l3: the file was written in a time zone"):
+        open_table(str(path)).to_arrow()
+    assert open_table(str(path)).to_arrow(columns=["l6"]).num_rows == 2
+
+
+def _later(value: object, by: int) -> Timestamp:
+    assert isinstance(value, Timestamp)
+    return Timestamp(value.millis + by, value.nanos_of_milli)

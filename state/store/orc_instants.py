@@ -1,0 +1,57 @@
+"""Whether the instants read from an ORC file are those its writer meant.
+
+Paimon's older form of timestamps with local zone depends on the writer's zone, which a file without other timestamps
+does not tell; such files are read as written in UTC. The bounds in the manifest do not depend on a zone, so they show
+it where that is wrong.
+Source: Paimon 2.0 OrcFileFormat (`orc.timestamp-ltz.legacy.type`), OrcSimpleStatsExtractor.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.paths import extension_of
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.binary_row import Timestamp, decode_row
+from bucketline.state.types.logical import TypeRoot
+
+_TOLERANCE_MS = 60_000
+"""No two zones are closer, and no bound is rounded by so much."""
+
+
+def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tuple[int, int]]:
+    """Smallest and largest value (epoch ms, with some tolerance) of an ORC file's columns of instants that has them."""
+    if extension_of(meta.file_name) != "orc":
+        return {}
+    fields = stored.fields if meta.value_stats_cols is None else stored.select(meta.value_stats_cols)
+    counts = meta.value_stats.null_counts
+    if counts is None or len(counts) != len(fields):
+        return {}
+    types = [f.type.as_nullable() for f in fields]
+    lows, highs = decode_row(meta.value_stats.min_values, types), decode_row(meta.value_stats.max_values, types)
+    found = {}
+    for field, low, high in zip(fields, lows, highs, strict=True):
+        if field.type.root is not TypeRoot.TIMESTAMP_LTZ:
+            continue
+        if isinstance(low, Timestamp) and isinstance(high, Timestamp):
+            found[field.name] = (low.millis - _TOLERANCE_MS, high.millis + _TOLERANCE_MS)
+    return found
+
+
+def check_instants(column: pa.Array, name: str, bounds: tuple[int, int]) -> None:
+    """Returns if the values of a column lie within its bounds. Raises UnsupportedTableError naming the column."""
+    if not pa.types.is_timestamp(column.type):
+        return
+    per_milli = {"ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
+    seen = pc.min_max(column.cast(pa.int64())).as_py()
+    if seen["min"] is None:
+        return
+    if seen["min"] < bounds[0] * per_milli or seen["max"] > bounds[1] * per_milli:
+        raise UnsupportedTableError(
+            f"column {name}: the file was written in a time zone that it does not tell, since its instants lie outside "
+            "of the bounds recorded for it",
+            column=name,
+        )
