@@ -12,6 +12,7 @@ from bucketline.state.store.bucket_writer import BucketState, BucketWrite, write
 from bucketline.state.store.table_view import BucketId
 from bucketline.streaming.route import read_outcome
 from bucketline.streaming.wire import MESSAGES, RESULT_DDL, result
+from bucketline.streaming.worker import in_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,5 @@ def compact_over_spark(
         return ()
     task_count = len(buckets)
     task = CompactTask(write, tuple(buckets), task_count)
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batches)
-
-    rows = spark.range(0, task_count, 1, task_count).mapInArrow(run, RESULT_DDL).collect()
+    rows = spark.range(0, task_count, 1, task_count).mapInArrow(in_worker(task), RESULT_DDL).collect()
     return read_outcome(rows).messages

@@ -20,6 +20,7 @@ from bucketline.streaming.compact_task import compact_over_spark
 from bucketline.streaming.placement import shard_keys, shard_of_bucket
 from bucketline.streaming.route import bound_arrow, read_outcome
 from bucketline.streaming.wire import RESULT_DDL, ROUTED_DDL, routed_run
+from bucketline.streaming.worker import in_worker
 from bucketline.streaming.write_task import WriteTask
 
 
@@ -100,13 +101,10 @@ def _deal(
     deal = DealTask(write.access, seal, sources, tasks, shards, merge_memory_bytes)
     end = WriteTask(write, states, shelf_bytes, directory, shards, as_one_change=True)
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return deal(batches)
-
     def write_buckets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return end.run(batches, shard=None)
 
     bound_arrow(spark)
-    routed = spark.range(0, tasks, 1, tasks).mapInArrow(read, ROUTED_DDL)
+    routed = spark.range(0, tasks, 1, tasks).mapInArrow(in_worker(deal), ROUTED_DDL)
     placed = routed.repartition(shards, "shard_key")
-    return read_outcome(placed.mapInArrow(write_buckets, RESULT_DDL).collect()).messages
+    return read_outcome(placed.mapInArrow(in_worker(write_buckets), RESULT_DDL).collect()).messages

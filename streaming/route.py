@@ -10,6 +10,7 @@ from bucketline.state.commit.message import CommitMessage, decode_messages
 from bucketline.streaming.batch import BatchPlan
 from bucketline.streaming.unseen import NO_NEED, UNSEEN, read_needs
 from bucketline.streaming.wire import MESSAGES, NOTE, REJECTS, RESULT_DDL, ROUTED_DDL, STATS, TaskStats, read_stats
+from bucketline.streaming.worker import in_worker
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Bounds what a write task receives at once; without it ten thousand runs would come in one record batch."""
@@ -45,13 +46,13 @@ def run_batch(batch: Any, plan: BatchPlan) -> BatchOutcome:
         def route_and_write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return write.run(route(batches), shard=None)
 
-        return read_outcome(batch.mapInArrow(route_and_write, RESULT_DDL).collect())
-    routed = batch.mapInArrow(_function(plan.route), ROUTED_DDL)
+        return read_outcome(batch.mapInArrow(in_worker(route_and_write), RESULT_DDL).collect())
+    routed = batch.mapInArrow(in_worker(plan.route), ROUTED_DDL)
     if plan.place is not None:
         shares = routed.repartition(plan.route.shard_count, "shard_key")
-        routed = shares.mapInArrow(_function(plan.place), ROUTED_DDL)
+        routed = shares.mapInArrow(in_worker(plan.place), ROUTED_DDL)
     placed = routed.repartition(plan.shard_count, "shard_key")
-    return read_outcome(placed.mapInArrow(_function(plan.write), RESULT_DDL).collect())
+    return read_outcome(placed.mapInArrow(in_worker(plan.write), RESULT_DDL).collect())
 
 
 def read_outcome(rows: list[Any]) -> BatchOutcome:
@@ -66,15 +67,6 @@ def read_outcome(rows: list[Any]) -> BatchOutcome:
         notes=tuple(payload.decode() for payload in by_kind[NOTE]),
         need=read_needs(by_kind[UNSEEN]),
     )
-
-
-def _function(task: Any) -> Any:
-    """Spark inspects the signature of what it is given, so a plain function stands before the task."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batches)  # type: ignore[no-any-return]
-
-    return run
 
 
 def bound_arrow(spark: Any) -> None:

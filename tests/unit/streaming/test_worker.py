@@ -1,0 +1,53 @@
+"""A worker that runs task after task does not read Spark's own archives again for each of them."""
+
+import importlib
+import sys
+import zipfile
+import zipimport
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.streaming.worker import forget_archives, in_worker
+
+
+def archive(folder: Path, name: str) -> str:
+    path = folder / name
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr(f"from_{name.split('.')[0].replace('-', '_')}.py", "VALUE = 1")
+    return str(path)
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Archives on the path whose importers are cached: PySpark's two, and one that a job has added."""
+    paths = [archive(tmp_path, name) for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip", "added.zip")]
+    monkeypatch.setattr(sys, "path", [*sys.path, *paths])
+    for path in paths:
+        sys.path_importer_cache[path] = zipimport.zipimporter(path)
+    yield paths
+    for path in paths:
+        sys.path_importer_cache.pop(path, None)
+
+
+def test_sparks_own_archives_are_not_read_again(cached: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(zipimport.zipimporter, "invalidate_caches", lambda self: read.append(self.archive))
+    forget_archives()
+    importlib.invalidate_caches()
+    assert [p for p in cached if p in read] == [cached[2]]
+
+
+def test_what_is_in_them_can_still_be_imported(cached: list[str]) -> None:
+    forget_archives()
+    module = importlib.import_module("from_pyspark")
+    assert module.VALUE == 1 and cached[0] in sys.path_importer_cache
+
+
+def test_the_task_is_called_after_that(cached: list[str]) -> None:
+    rows = pa.RecordBatch.from_pydict({"a": [1]})
+    run = in_worker(lambda batches: (b for b in batches))
+    assert list(run(iter([rows]))) == [rows]
+    assert not set(cached[:2]) & set(sys.path_importer_cache)
