@@ -11,6 +11,7 @@ from bucketline.state.format.avro import DEFAULT_CODEC, encode_records
 from bucketline.state.format.avro_schema import NAMESPACE, RecordFormat, nullable
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
 from bucketline.state.format.metadata_records import read_records
+from bucketline.state.format.paths import checked_name
 
 VERSION = 1
 
@@ -124,7 +125,7 @@ def _from_record(ordinal: int, record: dict[str, Any]) -> IndexManifestEntry:
         partition=record["_PARTITION"],
         bucket=record["_BUCKET"],
         index_type=record["_INDEX_TYPE"],
-        file_name=record["_FILE_NAME"],
+        file_name=checked_name(record["_FILE_NAME"]),
         file_size=record["_FILE_SIZE"],
         row_count=record["_ROW_COUNT"],
         deletion_vector_ranges=None if ranges is None else tuple(_to_range(ordinal, r) for r in ranges),

@@ -17,6 +17,7 @@ from bucketline.state.format.entries import FileKind, ManifestEntry, ManifestFil
 from bucketline.state.format.manifest_schema import ENTRY_FORMAT, LIST_FORMAT
 from bucketline.state.format.metadata_records import read_records
 from bucketline.state.format.partition_stats import collect_partition_stats
+from bucketline.state.format.paths import checked_name
 from bucketline.state.types.logical import DataType
 
 VERSION = 2
@@ -162,7 +163,7 @@ def _data_file(ordinal: int, record: dict[str, Any]) -> DataFileMeta:
     if record["_FILE_SIZE"] < 0 or record["_ROW_COUNT"] < 0 or not 0 <= record["_LEVEL"] < 2**31:
         raise CorruptFileError(f"entry {ordinal} has a file size, row count or level out of range", entry=ordinal)
     return DataFileMeta(
-        file_name=record["_FILE_NAME"],
+        file_name=checked_name(record["_FILE_NAME"]),
         file_size=record["_FILE_SIZE"],
         row_count=record["_ROW_COUNT"],
         min_key=record["_MIN_KEY"],
@@ -173,7 +174,7 @@ def _data_file(ordinal: int, record: dict[str, Any]) -> DataFileMeta:
         max_sequence_number=record["_MAX_SEQUENCE_NUMBER"],
         schema_id=record["_SCHEMA_ID"],
         level=record["_LEVEL"],
-        extra_files=tuple(record["_EXTRA_FILES"]),
+        extra_files=tuple(map(checked_name, record["_EXTRA_FILES"])),
         creation_time_ms=get("_CREATION_TIME"),
         delete_row_count=get("_DELETE_ROW_COUNT"),
         embedded_index=get("_EMBEDDED_FILE_INDEX"),
@@ -191,7 +192,7 @@ def _meta(ordinal: int, record: dict[str, Any]) -> ManifestFileMeta:
         raise CorruptFileError(f"entry {ordinal} has a negative file size or count", entry=ordinal)
     get = record.get
     return ManifestFileMeta(
-        file_name=record["_FILE_NAME"],
+        file_name=checked_name(record["_FILE_NAME"]),
         file_size=record["_FILE_SIZE"],
         num_added_files=record["_NUM_ADDED_FILES"],
         num_deleted_files=record["_NUM_DELETED_FILES"],

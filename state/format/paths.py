@@ -151,6 +151,13 @@ def extension_of(file_name: str) -> str:
     return parts[-1]
 
 
+def checked_name(name: str) -> str:
+    """The name of a file as metadata gives it, which leads into no other folder. Raises CorruptFileError."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise CorruptFileError(f"{name!r} is no name of a file", file_name=name)
+    return name
+
+
 def snapshot_name(snapshot_id: int) -> str:
     return f"snapshot-{snapshot_id}"
 

@@ -7,6 +7,7 @@ import json
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.format.paths import checked_name
 
 CURRENT_VERSION = 3
 _LONG = range(-(2**63), 2**63)
@@ -61,8 +62,8 @@ def decode_snapshot(data: bytes) -> Snapshot:
     return Snapshot(
         id=_integer(found, "id"),
         schema_id=_integer(found, "schemaId"),
-        base_manifest_list=_text(found, "baseManifestList"),
-        delta_manifest_list=_text(found, "deltaManifestList"),
+        base_manifest_list=_name(found, "baseManifestList"),
+        delta_manifest_list=_name(found, "deltaManifestList"),
         commit_user=_text(found, "commitUser"),
         commit_identifier=_integer(found, "commitIdentifier"),
         commit_kind=_commit_kind(_text(found, "commitKind")),
@@ -71,12 +72,12 @@ def decode_snapshot(data: bytes) -> Snapshot:
         delta_record_count=_integer(found, "deltaRecordCount"),
         base_manifest_list_size=_size(found, "baseManifestListSize"),
         delta_manifest_list_size=_size(found, "deltaManifestListSize"),
-        changelog_manifest_list=_optional_text(found, "changelogManifestList"),
+        changelog_manifest_list=_optional_name(found, "changelogManifestList"),
         changelog_manifest_list_size=_size(found, "changelogManifestListSize"),
         changelog_record_count=_optional_integer(found, "changelogRecordCount"),
-        index_manifest=_optional_text(found, "indexManifest"),
+        index_manifest=_optional_name(found, "indexManifest"),
         watermark=_optional_integer(found, "watermark"),
-        statistics=_optional_text(found, "statistics"),
+        statistics=_optional_name(found, "statistics"),
         properties=_properties(found),
         next_row_id=_optional_integer(found, "nextRowId"),
         operation=_optional_text(found, "operation"),
@@ -106,6 +107,18 @@ def _size(found: dict[str, object], member: str) -> int | None:
     if value is not None and value < 0:
         raise CorruptFileError(f"snapshot member {member} is {value}, no size", member=member)
     return value
+
+
+def _name(found: dict[str, object], member: str) -> str:
+    value = _text(found, member)
+    try:
+        return checked_name(value)
+    except CorruptFileError as e:
+        raise CorruptFileError(f"{member}: {e.message}", **{**e.fields, "member": member}) from e
+
+
+def _optional_name(found: dict[str, object], member: str) -> str | None:
+    return None if found.get(member) is None else _name(found, member)
 
 
 def _optional_text(found: dict[str, object], member: str) -> str | None:

@@ -243,3 +243,5 @@ def _storage_errors(path: str) -> Iterator[None]:
             retryable=e.errno not in _FINAL,
             missing=isinstance(e, FileNotFoundError),
         ) from e
+    except ValueError as e:  # a path with a null byte
+        raise StorageError(f"{path!r}: {e}", path=path, retryable=False, missing=False) from e

@@ -39,12 +39,15 @@ longs = st.integers(-(2**63), 2**63 - 1)
 sizes = st.integers(0, 2**63 - 1)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 blobs = st.binary(max_size=24)
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=8).filter(
+    lambda name: name not in (".", "..")
+)
 text_tuples = st.lists(texts, max_size=3).map(tuple)
 
 stats = st.builds(SimpleStats, blobs, blobs, st.none() | st.lists(st.none() | longs, max_size=3).map(tuple))
 data_files = st.builds(
     DataFileMeta,
-    file_name=texts,
+    file_name=names,
     file_size=sizes,
     row_count=sizes,
     min_key=blobs,
@@ -55,7 +58,7 @@ data_files = st.builds(
     max_sequence_number=longs,
     schema_id=longs,
     level=st.integers(0, 2**31 - 1),
-    extra_files=text_tuples,
+    extra_files=st.lists(names, max_size=3).map(tuple),
     creation_time_ms=st.none() | longs,
     delete_row_count=st.none() | longs,
     embedded_index=st.none() | blobs,
@@ -68,7 +71,7 @@ data_files = st.builds(
 entries = st.builds(ManifestEntry, st.sampled_from(FileKind), blobs, ints, ints, data_files)
 metas = st.builds(
     ManifestFileMeta,
-    texts,
+    names,
     sizes,
     sizes,
     sizes,
@@ -94,7 +97,7 @@ index_entries = st.builds(
     blobs,
     ints,
     texts,
-    texts,
+    names,
     sizes,
     sizes,
     st.none() | st.lists(ranges, max_size=2).map(tuple),
@@ -105,8 +108,8 @@ snapshots = st.builds(
     Snapshot,
     longs,
     longs,
-    texts,
-    texts,
+    names,
+    names,
     texts,
     longs,
     st.sampled_from(CommitKind),
@@ -115,12 +118,12 @@ snapshots = st.builds(
     longs,
     base_manifest_list_size=st.none() | sizes,
     delta_manifest_list_size=st.none() | sizes,
-    changelog_manifest_list=st.none() | texts,
+    changelog_manifest_list=st.none() | names,
     changelog_manifest_list_size=st.none() | sizes,
     changelog_record_count=st.none() | longs,
-    index_manifest=st.none() | texts,
+    index_manifest=st.none() | names,
     watermark=st.none() | longs,
-    statistics=st.none() | texts,
+    statistics=st.none() | names,
     properties=st.dictionaries(texts, texts, max_size=2),
     next_row_id=st.none() | longs,
     operation=st.none() | texts,

@@ -167,3 +167,9 @@ def test_other_schemes_go_to_pyarrow() -> None:
 def test_the_local_io_can_be_sent_to_executors(tmp_path: Path) -> None:
     sent = pickle.loads(pickle.dumps(LocalIO()))
     assert sent.publish(f"{tmp_path}/s", b"1") is True
+
+
+def test_a_path_with_a_null_byte_is_a_final_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        LocalIO().read(f"{tmp_path}/a\0b")
+    assert caught.value.fields["retryable"] is False

@@ -62,6 +62,16 @@ def test_file_members_out_of_range_are_corrupt(field: str, value: int) -> None:
         decode_manifest(encode_records([{**record, "_FILE": {**file, field: value}}], ENTRY_FORMAT))
 
 
+@pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "data\0-1.parquet", "a/b.parquet"])
+def test_names_that_lead_elsewhere_are_corrupt(name: str) -> None:
+    def entry(**members: object) -> bytes:
+        return encode_manifest([replace(ENTRY, file=replace(ENTRY.file, **members))])
+
+    for data in (entry(file_name=name), entry(extra_files=(name,))):
+        with pytest.raises(CorruptFileError, match="no name of a file"):
+            decode_manifest(data)
+
+
 def test_metas_of_another_version_are_corrupt() -> None:
     (record,) = decode_records(encode_manifest_list([META]), LIST_FORMAT)
     with pytest.raises(CorruptFileError, match="version 1"):

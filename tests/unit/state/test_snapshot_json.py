@@ -45,6 +45,7 @@ def test_absent_members_are_left_out_rather_than_null() -> None:
         ("id", 2**63),
         ("commitKind", "MERGE"),
         ("baseManifestList", 1),
+        ("baseManifestList", "../manifest-list-1"),
         ("baseManifestListSize", -1),
         ("commitUser", "\ud800"),
         ("properties", {"a": 1}),
