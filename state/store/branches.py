@@ -66,20 +66,23 @@ class Branches:
         return True
 
     def states(self) -> list[tuple[str, Snapshot]]:
-        """The snapshots that stand for all files the branches share with the table, with a name for each.
+        """Of all branches what `states_of` gives of one."""
+        return [state for name in self.names() for state in self.states_of(name)]
+
+    def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
+        """The snapshots that stand for all files a branch shares with the table, with a name for each.
 
         A branch's oldest snapshot has every file from before it was made that a later one has; its tags may be older.
         A branch that the table was forwarded to shares those after it too.
         """
+        snapshots = Snapshots(self._io, self.path(name))
+        ids = snapshots.ids()
         found: list[tuple[str, Snapshot]] = []
-        for name in self.names():
-            snapshots = Snapshots(self._io, self.path(name))
-            ids = snapshots.ids()
-            for snapshot_id in dict.fromkeys([*ids[:1], *self._forwarded(snapshots, ids[1:])]):
-                state = snapshots.get(snapshot_id)
-                if state is not None:
-                    found.append((f"snapshot {snapshot_id} of branch {name}", state))
-            found += [(f"tag {t.name} of branch {name}", t.snapshot) for t in Tags(self._io, self.path(name)).list()]
+        for snapshot_id in dict.fromkeys([*ids[:1], *self._forwarded(snapshots, ids[1:])]):
+            state = snapshots.get(snapshot_id)
+            if state is not None:
+                found.append((f"snapshot {snapshot_id} of branch {name}", state))
+        found += [(f"tag {t.name} of branch {name}", t.snapshot) for t in Tags(self._io, self.path(name)).list()]
         return found
 
     def _forwarded(self, branch: Snapshots, ids: list[int]) -> list[int]:

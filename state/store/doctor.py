@@ -190,14 +190,18 @@ def _commits(snapshots: list[Snapshot]) -> Iterator[Finding]:
 
 
 def _named_states(table: TableHandle, root: str, examination: Examination) -> Iterator[Finding]:
-    states: list[tuple[str, Snapshot]] = []
+    branches = Branches(table.io, table.path)
+    states: list[tuple[str, Snapshot, Examination]] = []
     try:
-        states += [(f"tag {t.name}", t.snapshot) for t in Tags(table.io, root).list()]
-        states += Branches(table.io, table.path).states()
+        states += [(f"tag {t.name}", t.snapshot, examination) for t in Tags(table.io, root).list()]
+        for branch in branches.names():
+            # A branch has schemas of its own under the same ids.
+            own = examination.with_schemas(Schemas(table.io, branches.path(branch)).get)
+            states += [(name, state, own) for name, state in branches.states_of(branch)]
     except CorruptFileError as e:
         yield Finding(Severity.ERROR, "tag", str(e.fields.get("path", root)), e.message)
-    for name, state in states:
-        yield from (Finding(Severity.ERROR, p.rule, name, p.message) for p in examination.state(name, state))
+    for name, state, by in states:
+        yield from (Finding(Severity.ERROR, p.rule, name, p.message) for p in by.state(name, state))
     for name in Branches(table.io, table.path).names():
         if Schemas(table.io, Branches(table.io, table.path).path(name)).latest_id() is None:
             message = "it has no schema, which stops orphan removal; delete it"

@@ -53,6 +53,12 @@ class Examination:
         self._manifests, self._schema_of = manifests, schema_of
         self._sizes: dict[str, int | None] = {}
 
+    def with_schemas(self, schema_of: Callable[[int], TableSchema]) -> "Examination":
+        """The same, for states whose schemas are found elsewhere; what is known of files is shared."""
+        other = Examination(self._io, self._path, self._schema, self._manifests, schema_of)
+        other._sizes = self._sizes
+        return other
+
     def history(self, snapshots: Sequence[Snapshot]) -> Iterator[Problem]:
         """Each snapshot by itself, and as what follows from the one before; ids ascend."""
         before: tuple[int, dict[EntryIdentity, ManifestEntry]] | None = None

@@ -277,3 +277,16 @@ def test_a_key_in_two_partitions_is_found(tmp_path: Path) -> None:
     assert "1 keys are in two places" in found[0].message
     next((tmp_path / "t").rglob("data-*")).unlink()
     assert "missing-file" in {f.rule for f in examine(moving.table, rows=True)}
+
+
+def test_a_branch_is_held_against_its_own_schemas(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "k INT NOT NULL", primary_key=("k",), options={"bucket": "1"})
+    first = table.write(pa.table({"k": pa.array([1], pa.int32())}))
+    wider = table.add_column("v", "INT")
+    wider.write(pa.table({"k": pa.array([2], pa.int32()), "v": pa.array([2], pa.int32())}))
+    wider.create_tag("wide")
+    wider.create_branch("b", "wide")
+    wider.rollback_to(first)
+    # As if only the branch had been changed.
+    (tmp_path / "t" / "schema" / "schema-1").unlink()
+    assert examine(open_table(str(tmp_path / "t"))) == []
