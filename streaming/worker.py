@@ -1,9 +1,9 @@
 """A task as the function that Spark's Python workers call, without what a worker does again for each task.
 
 Before each task a worker tells Python's import system to forget what it knows of the path, and up to Python 3.12 the
-importer of an archive then reads the archive's table of contents again: for the two that PySpark itself is imported
-from, a tenth of a second of each task, which is more than a task of a small batch works. An importer that is not cached
-is not asked; the next import of something new makes another, from the table of contents it has read before.
+importer of an archive then reads the archive's table of contents again: for those that Spark puts on the path, a tenth
+of a second of each task, which is more than a task of a small batch works. An importer that is not cached is not asked;
+the next import of something new makes another, from the table of contents that has been read before.
 """
 
 import sys
@@ -15,8 +15,8 @@ import pyarrow as pa
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-_OWN_ARCHIVES = ("pyspark*.zip", "py4j-*.zip")
-"""What Spark ships with itself: it does not change while a worker lives, unlike what a job adds."""
+_OWN_ARCHIVES = ("pyspark*.zip", "py4j-*.zip", "spark-core_*.jar")
+"""What Spark itself puts on a worker's path: it does not change while the worker lives, unlike what a job may add."""
 
 
 def in_worker(task: Task) -> Task:
@@ -30,8 +30,8 @@ def in_worker(task: Task) -> Task:
 
 
 def forget_archives() -> None:
-    """Takes the importers of Spark's own archives out of Python's cache of importers."""
+    """Takes the importers of Spark's own archives, and of folders inside them, out of Python's cache of importers."""
     cached = sys.path_importer_cache
-    for path in [p for p, importer in cached.items() if isinstance(importer, zipimporter)]:
-        if any(PurePath(path).match(pattern) for pattern in _OWN_ARCHIVES):
+    for path, importer in list(cached.items()):
+        if isinstance(importer, zipimporter) and any(PurePath(importer.archive).match(a) for a in _OWN_ARCHIVES):
             del cached[path]

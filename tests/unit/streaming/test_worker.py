@@ -16,20 +16,23 @@ from bucketline.streaming.worker import forget_archives, in_worker
 def archive(folder: Path, name: str) -> str:
     path = folder / name
     with zipfile.ZipFile(path, "w") as out:
+        out.writestr("inside/__init__.py", "")
         out.writestr(f"from_{name.split('.')[0].replace('-', '_')}.py", "VALUE = 1")
     return str(path)
 
 
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Archives on the path whose importers are cached: PySpark's two, and one that a job has added."""
-    paths = [archive(tmp_path, name) for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip", "added.zip")]
+    """Archives on the path whose importers are cached: Spark's own, and at last one that a job has added."""
+    names = ("pyspark.zip", "py4j-0.10.9.9-src.zip", "spark-core_2.13-4.0.5.jar", "added.zip")
+    paths = [archive(tmp_path, name) for name in names]
     monkeypatch.setattr(sys, "path", [*sys.path, *paths])
-    for path in paths:
-        sys.path_importer_cache[path] = zipimport.zipimporter(path)
+    places = [*paths, *(f"{path}/inside" for path in paths)]
+    for place in places:
+        sys.path_importer_cache[place] = zipimport.zipimporter(place)
     yield paths
-    for path in paths:
-        sys.path_importer_cache.pop(path, None)
+    for place in places:
+        sys.path_importer_cache.pop(place, None)
 
 
 def test_sparks_own_archives_are_not_read_again(cached: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +40,7 @@ def test_sparks_own_archives_are_not_read_again(cached: list[str], monkeypatch: 
     monkeypatch.setattr(zipimport.zipimporter, "invalidate_caches", lambda self: read.append(self.archive))
     forget_archives()
     importlib.invalidate_caches()
-    assert [p for p in cached if p in read] == [cached[2]]
+    assert [p for p in read if p in cached] == [cached[-1]] * 2
 
 
 def test_what_is_in_them_can_still_be_imported(cached: list[str]) -> None:
@@ -50,4 +53,4 @@ def test_the_task_is_called_after_that(cached: list[str]) -> None:
     rows = pa.RecordBatch.from_pydict({"a": [1]})
     run = in_worker(lambda batches: (b for b in batches))
     assert list(run(iter([rows]))) == [rows]
-    assert not set(cached[:2]) & set(sys.path_importer_cache)
+    assert not set(cached[:-1]) & set(sys.path_importer_cache)
