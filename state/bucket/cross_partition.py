@@ -20,6 +20,7 @@ from bucketline.conf.table_options import MERGE_ENGINE
 from bucketline.state.bucket.fill import Fill, Int32s
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.distinct import distinct
 from bucketline.state.types.row_kind import RowKind
 from bucketline.state.types.values import to_scalar
 
@@ -182,7 +183,7 @@ class _Dealer:
     def deal(self, partitions: Int32s, hashes: Int32s) -> Int32s:
         """A bucket for each new key, in order; n codes and n hashes in, n buckets out."""
         found = np.empty(len(partitions), np.int32)
-        for code in np.unique(partitions).tolist():
+        for code in distinct(partitions).tolist():
             members = np.flatnonzero(partitions == code)
             found[members], self.fills[code] = self.fills.get(code, self._empty).deal(hashes[members])
         return found

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from bucketline.state.lsm.events import Events, Indices, Op, take_or_null, validity
 from bucketline.state.types.arrow import logical_type
+from bucketline.state.types.distinct import distinct
 from bucketline.state.types.order import normalized_keys
 
 
@@ -96,7 +97,7 @@ class FirstNonNullValue(Choice):
         valid = validity(values)
         first = events.first(valid & (events.ops == Op.ADD))
         found = np.where(first > events.seeds, first, events.seeds)
-        late_keys = np.unique(events.key_of_row[events.ops == Op.ADD_BEFORE])
+        late_keys = distinct(events.key_of_row[events.ops == Op.ADD_BEFORE])
         if len(late_keys):
             found[late_keys] = self._step(valid, events, late_keys)
         return np.where(found >= 0, np.where(valid[found], found, -1), -1)

@@ -17,6 +17,7 @@ from bucketline.state.lsm.events import Indices, Mask
 from bucketline.state.lsm.fold import Deduplicate, Fold, Kinds
 from bucketline.state.lsm.sort_keys import sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, logical_type
+from bucketline.state.types.distinct import distinct
 
 _NO_LEVEL = np.iinfo(np.int32).max
 
@@ -68,7 +69,7 @@ class NewestValue:
         several = rows.filter(pa.array(~whole))
         merged = _always(self.inner).fold(several, _starts_of(numbers[~whole]))
         lone = rows.filter(pa.array(whole))
-        places = np.concatenate([numbers[whole], np.unique(numbers[~whole])])
+        places = np.concatenate([numbers[whole], distinct(numbers[~whole])])
         return pa.concat_tables([lone, merged]).take(pa.array(np.argsort(places, kind="stable")))
 
 
@@ -141,7 +142,7 @@ class LookupFold:
             rows, numbers, fold = rows.filter(pa.array(kept)), numbers[kept], Deduplicate()
         at = np.full(int(numbers[-1]) + 1 if len(numbers) else 0, -1, np.int64)
         merged = _always(fold).fold(rows, _starts_of(numbers))
-        at[np.unique(numbers)] = np.arange(merged.num_rows)
+        at[distinct(numbers)] = np.arange(merged.num_rows)
         return merged, at
 
 

@@ -19,6 +19,7 @@ from bucketline.state.store.new_keys import DynamicWrite, split_by_bucket
 from bucketline.state.store.run_shelf import Blob, again
 from bucketline.state.store.sealed_runs import SealedRun, seal, unseal
 from bucketline.state.types.binary_row import hash_rows
+from bucketline.state.types.distinct import distinct
 
 BYTES_PER_KEY = 6
 """What a key of the index takes in memory: its hash and its bucket."""
@@ -79,7 +80,7 @@ def _known(write: AssignWrite, partition: bytes, own: Ownership, runs: Sequence[
     asked: Int32s = np.empty(0, np.int32)
     for _, blob in runs:
         for batch in unseal(again(blob)):
-            asked = np.union1d(asked, _hashes(write.schema, pa.Table.from_batches([batch])))
+            asked = distinct(asked, _hashes(write.schema, pa.Table.from_batches([batch])))
     return store.known_among(entries, asked)
 
 

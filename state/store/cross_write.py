@@ -50,6 +50,7 @@ from bucketline.state.store.sealed_runs import RunSealer, SealedRun, SealPlan, p
 from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.store.table_keys import ShardKeys
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.distinct import distinct
 
 _LOG = logging.getLogger(__name__)
 
@@ -205,7 +206,7 @@ class _Placer:
         codes = self._index.codes(named)[codes_here]
         keys, numbers = number_keys(self._plan.keys.keys(rows))
         old = self._overlaid(keys.normalized, self._index.lookup(keys.normalized, alive_since=self._plan.alive_since))
-        for code in np.unique(np.concatenate([codes, old.partitions[old.partitions != NOWHERE]])).tolist():
+        for code in distinct(codes, old.partitions[old.partitions != NOWHERE]).tolist():
             if code not in self._fills:
                 self._fills[code] = Fill(self._index.rows(code), self._own, write.rule)
         keyed = KeyedRows(numbers, keys.hashes, codes.astype(np.int32), np.asarray(chunk[VALUE_KIND].combine_chunks()))

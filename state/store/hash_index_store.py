@@ -23,6 +23,7 @@ from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.hash_index import HASH, decode_hash_index, encode_hash_index
 from bucketline.state.format.paths import INDEX_DIR, index_file_name
 from bucketline.state.store.file_io import FileIO
+from bucketline.state.types.distinct import distinct
 
 _Share = tuple[str, bytes, Ownership | None, Ownership | None]
 
@@ -177,7 +178,7 @@ class HashIndexStore:
         would lose its hashes.
         """
         before = np.empty(0, np.int32) if old is None else self.hashes(old)
-        after = np.union1d(before, new_hashes).astype(np.int32, copy=False)
+        after = distinct(before, new_hashes)
         if old is not None and len(after) == len(before):
             return None
         data = encode_hash_index(after)

@@ -23,6 +23,7 @@ from bucketline.state.bucket.key_entries import number_keys
 from bucketline.state.store.key_index import KeyIndex
 from bucketline.state.store.table_keys import ShardKeys
 from bucketline.state.types.binary_row import encode_rows
+from bucketline.state.types.distinct import distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +88,7 @@ def _row_and_old_codes(index: KeyIndex, rows: pa.Table, old: Places, shard: Shar
     columns = [rows[f.name].combine_chunks() for f in fields]
     encoded = encode_rows(columns, [f.type for f in fields], with_arity=True).dictionary_encode()
     own_codes = index.codes(encoded.dictionary.to_pylist())
-    stored = np.union1d(own_codes, old.partitions[old.partitions != NOWHERE]).astype(np.int32)
+    stored = distinct(own_codes.astype(np.int32), old.partitions[old.partitions != NOWHERE].astype(np.int32))
     of_rows = np.searchsorted(stored, own_codes)[np.asarray(encoded.indices)].astype(np.int32)
     known = old.partitions != NOWHERE
     numbers = np.full(len(old.partitions), NOWHERE, np.int32)

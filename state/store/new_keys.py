@@ -15,6 +15,7 @@ from bucketline.state.bucket.fill import FillRule, Int32s, Ownership
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.sealed_runs import SealedRun, seal, unseal
 from bucketline.state.types.binary_row import hash_rows
+from bucketline.state.types.distinct import distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,6 @@ def deal_new_keys(
 
 def split_by_bucket(rows: pa.Table, buckets: Int32s) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each bucket, in their order; n rows and n buckets in."""
-    found = np.unique(buckets)
+    found = distinct(buckets)
     for bucket in found.tolist():
         yield bucket, rows if len(found) == 1 else rows.take(np.flatnonzero(buckets == bucket))

@@ -29,6 +29,7 @@ from bucketline.state.store.data_files import BATCH_ROWS, read_schema
 from bucketline.state.store.read import FileAccess, Projection, merge_columns, project, with_level
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.types.arrow import SEQUENCE
+from bucketline.state.types.distinct import distinct
 from bucketline.state.types.order import Direction, key_changes, key_order, sort_indices
 
 PIECE_ROWS = 1 << 19
@@ -151,7 +152,7 @@ class _Shelf:
         numbers = pa.array(np.arange(start, start + table.num_rows, dtype=np.int64))
         table = table.set_column(self.columns.index(SEQUENCE), schema.field(SEQUENCE), numbers)
         buckets = self._buckets_of(table)
-        for bucket in np.unique(buckets):
+        for bucket in distinct(buckets):
             rows = _folded(table.filter(pa.array(buckets == bucket)), self.access.schema)
             path = self.folder / f"{bucket}-{len(self.pieces.setdefault(int(bucket), []))}.arrow"
             with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.buffers import BYTE_ROOTS, decimal_words, plain_array
+from bucketline.state.types.distinct import distinct
 from bucketline.state.types.logical import DataType, TypeRoot
 
 Direction = Literal["ascending", "descending"]
@@ -145,7 +146,7 @@ def _stable_order(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return order
     if len(repeats) > len(values) // _FEW_REPEATS:
         return np.argsort(values, kind="stable")
-    tied = np.union1d(repeats - 1, repeats)
+    tied = distinct(repeats - 1, repeats)
     order[tied] = order[tied][np.lexsort((order[tied], ascending[tied]))]
     return order
 

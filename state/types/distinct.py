@@ -1,0 +1,22 @@
+"""The distinct values of integer arrays, by sorting.
+
+numpy's own `unique` and `union1d` keep a hash table since 2.3, which takes a hundred times as long as its vectorised
+sort where most values differ, as hashes of keys do.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def distinct(*parts: NDArray[Any]) -> NDArray[Any]:
+    """The values of all parts, each once, ascending. Shapes: integer arrays of one type in any order, one out."""
+    values: NDArray[Any] = np.sort(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+    if len(parts) > 1:
+        values.sort()
+    if len(values) < 2:
+        return values
+    kept = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=kept[1:])
+    return values[kept]
