@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from bucketline.state.store.key_index_ready import IndexOrigin, ready_index
 from bucketline.state.store.rocks import RocksSettings, rocks_options, write_sst
+from bucketline.state.store.table import open_table
 from bucketline.state.store.write_session import WriteSession
 from tests.bench.watch import own_peak_bytes
 
@@ -25,7 +26,7 @@ _VALUE = b"\0" * 8
 
 def floor(path: str, columns: list[pa.Array], sorted_keys: pa.Array) -> int:
     """What nothing can do without: pyarrow reads the key columns, rocksdict writes the keys, sorted for it before."""
-    for file in sorted(Path(path).rglob("data-*.parquet")):
+    for file in _live_files(path):
         columns += pq.read_table(file, columns=["id"], use_threads=False)["id"].chunks
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as scratch:
         chunks = (sorted_keys.slice(s, _CHUNK).to_pylist() for s in range(0, len(sorted_keys), _CHUNK))
@@ -47,12 +48,16 @@ def ready(path: str, origin: IndexOrigin) -> int:
 
 def _sorted_keys(path: str) -> pa.Array:
     """All ids of a table, ascending, as they are stored in an index: eight bytes each, big-endian."""
-    files = sorted(Path(path).rglob("data-*.parquet"))
-    ids = pa.concat_tables([pq.read_table(f, columns=["id"]) for f in files])["id"].to_numpy()
+    ids = pa.concat_tables([pq.read_table(f, columns=["id"]) for f in _live_files(path)])["id"].to_numpy()
     ids = ids.copy()
     ids.sort()
     octets = pa.py_buffer((ids.astype("uint64") ^ (1 << 63)).astype(">u8"))
     return pa.Array.from_buffers(pa.binary(8), len(ids), [None, octets])
+
+
+def _live_files(path: str) -> list[str]:
+    """The data files of the newest snapshot; those that were compacted still lie beside them."""
+    return [f.removeprefix("file:") for f in open_table(path).files()["file_path"].to_pylist()]
 
 
 def main(name: str, path: str) -> None:
