@@ -229,7 +229,7 @@ def _decimals(array: pa.Array, precision: int) -> tuple[Octets, Mask]:
     spare = (big[:, :-1] == sign[:, None]) & ((big[:, 1:] >= 0x80) == is_negative[:, None])
     spare = np.logical_and.accumulate(spare, axis=1)
     count = len(array)
-    lengths = big.shape[1] - spare.sum(axis=1)
+    lengths = big.shape[1] - _counts(spare)
     octets = np.concatenate([(lengths * 2).astype(np.uint8)[:, None], big], axis=1)
     kept = np.concatenate([np.ones((count, 1), np.bool_), ~spare, np.ones((count, 1), np.bool_)], axis=1)
     return octets, kept
@@ -241,9 +241,17 @@ def _compact(octets: Octets, kept: Mask | None) -> pa.LargeBinaryArray:
     if kept is None or kept.all():
         data, ends = np.ascontiguousarray(octets).reshape(-1), np.arange(1, count + 1, dtype=np.int64) * width
     else:
-        data, ends = octets[kept], np.cumsum(np.count_nonzero(kept, axis=1), dtype=np.int64)
+        data, ends = octets[kept], np.cumsum(_counts(kept))
     offsets = np.concatenate([np.zeros(1, np.int64), ends])
     return pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _counts(mask: Mask) -> NDArray[np.int64]:
+    """How many are true in each row. Rows are a few octets wide, and numpy is slow at adding up many short rows."""
+    found = np.zeros(len(mask), np.int64)
+    for place in range(mask.shape[1]):
+        found += mask[:, place]
+    return found
 
 
 def _joined(pieces: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
