@@ -46,8 +46,7 @@ def rescale_table(
     options: Mapping[str, str] | None = None,
     ids: IdSource = SYSTEM_IDS,
 ) -> int | None:
-    """Rescales in this process; the snapshot's id, None when every partition has that many buckets. See
-    `Table.rescale`."""
+    """Rescales in this process; the snapshot's id, None when nothing is to be done. See `Table.rescale`."""
     session, work = plan_rescale(table, bucket_num, partitions, options=options)
     messages: list[CommitMessage] = []
     sink = session.plan.sink
@@ -93,7 +92,7 @@ def plan_rescale(
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()
     view = session.view
-    real = _buckets_to_move(view, chosen, bucket_num)
+    real = _buckets_to_move(view, chosen, None if partitions is not None else bucket_num)
     vectors = session.deletion_entries()
     sources = tuple(Source(b, view.files(b), origin, vectors.get(b, ())) for origin, b in enumerate(real))
     totals = {b[0]: bucket_num for b in real}
@@ -104,13 +103,13 @@ def plan_rescale(
     return session, RescaleWork(sources, session.plan.dealing_plan(totals), write, frozenset(totals))
 
 
-def _buckets_to_move(view: TableView, chosen: PartitionTest, bucket_num: int) -> list[BucketId]:
-    """All real buckets of the partitions that are not wholly in `bucket_num` buckets: a partition is replaced as one.
+def _buckets_to_move(view: TableView, chosen: PartitionTest, settled: int | None) -> list[BucketId]:
+    """All real buckets of the partitions, but of those that are wholly in `settled` buckets: a partition moves as one.
 
     Where a writer has added buckets of another count, a key may be in two: those written last count as newer.
     """
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
-    moving = {b[0] for b in real if view.total_of_bucket(b) != bucket_num}
+    moving = {b[0] for b in real if view.total_of_bucket(b) != settled}
     newest = {b: max(f.creation_time_ms or 0 for f in view.files(b)) for b in real}
     return sorted((b for b in real if b[0] in moving), key=lambda b: (b[0], newest[b], b[1]))
 

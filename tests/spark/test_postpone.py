@@ -53,7 +53,7 @@ def test_rows_wait_keep_their_order_and_kinds_and_can_be_rescaled(spark: Any, tm
     assert newest is not None
     totals = {e.partition: e.total_buckets for e in table.manifests.live_entries(newest)}
     assert sorted(totals.values()) == [2, 3]
-    assert rescale(spark, table.path, 3, [{"day": "d1"}]) is None
+    assert rescale(spark, table.path, 3, [{"day": "d9"}]) is None
 
 
 def test_the_job_deals_what_waits_every_few_batches(spark: Any, tmp_path: Path) -> None:
