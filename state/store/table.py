@@ -153,10 +153,10 @@ class Table(TableHandle):
     def rescale(self, bucket_num: int, partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
         """Gives partitions of a fixed or postpone table another number of buckets, in this process.
 
-        Returns the new snapshot's id, None when there was nothing to do. `partitions` as in `compact`: those are written
-        anew whatever count they have, as Paimon does; without it all that have another count are, and a fixed table's
-        `bucket` option follows. Postponed rows stay where they are. Raises OptionError, UnsupportedTableError, and
-        CommitConflictError when a partition was changed meanwhile.
+        Returns the new snapshot's id, None when there was nothing to do. `partitions` as in `compact`: those are
+        written anew whatever count they have, as Paimon does; without it all that have another count are, and a fixed
+        table's `bucket` option follows. Postponed rows stay where they are. Raises OptionError, UnsupportedTableError,
+        and CommitConflictError when a partition was changed meanwhile.
         """
         return rescale_table(self, bucket_num, partitions)
 

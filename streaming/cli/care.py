@@ -46,8 +46,8 @@ def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[
 def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: list[dict[str, object]] | None) -> None:
     """Gives partitions of a fixed or postpone table another number of buckets. Rows stay as they are.
 
-    Partitions that --partition names are written anew whatever their count; without it all that have another one are, and
-    a fixed table's 'bucket' option follows.
+    Partitions that --partition names are written anew whatever their count; without it all that have another one
+    are, and a fixed table's 'bucket' option follows.
     """
     snapshot_id = opened(path, option).rescale(bucket_num, partitions)
     click.echo("nothing to rescale" if snapshot_id is None else f"snapshot {snapshot_id}")
