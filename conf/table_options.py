@@ -74,6 +74,11 @@ MERGE_ENGINE = Option(
 PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE = Option(
     "partial-update.remove-record-on-delete", parse_bool, False, "a -D row removes the whole row"
 )
+RETRACTS_OF_PARTIAL_UPDATE = (
+    "a table with merge-engine partial-update takes no -D and -U rows as it is; set 'ignore-delete' = 'true' to skip "
+    "them, 'partial-update.remove-record-on-delete' = 'true' to let -D remove the row, or give the columns a "
+    "'fields.<sequence column>.sequence-group' to take back values"
+)
 REMOVE_RECORD_ON_SEQUENCE_GROUP: Option[tuple[str, ...]] = Option(
     "partial-update.remove-record-on-sequence-group", parse_names, (), "sequence columns whose -D removes the whole row"
 )

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -55,12 +56,18 @@ def check_session(spark: Any) -> None:
 def worker_python_advice(settings: dict[str, str]) -> str | None:
     """A hint when workers may start another Python than the driver's; None when they will not."""
     named = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    if named == sys.executable:
+    started = shutil.which(named or "python3")
+    if started is not None and _environment_of(started) == _environment_of(sys.executable):
         return None
     return (
         f"workers start {named or 'the python3 that is first on PATH'}, the driver runs {sys.executable}; both need "
         "bucketline's dependencies: set PYSPARK_PYTHON to the right one if a task cannot import them"
     )
+
+
+def _environment_of(python: str) -> tuple[str, str]:
+    """The folder a Python is started from, which decides what it imports, and the program behind it."""
+    return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
 
 
 @cache

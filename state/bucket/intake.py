@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.table_options import IGNORE_DELETE, IGNORE_UPDATE_BEFORE, ROWKIND_FIELD
+from bucketline.conf.table_options import (
+    IGNORE_DELETE,
+    IGNORE_UPDATE_BEFORE,
+    MERGE_ENGINE,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
+    RETRACTS_OF_PARTIAL_UPDATE,
+    ROWKIND_FIELD,
+)
 from bucketline.state.bucket.defaults import fill_defaults
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
@@ -52,13 +59,17 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> Intake:
         kinds = pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), rows.num_rows)
     if not schema.primary_keys:
         _refuse_retracts(kinds)
-    return _filter_kinds(fill_defaults(rows, schema), kinds, schema)
+    intake = _filter_kinds(fill_defaults(rows, schema), kinds, schema)
+    if not _takes_retracts(schema) and pc.any(_is_retract(intake.kinds)).as_py():
+        raise SchemaMismatchError(RETRACTS_OF_PARTIAL_UPDATE, column=ROW_KIND_COLUMN)
+    return intake
 
 
 def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:
     """Why single rows cannot be taken, though the columns fit: a text a row, null for good rows; None if all are good.
 
-    Looks at nulls in NOT NULL columns and at row kinds that are none. Shapes: n rows in, n texts out.
+    Looks at nulls in NOT NULL columns, and at row kinds that are none or none for the table. Shapes: n rows in, n texts
+    out.
     """
     reasons: pa.ChunkedArray | None = None
     for bad, why in _poison_masks(data, schema):
@@ -79,10 +90,38 @@ def _poison_masks(data: pa.Table, schema: TableSchema) -> Iterator[tuple[pa.Chun
         if pa.types.is_integer(kinds.type):
             known = pc.and_(pc.greater_equal(kinds, 0), pc.less_equal(kinds, 3))
             yield pc.fill_null(pc.invert(known), True), f"column {ROW_KIND_COLUMN} holds no row kind (0 to 3)"
+            if not _takes_retracts(schema):
+                yield _is_unwanted(kinds, schema), RETRACTS_OF_PARTIAL_UPDATE
     kind_field = ROWKIND_FIELD.find(schema.options)
     if kind_field is not None and kind_field in data.column_names and pa.types.is_string(data[kind_field].type):
         known = pc.is_in(data[kind_field], value_set=pa.array(list(SHORT_NAMES)))
         yield pc.invert(known), f"rowkind.field '{kind_field}' holds no row kind ({', '.join(SHORT_NAMES)})"
+        if not _takes_retracts(schema):
+            codes = pc.index_in(data[kind_field], value_set=pa.array(list(SHORT_NAMES)))
+            of_name = pa.array([int(k) for k in SHORT_NAMES.values()], pa.int8())
+            yield _is_unwanted(pc.take(of_name, codes), schema), RETRACTS_OF_PARTIAL_UPDATE
+
+
+def _takes_retracts(schema: TableSchema) -> bool:
+    """Whether the table's engine knows what a -D or -U row does; a lone one would be stored, and no merge pass it."""
+    options = schema.options
+    return (
+        MERGE_ENGINE.get(options) != "partial-update"
+        or PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE.get(options)
+        or any(key.startswith("fields.") and key.endswith(".sequence-group") for key in options)
+    )
+
+
+def _is_retract(kinds: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    return pc.is_in(kinds, value_set=pa.array([int(RowKind.UPDATE_BEFORE), int(RowKind.DELETE)], kinds.type))
+
+
+def _is_unwanted(kinds: pa.Array | pa.ChunkedArray, schema: TableSchema) -> pa.Array | pa.ChunkedArray:
+    """Retracts that the table does not drop by itself."""
+    dropped = _dropped_kinds(schema)
+    if not dropped:
+        return _is_retract(kinds)
+    return pc.and_not(_is_retract(kinds), pc.is_in(kinds, value_set=pa.array(sorted(dropped), kinds.type)))
 
 
 def _explicit_kinds(data: pa.Table) -> pa.Array:
@@ -120,12 +159,17 @@ def _refuse_retracts(kinds: pa.Array) -> None:
         )
 
 
-def _filter_kinds(rows: pa.Table, kinds: pa.Array, schema: TableSchema) -> Intake:
+def _dropped_kinds(schema: TableSchema) -> set[int]:
     dropped = set()
     if IGNORE_DELETE.get(schema.options):
         dropped |= {int(RowKind.UPDATE_BEFORE), int(RowKind.DELETE)}
     if IGNORE_UPDATE_BEFORE.get(schema.options):
         dropped.add(int(RowKind.UPDATE_BEFORE))
+    return dropped
+
+
+def _filter_kinds(rows: pa.Table, kinds: pa.Array, schema: TableSchema) -> Intake:
+    dropped = _dropped_kinds(schema)
     if not dropped:
         return Intake(rows, kinds)
     keep = pc.invert(pc.is_in(kinds, value_set=pa.array(sorted(dropped), pa.int8())))

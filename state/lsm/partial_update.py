@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from bucketline.conf.table_options import RETRACTS_OF_PARTIAL_UPDATE
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate_choice import LastNonNullValue, LastRow, LastValue
 from bucketline.state.lsm.aggregate_functions import ColumnAggregate
@@ -47,12 +48,7 @@ class PartialUpdate(ComputedFold):
         kinds = table[VALUE_KIND].to_numpy()
         retracts = (kinds & 1).astype(bool)
         if retracts.any() and not (self.ignore_delete or self.remove_on_delete or self.groups):
-            raise SchemaMismatchError(
-                "a table with merge-engine partial-update takes no -D and -U rows as it is; set 'ignore-delete' = "
-                "'true' to skip them, 'partial-update.remove-record-on-delete' = 'true' to let -D remove the row, or "
-                "give the columns a 'fields.<sequence column>.sequence-group' to take back values",
-                column=VALUE_KIND,
-            )
+            raise SchemaMismatchError(RETRACTS_OF_PARTIAL_UPDATE, column=VALUE_KIND)
         seeds = np.zeros(len(kinds), bool)
         seeds[starts] = retracts[starts]
         if self.groups and not self.ignore_delete and seeds.any():

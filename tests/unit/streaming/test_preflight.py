@@ -1,6 +1,7 @@
 """Checks before the first task: columns by name, and which Python the workers start."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,11 +39,19 @@ def test_any_order_and_a_row_kind_are_fine() -> None:
     check_columns(["v", "_row_kind", "id"], SCHEMA)
 
 
-def test_another_python_for_workers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_python_for_workers_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert worker_python_advice({}) is None
     advice = worker_python_advice({"spark.pyspark.python": "/opt/other/python"})
     assert advice is not None and "/opt/other/python" in advice and "PYSPARK_PYTHON" in advice
     monkeypatch.delenv("PYSPARK_PYTHON")
+    (tmp_path / "python3").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(tmp_path))
     advice = worker_python_advice({})
     assert advice is not None and "first on PATH" in advice
+
+
+def test_the_same_python_under_its_other_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    assert worker_python_advice({}) is None
