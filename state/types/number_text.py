@@ -15,7 +15,7 @@ _PLAIN_POINTS = range(-2, 8)
 _NUMBER = r"^-?(?P<whole>\d+)(?:\.(?P<fraction>\d*))?(?:e(?P<exponent>[+-]?\d+))?$"
 _TWO_DIGITS = Context(prec=2)
 _FEW_DIGITS_BELOW = {pa.float32(): 1e-42, pa.float64(): 1e-320}
-"""Below these a number may have one digit alone; of two, the nearest are written: 4.9E-324, not 5.0E-324."""
+"""Below these one digit may be enough to tell a number; then the nearest two are written: 4.9E-324, not 5.0E-324."""
 
 
 def float_texts(column: pa.Array) -> pa.Array:
@@ -56,7 +56,7 @@ def _with_exponent(column: pa.Array, digits: pa.Array, point: pa.Array) -> pa.Ar
     power = pc.subtract(point, 1).cast(pa.string())
     text = pc.binary_join_element_wise(mantissa, power, "E")
     size = pc.abs(column)
-    is_tiny = pc.and_(pc.less(size, _FEW_DIGITS_BELOW[column.type]), pc.greater(size, 0))
+    is_tiny = pc.and_(pc.less(size, _FEW_DIGITS_BELOW[column.type]), pc.equal(pc.utf8_length(digits), 1))
     if not pc.any(is_tiny).as_py():
         return text
     tiny = pc.unique(size.filter(is_tiny))

@@ -118,6 +118,12 @@ def test_numbers_are_written_as_folder_names_write_them(values: list[float | Non
     assert float_texts(pa.array(values, pa.float64())).to_pylist() == expected
 
 
+def test_the_smallest_numbers_are_written_with_as_many_digits_as_tell_them_apart() -> None:
+    """Found by Hypothesis: the second of these was written as the text of its neighbour, 5.3E-43."""
+    numbers = pa.array([1.4e-45, 379 * 2.0**-149, 378 * 2.0**-149, 0.0], pa.float32())
+    assert float_texts(numbers).to_pylist() == ["1.4E-45", "5.31E-43", "5.3E-43", "0.0"]
+
+
 @given(st.lists(st.floats(width=32), max_size=20))
 def test_short_numbers_are_written_as_folder_names_write_them(values: list[float]) -> None:
     assert float_texts(pa.array(values, pa.float32())).to_pylist() == [float_text(v) for v in values]
