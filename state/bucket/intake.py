@@ -3,7 +3,7 @@
 Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter: kinds are read first, filtered rows leave no trace.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -59,10 +59,9 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> Intake:
         kinds = pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), rows.num_rows)
     if not schema.primary_keys:
         _refuse_retracts(kinds)
-    intake = _filter_kinds(fill_defaults(rows, schema), kinds, schema)
-    if not _takes_retracts(schema) and pc.any(_is_retract(intake.kinds)).as_py():
+    if pc.any(_is_among(kinds, _refused_kinds(schema))).as_py():
         raise SchemaMismatchError(RETRACTS_OF_PARTIAL_UPDATE, column=ROW_KIND_COLUMN)
-    return intake
+    return _filter_kinds(fill_defaults(rows, schema), kinds, schema)
 
 
 def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:
@@ -84,44 +83,34 @@ def _poison_masks(data: pa.Table, schema: TableSchema) -> Iterator[tuple[pa.Chun
     for f in schema.fields:
         if not f.type.nullable and f.name in data.column_names and data[f.name].null_count:
             yield pc.is_null(data[f.name]), f"column '{f.name}' is null, and the table declares it NOT NULL"
-    names = {f.name for f in schema.fields}
+    names, refused = {f.name for f in schema.fields}, _refused_kinds(schema)
     if ROW_KIND_COLUMN in data.column_names and ROW_KIND_COLUMN not in names:
         kinds = data[ROW_KIND_COLUMN]
         if pa.types.is_integer(kinds.type):
             known = pc.and_(pc.greater_equal(kinds, 0), pc.less_equal(kinds, 3))
             yield pc.fill_null(pc.invert(known), True), f"column {ROW_KIND_COLUMN} holds no row kind (0 to 3)"
-            if not _takes_retracts(schema):
-                yield _is_unwanted(kinds, schema), RETRACTS_OF_PARTIAL_UPDATE
+            yield _is_among(kinds, refused), RETRACTS_OF_PARTIAL_UPDATE
     kind_field = ROWKIND_FIELD.find(schema.options)
     if kind_field is not None and kind_field in data.column_names and pa.types.is_string(data[kind_field].type):
         known = pc.is_in(data[kind_field], value_set=pa.array(list(SHORT_NAMES)))
         yield pc.invert(known), f"rowkind.field '{kind_field}' holds no row kind ({', '.join(SHORT_NAMES)})"
-        if not _takes_retracts(schema):
-            codes = pc.index_in(data[kind_field], value_set=pa.array(list(SHORT_NAMES)))
-            of_name = pa.array([int(k) for k in SHORT_NAMES.values()], pa.int8())
-            yield _is_unwanted(pc.take(of_name, codes), schema), RETRACTS_OF_PARTIAL_UPDATE
+        refused_names = [name for name, kind in SHORT_NAMES.items() if kind in refused]
+        yield pc.is_in(data[kind_field], value_set=pa.array(refused_names, pa.string())), RETRACTS_OF_PARTIAL_UPDATE
 
 
-def _takes_retracts(schema: TableSchema) -> bool:
-    """Whether the table's engine knows what a -D or -U row does; a lone one would be stored, and no merge pass it."""
+def _refused_kinds(schema: TableSchema) -> set[int]:
+    """The kinds that the table's engine has no rule for: a lone such row would be stored, and no merge pass it."""
     options = schema.options
-    return (
+    takes_retracts = (
         MERGE_ENGINE.get(options) != "partial-update"
         or PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE.get(options)
         or any(key.startswith("fields.") and key.endswith(".sequence-group") for key in options)
     )
+    return set() if takes_retracts else {int(RowKind.UPDATE_BEFORE), int(RowKind.DELETE)} - _dropped_kinds(schema)
 
 
-def _is_retract(kinds: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    return pc.is_in(kinds, value_set=pa.array([int(RowKind.UPDATE_BEFORE), int(RowKind.DELETE)], kinds.type))
-
-
-def _is_unwanted(kinds: pa.Array | pa.ChunkedArray, schema: TableSchema) -> pa.Array | pa.ChunkedArray:
-    """Retracts that the table does not drop by itself."""
-    dropped = _dropped_kinds(schema)
-    if not dropped:
-        return _is_retract(kinds)
-    return pc.and_not(_is_retract(kinds), pc.is_in(kinds, value_set=pa.array(sorted(dropped), kinds.type)))
+def _is_among(kinds: pa.Array | pa.ChunkedArray, wanted: Collection[int]) -> pa.Array | pa.ChunkedArray:
+    return pc.is_in(kinds, value_set=pa.array(sorted(wanted), kinds.type))
 
 
 def _explicit_kinds(data: pa.Table) -> pa.Array:
@@ -172,7 +161,7 @@ def _filter_kinds(rows: pa.Table, kinds: pa.Array, schema: TableSchema) -> Intak
     dropped = _dropped_kinds(schema)
     if not dropped:
         return Intake(rows, kinds)
-    keep = pc.invert(pc.is_in(kinds, value_set=pa.array(sorted(dropped), pa.int8())))
+    keep = pc.invert(_is_among(kinds, dropped))
     return Intake(rows.filter(keep), kinds.filter(keep))
 
 

@@ -8,6 +8,7 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -70,12 +71,14 @@ AVRO_CODECS: dict[str, Callable[[pa.Buffer | bytes, int | None], bytes]] = {
 """Avro's names of codecs, and how a block is packed with a level of compression, if the codec has levels."""
 
 
+class _Unpacking(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+
 def _unpack_deflate(data: bytes) -> bytes:
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
-    body = stream.decompress(data, MAX_BLOCK_BYTES + 1)
-    if not stream.eof and len(body) <= MAX_BLOCK_BYTES:
-        raise EOFError("the deflate stream is cut short")
-    return body
+    return _whole(stream, stream.decompress(data, MAX_BLOCK_BYTES + 1))
 
 
 def _unpack_bzip2(data: bytes) -> bytes:
@@ -88,7 +91,7 @@ def _unpack_xz(data: bytes) -> bytes:
     return _whole(stream, stream.decompress(data, MAX_BLOCK_BYTES + 1))
 
 
-def _whole(stream: bz2.BZ2Decompressor | lzma.LZMADecompressor, body: bytes) -> bytes:
+def _whole(stream: _Unpacking, body: bytes) -> bytes:
     if not stream.eof and len(body) <= MAX_BLOCK_BYTES:
         raise EOFError("the stream is cut short")
     return body

@@ -20,6 +20,11 @@ class CommitKind(Enum):
     OVERWRITE = "OVERWRITE"
     ANALYZE = "ANALYZE"
 
+    @property
+    def moves_rows(self) -> bool:
+        """Whether such a commit brings rows or takes them; others rearrange them, or describe them."""
+        return self not in (CommitKind.COMPACT, CommitKind.ANALYZE)
+
 
 BATCH_COMMIT_IDENTIFIER = 2**63 - 1
 

@@ -32,8 +32,6 @@ from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.types.order import key_order
 
-_MOVES_NO_ROWS = (CommitKind.COMPACT, CommitKind.ANALYZE)
-
 
 class AppendCheck(Enum):
     """How much of the table new files are held against before they are appended."""
@@ -131,7 +129,7 @@ class CommitChecks:
             return _history_gone(seen, latest_id)
         own = writer_of(identity.user)
         for snapshot in newer:
-            if snapshot.commit_kind not in _MOVES_NO_ROWS and writer_of(snapshot.commit_user) != own:
+            if snapshot.commit_kind.moves_rows and writer_of(snapshot.commit_user) != own:
                 return Conflict(
                     "second-writer",
                     f"{snapshot.commit_user} wrote snapshot {snapshot.id} at the same time, but a table with 'bucket' "

@@ -26,7 +26,6 @@ from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.store.table_keys import BATCH_ROWS, ShardKeys, written_at
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
-_MOVES_NOTHING = (CommitKind.COMPACT, CommitKind.ANALYZE)
 _BYTES_PER_ROW = 64
 """What a row of a delta takes in memory while it is applied, besides its key."""
 
@@ -75,7 +74,7 @@ def catch_up(
         if note is not None and note.is_of(step, index.label):
             index.apply(note.change(index), label_of(step))
             continue
-        entries = [] if step.commit_kind in _MOVES_NOTHING else source.manifests.delta_entries(step)
+        entries = source.manifests.delta_entries(step) if step.commit_kind.moves_rows else []
         if step.commit_kind is CommitKind.OVERWRITE or any(e.kind is FileKind.DELETE for e in entries):
             return MustRebuild(f"snapshot {step.id} replaced files")
         added = sum(e.file.row_count for e in entries)
