@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,11 @@ build_editable = build_meta.build_editable
 
 _COPIED = ("conf", "state", "streaming", "docs", ".ci/wheel")
 """Folders that a wheel or an sdist is made of; files at the top are copied as well."""
+
+# The import of this module has left its compiled form in the checkout.
+with suppress(OSError):
+    Path(__cached__).unlink()
+    Path(__cached__).parent.rmdir()
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
