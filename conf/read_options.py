@@ -31,6 +31,13 @@ DV_MERGE_ON_READ = Option(
 )
 POSTPONE_MERGE_ON_READ = Option("postpone.merge-on-read", parse_bool, False, "see rows that are still postponed")
 
+SCAN_FALLBACK_BRANCH: Option[str] = Option(
+    "scan.fallback-branch", parse_text, None, "branch that partitions are read from which the table's own branch lacks"
+)
+SCAN_PRIMARY_BRANCH: Option[str] = Option(
+    "scan.primary-branch", parse_text, None, "branch that is read first; its own branch stands in for what it lacks"
+)
+
 POSTPONE_DEFAULT_BUCKETS = Option(
     "postpone.default-bucket-num", parse_count, 1, "buckets of a partition whose first rows leave the postpone bucket"
 )
@@ -38,7 +45,15 @@ POSTPONE_DEFAULT_BUCKETS = Option(
 VERSIONS = (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_TIMESTAMP_MILLIS, SCAN_VERSION)
 """Of these at most one may be set."""
 
-_READ_OPTIONS = (BRANCH, *VERSIONS, INCREMENTAL_BETWEEN_SCAN_MODE, DV_MERGE_ON_READ, POSTPONE_MERGE_ON_READ)
+_READ_OPTIONS = (
+    BRANCH,
+    *VERSIONS,
+    INCREMENTAL_BETWEEN_SCAN_MODE,
+    DV_MERGE_ON_READ,
+    POSTPONE_MERGE_ON_READ,
+    SCAN_FALLBACK_BRANCH,
+    SCAN_PRIMARY_BRANCH,
+)
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
     "type": ("table", "materialized-table"),
@@ -49,10 +64,8 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
     "chain-table.enabled": ("false",),
     "record-level.expire-time": (),
     "batch-scan-mode": ("none",),
-    "scan.fallback-branch": (),
     "scan.fallback-delta-branch": (),
     "scan.fallback-snapshot-branch": (),
-    "scan.primary-branch": (),
     "scan.timestamp": (),
     "scan.watermark": (),
     "scan.creation-time-millis": (),

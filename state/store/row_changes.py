@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.read_options import VERSIONS
+from bucketline.conf.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH, VERSIONS
 from bucketline.conf.table_options import (
     AGGREGATION_REMOVE_RECORD_ON_DELETE,
     IGNORE_DELETE,
@@ -89,6 +89,13 @@ def _check_changed(table: TableHandle, verb: str) -> None:
             f"cannot {verb} {table.path}: rows that wait in its postpone bucket would come after the change",
             mode=mode.value,
         )
+    for branch in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH):
+        if branch.is_set(options):
+            raise UnsupportedTableError(
+                f"cannot {verb} {table.path}: by '{branch.key}' rows of another branch are read that a change cannot "
+                "reach, and it would hide the rest of their partitions",
+                option=branch.key,
+            )
     for option in VERSIONS:
         if option.is_set(options):
             raise OptionError(f"cannot {verb} {table.path} as it was: open it without '{option.key}'", key=option.key)

@@ -38,7 +38,6 @@ from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
 from bucketline.state.store.overwrite import overwrite_table
 from bucketline.state.store.rescale import rescale_table
 from bucketline.state.store.row_changes import delete_rows, update_rows
-from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.table_care import (
     branch_table,
@@ -50,9 +49,9 @@ from bucketline.state.store.table_care import (
     untag_table,
 )
 from bucketline.state.store.table_handle import TableHandle, branch_path, newest_schema, remote_location
-from bucketline.state.store.table_read import Request, read_table
+from bucketline.state.store.table_read import Request, live_files, read_table
 from bucketline.state.store.versions import Version
-from bucketline.state.store.views import files_table, snapshots_table
+from bucketline.state.store.views import snapshots_table
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import DataField, DataType, all_fields
@@ -165,10 +164,11 @@ class Table(TableHandle):
         return snapshots_table(self.snapshot_store)
 
     def files(self) -> pa.Table:
-        """The live data files of the newest snapshot: the columns of Paimon's $files."""
-        newest = self.snapshot_store.latest()
-        buckets = [] if newest is None else group_by_bucket(self.manifests.live_entries(newest))
-        return files_table(self.path, self.table_schema, buckets, self.schema_store.get)
+        """The live data files of the snapshot that the options name, else of the newest: the columns of Paimon's $files.
+
+        Files of a fallback branch are among them only for partitions that this branch has files of and shows none.
+        """
+        return live_files(self)
 
     def tags(self) -> pa.Table:
         """The tags there are, by snapshot: the columns of Paimon's $tags, with `time_retained` as a duration."""

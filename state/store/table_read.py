@@ -6,6 +6,7 @@ Source: Paimon 2.0 AbstractDataTableScan, IncrementalDeltaStartingScanner, DataT
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,13 +17,13 @@ from bucketline.conf.read_options import (
     DELETION_VECTORS_ENABLED,
     INCREMENTAL_BETWEEN_SCAN_MODE,
     POSTPONE_MERGE_ON_READ,
-    names_version,
 )
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.deletions import find_deletions
+from bucketline.state.store.fallback import Sight, own_sight, sights
 from bucketline.state.store.postponed import read_with_postponed
 from bucketline.state.store.read import (
     FileAccess,
@@ -32,9 +33,10 @@ from bucketline.state.store.read import (
     read_stored_rows,
     refuse_unreadable,
 )
-from bucketline.state.store.scan import group_by_bucket, prune, prune_stored, visible_files
+from bucketline.state.store.scan import BucketFiles, group_by_bucket, prune, prune_stored, visible_files
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.versions import Version, Versions
+from bucketline.state.store.views import files_table
 from bucketline.state.types.arrow import arrow_schema
 
 Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
@@ -53,45 +55,111 @@ class Request:
 
 def read_table(table: TableHandle, request: Request) -> Rows:
     """The schema of the rows asked for, and the rows, batch by batch. Errors are those of `Table.to_batches`."""
-    versions = Versions(table.io, table.metadata_path)
-    found = versions.find(request.version, table.table_schema.options)
-    schema = table.table_schema
-    if found is not None and (request.version is not None or names_version(schema.options)):
-        # A snapshot of the past has the columns of its time; what the reader asked for stays.
-        schema = table.with_read_options(table.schema_store.get(found.schema_id))
-    refuse_unreadable(schema)
-    projection = plan_projection(schema, request.columns, request.expression)
-    access = FileAccess(table.io, table.path, schema, table.schema_store.get)
-    out = arrow_schema(schema.select(projection.columns))
-    if request.changes_since is None:
-        return out, _rows_of(table, access, found, projection, read_optimized=request.read_optimized)
-    if request.read_optimized:
-        raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
-    since = _position(versions, request.changes_since)
-    until = 0 if found is None else found.id
-    mode = _change_mode(schema)
-    snapshots = versions.between(since, until, with_changelogs=mode == "changelog")
-    out = out.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
-    return out, _changes(table, access, snapshots, mode, projection, out)
+    if request.changes_since is not None:
+        return _changes_of(table, request, request.changes_since)
+    asked = sights(table, request.version)
+    for sight in asked:
+        refuse_unreadable(sight.schema)
+    own = next(s for s in asked if s.table is table)
+    projection = plan_projection(own.schema, request.columns, request.expression)
+    out = arrow_schema(own.schema.select(projection.columns))
+    planned = plan_sights(asked, read_optimized=request.read_optimized)
+    if len(planned) == 1:
+        return out, _rows_of(planned[0], projection)
+    rows = chain.from_iterable(_rows_of(p, projection) for p in planned)
+    return out, (pa.RecordBatch.from_arrays(b.columns, schema=out) if len(out) else b for b in rows)
 
 
-def _rows_of(
-    table: TableHandle, access: FileAccess, snapshot: Snapshot | None, projection: Projection, *, read_optimized: bool
-) -> Iterator[pa.RecordBatch]:
-    if snapshot is None:
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The buckets of one branch that a read looks at, and all files of its snapshot that lie in buckets."""
+
+    sight: Sight
+    buckets: Sequence[BucketFiles]
+    waiting: Sequence[BucketFiles] = ()
+    files: Sequence[BucketFiles] = ()
+
+    @property
+    def partitions(self) -> set[bytes]:
+        return {b.partition for b in (*self.buckets, *self.waiting)}
+
+
+def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[Planned]:
+    """What is read of each branch: of the second one only partitions of which the first shows nothing."""
+    found: list[Planned] = []
+    shown: set[bytes] = set()
+    for sight in asked:
+        planned = _plan(sight, read_optimized=read_optimized)
+        if shown:
+            planned = replace(
+                planned,
+                buckets=[b for b in planned.buckets if b.partition not in shown],
+                waiting=[b for b in planned.waiting if b.partition not in shown],
+            )
+        shown |= planned.partitions
+        found.append(planned)
+    return found
+
+
+def live_files(table: TableHandle) -> pa.Table:
+    """The live data files of the snapshot that the options name, else of the newest: the columns of Paimon's $files.
+
+    Those of another branch are among them only for partitions of which the own branch has files, but shows none.
+    Source: Paimon 2.0 FilesTable.
+    """
+    planned = plan_sights(sights(table, None), read_optimized=False)
+    own = next(p for p in planned if p.sight.table is table)
+    listed = {b.partition for b in own.files}
+    found = []
+    for one in planned:
+        hidden = set() if one is planned[0] else planned[0].partitions
+        buckets = [b for b in one.files if b.partition in listed and b.partition not in hidden]
+        found.append(files_table(table.path, one.sight.schema, buckets, one.sight.table.schema_store.get))
+    return pa.concat_tables(found)
+
+
+def _plan(sight: Sight, *, read_optimized: bool) -> Planned:
+    if sight.snapshot is None:
+        return Planned(sight, ())
+    files = group_by_bucket(sight.table.manifests.live_entries(sight.snapshot))
+    waiting: Sequence[BucketFiles] = ()
+    if POSTPONE_MERGE_ON_READ.get(sight.schema.options) and not read_optimized:
+        waiting = [b for b in files if b.bucket == POSTPONE_BUCKET]
+    return Planned(sight, visible_files(sight.schema, files, read_optimized=read_optimized), waiting, files)
+
+
+def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatch]:
+    if not planned.partitions:
         return iter(())
-    schema = access.schema
-    if DELETION_VECTORS_ENABLED.get(schema.options):
+    table, schema, snapshot = planned.sight.table, planned.sight.schema, planned.sight.snapshot
+    access = FileAccess(table.io, table.path, schema, table.schema_store.get)
+    if snapshot is not None and DELETION_VECTORS_ENABLED.get(schema.options):
         entries = table.manifests.read_index(snapshot.index_manifest)
         access = replace(access, deletions=find_deletions(table.io, table.path, schema, entries))
-    found = group_by_bucket(table.manifests.live_entries(snapshot))
-    buckets = visible_files(schema, found, read_optimized=read_optimized)
-    waiting = [b for b in found if b.bucket == POSTPONE_BUCKET]
-    if waiting and POSTPONE_MERGE_ON_READ.get(schema.options) and not read_optimized:
-        return read_with_postponed(access, [*buckets, *waiting], projection)
+    if planned.waiting:
+        return read_with_postponed(access, [*planned.buckets, *planned.waiting], projection)
+    buckets = planned.buckets
     if projection.expression is not None:
         buckets = prune(schema, buckets, projection.expression, access.schema_of)
     return read_buckets(access, buckets, projection)
+
+
+def _changes_of(table: TableHandle, request: Request, changes_since: Version) -> Rows:
+    """The changes between two snapshots of the branch that was opened; no other branch has a part in them."""
+    if request.read_optimized:
+        raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
+    own = own_sight(table, request.version)
+    refuse_unreadable(own.schema)
+    projection = plan_projection(own.schema, request.columns, request.expression)
+    versions = Versions(table.io, table.metadata_path)
+    since = _position(versions, changes_since)
+    until = 0 if own.snapshot is None else own.snapshot.id
+    mode = _change_mode(own.schema)
+    snapshots = versions.between(since, until, with_changelogs=mode == "changelog")
+    out = arrow_schema(own.schema.select(projection.columns))
+    out = out.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
+    access = FileAccess(table.io, table.path, own.schema, table.schema_store.get)
+    return out, _changes(table, access, snapshots, mode, projection, out)
 
 
 def _changes(
@@ -112,7 +180,11 @@ def _changes(
 
 
 def _change_entries(table: TableHandle, snapshot: Snapshot, mode: str) -> list[ManifestEntry]:
-    """The files that hold a snapshot's changes: an overwrite has none, a compaction only where it logs them."""
+    """The files that hold a snapshot's changes: an overwrite has none, a compaction only where it logs them.
+
+    Rows that wait in the postpone bucket are no changes, and their compaction makes them changes only where it logs
+    them. Paimon's batch reads say so; its streams of tables without a changelog take the rows where they wait.
+    """
     if mode == "changelog":
         if snapshot.commit_kind is CommitKind.OVERWRITE:
             return []
@@ -121,7 +193,7 @@ def _change_entries(table: TableHandle, snapshot: Snapshot, mode: str) -> list[M
         if snapshot.commit_kind is not CommitKind.APPEND:
             return []
         entries = table.manifests.delta_entries(snapshot)
-    return [e for e in entries if e.kind is FileKind.ADD]
+    return [e for e in entries if e.kind is FileKind.ADD and e.bucket != POSTPONE_BUCKET]
 
 
 def _change_mode(schema: TableSchema) -> str:

@@ -47,8 +47,7 @@ class Versions:
         if (time_ms := SCAN_TIMESTAMP_MILLIS.find(options)) is not None:
             return self.by_time(time_ms)
         if (text := SCAN_VERSION.find(options)) is not None:
-            is_id = text.isascii() and text.isdigit() and self._tagged(text) is None
-            return self.named(int(text) if is_id else text, SCAN_VERSION.key)
+            return self.named(text if self.is_tag(text) else int(text), SCAN_VERSION.key)
         return self._snapshots.latest()
 
     def named(self, version: Version, key: str) -> Snapshot:
@@ -75,8 +74,23 @@ class Versions:
             )
         return found
 
+    def is_tag(self, text: str) -> bool:
+        """Whether `scan.version` means a tag by this text: all that is no number, and a number that a tag has."""
+        return not (text.isascii() and text.isdigit()) or self._tagged(text) is not None
+
     def by_time(self, time_ms: int) -> Snapshot:
         """The newest snapshot committed at `time_ms` (epoch) or before. Raises OptionError when none is that old."""
+        found = self.at_time(time_ms)
+        if found is None:
+            raise OptionError(
+                f"{self._path} has no snapshot committed at {time_ms} or before",
+                key=SCAN_TIMESTAMP_MILLIS.key,
+                value=time_ms,
+            )
+        return found
+
+    def at_time(self, time_ms: int) -> Snapshot | None:
+        """As `by_time`; None when none is that old."""
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.latest_id()
         found: Snapshot | None = None
         if earliest is not None and latest is not None:
@@ -89,12 +103,6 @@ class Versions:
                     found, low = snapshot or found, middle + 1
                 else:
                     high = middle - 1
-        if found is None:
-            raise OptionError(
-                f"{self._path} has no snapshot committed at {time_ms} or before",
-                key=SCAN_TIMESTAMP_MILLIS.key,
-                value=time_ms,
-            )
         return found
 
     def between(self, since: int, until: int, *, with_changelogs: bool) -> list[Snapshot]:

@@ -130,3 +130,19 @@ def test_a_batch_write_makes_room_for_the_rows_that_wait(tmp_path: Path) -> None
     assert counts == {4, 1}
     table.compact()
     assert len(content(table)) == 13
+
+
+def test_rows_that_wait_are_no_changes_and_a_compaction_makes_them_changes_only_where_it_logs_them(
+    tmp_path: Path,
+) -> None:
+    for producer in ("none", "input"):
+        table = postponed(tmp_path / producer, **{"changelog-producer": producer})
+        table.write(rows((1, "a", 10), (2, "b", 20)))
+        assert table.to_arrow(changes_since=0).num_rows == 0
+        assert table.compact() == 2
+        logged = table.to_arrow(columns=["id", "v"], changes_since=0).to_pylist()
+        expected = [{"id": 1, "v": 10, "_row_kind": 0}, {"id": 2, "v": 20, "_row_kind": 0}]
+        assert logged == (expected if producer == "input" else [])
+    direct = postponed(tmp_path / "direct", **{"postpone.batch-write-fixed-bucket": "true"})
+    direct.write(rows((1, "a", 10)))
+    assert direct.to_arrow(changes_since=0).num_rows == 1, "rows that go to their buckets at once are changes"
