@@ -5,19 +5,22 @@ BucketlineError
 └── (bucketline.state.errors)   what a table, a file or a commit made impossible
 """
 
+from bucketline.conf.secrets import mask_fields, mask_text
+
 
 class BucketlineError(Exception):
     """Any failure this library reports on purpose.
 
-    `code` is stable and meant for programs; the message is meant for people; `fields` hold the evidence.
+    `code` is stable and meant for programs; the message is meant for people; `fields` hold the evidence. Neither
+    shows secrets.
     """
 
     code = "BUCKETLINE"
 
     def __init__(self, message: str, **fields: object) -> None:
-        super().__init__(message)
-        self.message = message
-        self.fields = fields
+        self.message = mask_text(message)
+        super().__init__(self.message)
+        self.fields = mask_fields(fields)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.fields)

@@ -3,7 +3,6 @@
 An unknown key is an error that names the nearest one; secrets are masked wherever settings are shown.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,19 +15,11 @@ from bucketline.conf.memory_options import WRITE_BUFFER_SIZE, why_without_effect
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.other_options import HARMLESS_PREFIXES
 from bucketline.conf.properties_file import parse_properties
+from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import ROUTE_MEMORY, SINK_OPTIONS, route_memory
 from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
 
-MASK = "***"
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
-
-_SECRET = re.compile(r"sasl|ssl|password|passwd|jaas|secret|token|credential|private|access[._-]?key", re.IGNORECASE)
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-
-
-def mask(key: str, value: str) -> str:
-    """The value as it may be shown: `***` when the key sounds secret; user and password of a URI are masked too."""
-    return MASK if _SECRET.search(key) else _USER_INFO.sub(MASK, value)
 
 
 def load_job(path: str, assignments: Sequence[str] = ()) -> JobConfig:
@@ -131,7 +122,11 @@ def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as e:
-        raise OptionError(f"{name} is not YAML: {e}", path=name) from e
+        # The parser's own text shows a line of the file, which may hold a secret.
+        mark = getattr(e, "problem_mark", None)
+        where = "" if mark is None else f", line {mark.line + 1}"
+        why = getattr(e, "problem", None) or "it cannot be read"
+        raise OptionError(f"{name}{where} is not YAML: {why}", path=name) from None
     if root is None:
         return []
     if not isinstance(root, yaml.MappingNode):

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
-from bucketline.conf.resolve import mask
+from bucketline.conf.secrets import mask
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.table import Table
 from bucketline.state.store.versions import Version, Versions

@@ -9,14 +9,14 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from bucketline import __version__
 from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.conf.resolve import mask
+from bucketline.conf.secrets import mask_text, secret_values
 from bucketline.state.errors import (
     CommitConflictError,
     CommitOutcomeUnknownError,
@@ -56,6 +56,8 @@ class Program(click.Group):
     """A group of commands that ends in one of our exit codes, with one line that says why."""
 
     debug = False
+    secrets: tuple[str, ...] = ()
+    """Values that the command was given and that nothing may show."""
 
     def main(
         self,
@@ -67,6 +69,7 @@ class Program(click.Group):
     ) -> Any:
         """Runs a command and exits; `prog_name` and `standalone_mode` are click's and change nothing here."""
         self.debug = os.environ.get(DEBUG_VARIABLE, "") not in ("", "0", "false")
+        self.secrets = ()
         try:
             code = super().main(args, "bucketline", complete_var, standalone_mode=False, **extra)
         except click.ClickException as e:
@@ -83,7 +86,11 @@ class Program(click.Group):
 
     def _trace(self) -> None:
         if self.debug:
-            click.echo(traceback.format_exc(), err=True)
+            click.echo(mask_text(traceback.format_exc(), self.secrets), err=True)
+
+    def keep_secret(self, settings: Mapping[str, str]) -> None:
+        """Shows none of the secrets among these settings from here on, whatever message they come in."""
+        self.secrets = (*self.secrets, *secret_values(settings))
 
 
 @click.group(
@@ -149,7 +156,7 @@ def _usage_remedy(error: click.ClickException) -> str:
 
 
 def _say(code: str, message: str, remedy: str | None) -> None:
-    line = printable(mask("message", " ".join(message.split())))
+    line = printable(" ".join(mask_text(message, program.secrets).split()))
     click.echo(f"error [{code}]: {line[:_MESSAGE_SIGNS]}{'…' if len(line) > _MESSAGE_SIGNS else ''}", err=True)
     if remedy is not None:
         click.echo(f"remedy: {remedy}", err=True)

@@ -11,12 +11,12 @@ from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.resolve import (
     effective_options,
     load_job,
-    mask,
     read_assignments,
     read_settings,
     resolve_job,
     show_settings,
 )
+from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import SINK_OPTIONS, Compaction, sink_options, split_options
 from bucketline.conf.spark_options import ADVISED, check_spark_settings
 from bucketline.conf.table_options import HONOURED

@@ -1,0 +1,118 @@
+"""What is secret, and how texts are shown without it: the one place that decides.
+
+A setting is secret by its key. In a text, secrets are found by how they are written (user and password in an address, a
+secret key with its value), and where the job is known, by their values.
+Source: Kafka's configurations of type PASSWORD, Spark's spark.redaction.regex, the options of Paimon's file systems and
+catalogs.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+MASK = "***"
+
+_SECRET_KEY = re.compile(
+    r"password|passwd|passphrase|pwd|secret|token|credential|private|signature|authorization"
+    r"|sasl|ssl|jaas|keystore|truststore|keytab|kerberos|user[._-]?info|basic[._-]auth"
+    r"|(?:access|account|api|encryption|shared)[._-]?key|(?:^|\.)dlf\.|\.sas\.|(?:^|[._-])sig$",
+    re.IGNORECASE,
+)
+_OPEN_KEY = re.compile(
+    r"(?:sasl\.mechanism|ssl\.(?:protocol|enabled|enabled\.protocols|endpoint\.identification\.algorithm)"
+    r"|dlf\.(?:region|endpoint))$",
+    re.IGNORECASE,
+)
+"""Keys that sound secret, whose values are words of a protocol or names of places."""
+
+_ADDRESS = re.compile(r"([A-Za-z][\w+.-]*)://([^\s'\"<>]*:(?!\d+(?:[/,\s]|$))[^\s'\"<>]*|[^\s/@'\"<>]+)@")
+_CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+"""In their addresses the part before `@` is the name of a container."""
+_ORACLE = re.compile(r"(jdbc:oracle:\w+:)[^@\s'\"]+(?=@)", re.IGNORECASE)
+_WORDS = (
+    r"password|passwd|passphrase|pwd|secret|token|credential|signature|authorization|sasl|jaas|keystore|truststore"
+    r"|user[._-]?info|(?:access|account|api|encryption|shared)[._-]?key(?:[._-]?id)?|private[._-]?key|\bdlf\.|\bsig\b"
+)
+_VALUE = r"(\\\"[^\"\\]*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&'\"(){}\[\]]+)"
+_ASSIGNED = re.compile(rf"(?<![\w/.-])([\w.-]*(?:{_WORDS})[\w.-]*)(\\?['\"`]?\s*=\s*){_VALUE}", re.IGNORECASE)
+_TOLD = re.compile(rf"(?<![\w/.-])([\w.-]*(?:{_WORDS})[\w.-]*)(\\?['\"]\s*:\s*|:(?=[^\s/:])){_VALUE}", re.IGNORECASE)
+_QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
+_SIGNS = re.compile(r"[=@]|['\"]\s*:|:[^\s/:]")
+"""Without one of these a text has no place where a secret could stand."""
+_HINT = re.compile(rf"://|jdbc:oracle|{_WORDS}", re.IGNORECASE)
+
+_SHORTEST_KNOWN = 4
+"""Signs from which a known secret is looked for in texts: shorter ones are parts of ordinary words."""
+_NO_SECRETS = frozenset({"true", "false", "none", "null", MASK})
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether the values of a setting must not be shown."""
+    return _SECRET_KEY.search(key) is not None and _OPEN_KEY.search(key) is None
+
+
+def mask(key: str, value: str) -> str:
+    """The value of a setting as it may be shown: `***` when its key is secret, else without the secrets inside."""
+    return MASK if is_secret_key(key) and value else mask_text(value)
+
+
+def mask_text(text: str, known: Iterable[str] = ()) -> str:
+    """A text as it may be shown. `known` are secret values that must not appear, however they are written."""
+    for secret in known:
+        text = text.replace(secret, MASK)
+    if _SIGNS.search(text) is None or _HINT.search(text) is None:
+        return text
+    text = _ADDRESS.sub(_masked_address, text)
+    text = _ORACLE.sub(rf"\1{MASK}", text)
+    text = _ASSIGNED.sub(_masked_value, text)
+    return _TOLD.sub(_masked_value, text)
+
+
+def secret_values(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """The secrets among settings, for `mask_text`: whole values, and lines and quoted parts of them; longest first."""
+    found: set[str] = set()
+    for key, value in settings.items():
+        if is_secret_key(key):
+            parts = [a or b for a, b in _QUOTED.findall(value)]
+            found.update((value.strip(), *parts, *(line.strip() for line in value.splitlines())))
+        for _, inside in _ADDRESS.findall(value):
+            found.add(inside.partition(":")[2])
+    kept = {f for f in found if len(f) >= _SHORTEST_KNOWN and f.lower() not in _NO_SECRETS}
+    return tuple(sorted(kept, key=lambda f: (-len(f), f)))
+
+
+def mask_fields(fields: Mapping[str, object]) -> dict[str, object]:
+    """The details of an error as they may be shown: a `value` is as secret as the `key` beside it."""
+    about = fields.get("key")
+    is_secret = isinstance(about, str) and is_secret_key(about)
+    return {name: _masked_field(name, value, is_secret) for name, value in fields.items()}
+
+
+class MaskedOptions(dict[str, str]):
+    """Settings by key, whose printed form does not show secrets."""
+
+    def __repr__(self) -> str:
+        return repr({key: mask(key, value) for key, value in self.items()})
+
+    __str__ = __repr__
+
+
+def _masked_field(name: str, value: object, is_secret: bool) -> object:
+    if isinstance(value, str):
+        return MASK if name == "value" and is_secret else mask_text(value)
+    if isinstance(value, dict):
+        return {k: mask(k, v) if isinstance(k, str) and isinstance(v, str) else v for k, v in value.items()}
+    return value
+
+
+def _masked_address(found: re.Match[str]) -> str:
+    scheme, inside = found[1], found[2]
+    if scheme.lower() in _CONTAINER_SCHEMES and ":" not in inside:
+        return found[0]
+    return f"{scheme}://{MASK}@"
+
+
+def _masked_value(found: re.Match[str]) -> str:
+    if not is_secret_key(found[1]):
+        return found[0]
+    quote = next((q for q in ('\\"', '"', "'") if found[3].startswith(q)), "")
+    return f"{found[1]}{found[2]}{quote}{MASK}{quote}"
