@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from bucketline.state.bucket.intake import accept_rows, poison_reasons
 from bucketline.state.store.grouping import share_of_group
 from bucketline.state.store.new_keys import DynamicWrite
+from bucketline.state.store.row_acceptance import RowAcceptance
 from bucketline.state.store.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.streaming.placement import shard_keys, shard_of_bucket
 from bucketline.streaming.rejects import rejected_rows
@@ -56,7 +55,7 @@ class RouteTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         origin = 0 if context is None else context.partitionId()
-        sealer = RunSealer(self.plan, origin=origin)
+        sealer, acceptance = RunSealer(self.plan, origin=origin), RowAcceptance(self.plan.schema)
         keys = shard_keys(self.shard_count)
         told = 0
         needs: set[bytes] = set()
@@ -73,16 +72,13 @@ class RouteTask:
                 if rejects is not None and told < self.reject_limit:
                     told += rejects.row_count
                     yield _note(rejects, keys[0], origin)
-            reasons = poison_reasons(rows, self.plan.schema)
-            if reasons is not None:
-                good = pc.is_null(reasons)
+            accepted, refused = acceptance.accept_good(rows)
+            for bad, reasons in refused:
                 if told < self.reject_limit:
-                    bad = rows.filter(pc.invert(good))
-                    refused = rejected_rows(bad, reasons.drop_null(), self.reject_limit - told)
-                    told += refused.row_count
-                    yield _note(refused, keys[0], origin)
-                rows = rows.filter(good)
-            for run in sealer.add(accept_rows(rows, self.plan.schema)):
+                    kept = rejected_rows(bad, reasons, self.reject_limit - told)
+                    told += kept.row_count
+                    yield _note(kept, keys[0], origin)
+            for run in sealer.add(accepted):
                 yield routed_run(run, keys[self._shard_of(run)])
         for run in sealer.finish() if not needs else ():
             yield routed_run(run, keys[self._shard_of(run)])

@@ -3,20 +3,13 @@
 Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter: kinds are read first, filtered rows leave no trace.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.table_options import (
-    IGNORE_DELETE,
-    IGNORE_UPDATE_BEFORE,
-    MERGE_ENGINE,
-    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
-    RETRACTS_OF_PARTIAL_UPDATE,
-    ROWKIND_FIELD,
-)
+from bucketline.conf.table_options import IGNORE_DELETE, IGNORE_UPDATE_BEFORE, ROWKIND_FIELD
 from bucketline.state.bucket.defaults import fill_defaults
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
@@ -28,10 +21,22 @@ ROW_KIND_COLUMN = "_row_kind"
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """Accepted rows: the table's columns in order, and an int8 kind a row."""
+    """Accepted rows: the table's columns in order, and an int8 kind a row.
+
+    `positions` says which rows of the input these are, ascending; None: all of them.
+    """
 
     rows: pa.Table
     kinds: pa.Array
+    positions: pa.Array | None = None
+
+    def filter(self, keep: pa.Array) -> "Intake":
+        """The rows where `keep` is true."""
+        return Intake(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep))
+
+    def input_rows(self, chosen: pa.Array) -> pa.Array:
+        """The positions in the input of the rows where `chosen` is true."""
+        return pc.indices_nonzero(chosen) if self.positions is None else self.positions.filter(chosen)
 
 
 def accept_rows(data: pa.Table, schema: TableSchema) -> Intake:
@@ -59,16 +64,13 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> Intake:
         kinds = pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), rows.num_rows)
     if not schema.primary_keys:
         _refuse_retracts(kinds)
-    if pc.any(_is_among(kinds, _refused_kinds(schema))).as_py():
-        raise SchemaMismatchError(RETRACTS_OF_PARTIAL_UPDATE, column=ROW_KIND_COLUMN)
     return _filter_kinds(fill_defaults(rows, schema), kinds, schema)
 
 
 def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:
     """Why single rows cannot be taken, though the columns fit: a text a row, null for good rows; None if all are good.
 
-    Looks at nulls in NOT NULL columns, and at row kinds that are none or none for the table. Shapes: n rows in, n texts
-    out.
+    Looks at nulls in NOT NULL columns, and at values that are no row kind. Shapes: n rows in, n texts out.
     """
     reasons: pa.ChunkedArray | None = None
     for bad, why in _poison_masks(data, schema):
@@ -83,34 +85,16 @@ def _poison_masks(data: pa.Table, schema: TableSchema) -> Iterator[tuple[pa.Chun
     for f in schema.fields:
         if not f.type.nullable and f.name in data.column_names and data[f.name].null_count:
             yield pc.is_null(data[f.name]), f"column '{f.name}' is null, and the table declares it NOT NULL"
-    names, refused = {f.name for f in schema.fields}, _refused_kinds(schema)
+    names = {f.name for f in schema.fields}
     if ROW_KIND_COLUMN in data.column_names and ROW_KIND_COLUMN not in names:
         kinds = data[ROW_KIND_COLUMN]
         if pa.types.is_integer(kinds.type):
             known = pc.and_(pc.greater_equal(kinds, 0), pc.less_equal(kinds, 3))
             yield pc.fill_null(pc.invert(known), True), f"column {ROW_KIND_COLUMN} holds no row kind (0 to 3)"
-            yield _is_among(kinds, refused), RETRACTS_OF_PARTIAL_UPDATE
     kind_field = ROWKIND_FIELD.find(schema.options)
     if kind_field is not None and kind_field in data.column_names and pa.types.is_string(data[kind_field].type):
         known = pc.is_in(data[kind_field], value_set=pa.array(list(SHORT_NAMES)))
         yield pc.invert(known), f"rowkind.field '{kind_field}' holds no row kind ({', '.join(SHORT_NAMES)})"
-        refused_names = [name for name, kind in SHORT_NAMES.items() if kind in refused]
-        yield pc.is_in(data[kind_field], value_set=pa.array(refused_names, pa.string())), RETRACTS_OF_PARTIAL_UPDATE
-
-
-def _refused_kinds(schema: TableSchema) -> set[int]:
-    """The kinds that the table's engine has no rule for: a lone such row would be stored, and no merge pass it."""
-    options = schema.options
-    takes_retracts = (
-        MERGE_ENGINE.get(options) != "partial-update"
-        or PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE.get(options)
-        or any(key.startswith("fields.") and key.endswith(".sequence-group") for key in options)
-    )
-    return set() if takes_retracts else {int(RowKind.UPDATE_BEFORE), int(RowKind.DELETE)} - _dropped_kinds(schema)
-
-
-def _is_among(kinds: pa.Array | pa.ChunkedArray, wanted: Collection[int]) -> pa.Array | pa.ChunkedArray:
-    return pc.is_in(kinds, value_set=pa.array(sorted(wanted), kinds.type))
 
 
 def _explicit_kinds(data: pa.Table) -> pa.Array:
@@ -161,8 +145,8 @@ def _filter_kinds(rows: pa.Table, kinds: pa.Array, schema: TableSchema) -> Intak
     dropped = _dropped_kinds(schema)
     if not dropped:
         return Intake(rows, kinds)
-    keep = pc.invert(_is_among(kinds, dropped))
-    return Intake(rows.filter(keep), kinds.filter(keep))
+    keep = pc.invert(pc.is_in(kinds, value_set=pa.array(sorted(dropped), pa.int8())))
+    return Intake(rows, kinds).filter(keep)
 
 
 def _flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:

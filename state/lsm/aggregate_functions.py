@@ -3,10 +3,11 @@
 Source: Paimon 2.0 FieldAggregatorFactory and its implementations; `fields.<column>.*` options of CoreOptions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
@@ -16,10 +17,10 @@ from bucketline.state.lsm.aggregate_choice import Extreme, FirstNonNullValue, Fi
 from bucketline.state.lsm.aggregate_collections import Collect, MergeMap, MergeMapWithTime
 from bucketline.state.lsm.aggregate_nested import NestedPartialUpdate, NestedUpdate
 from bucketline.state.lsm.aggregate_numbers import Logic, Product, Sum
-from bucketline.state.lsm.aggregate_sketches import SKETCHES_INSTALLED, unite_hll_sketches, unite_theta_sketches
+from bucketline.state.lsm.aggregate_sketches import HLL_SKETCH, SKETCHES_INSTALLED, THETA_SKETCH
 from bucketline.state.lsm.aggregate_text import ListAgg
-from bucketline.state.lsm.aggregate_unions import Union, Unite, unite_bitmaps32, unite_bitmaps64
-from bucketline.state.lsm.events import Events, Op
+from bucketline.state.lsm.aggregate_unions import BITMAP32, BITMAP64, SetKind, Union
+from bucketline.state.lsm.events import Events, Mask, Op
 from bucketline.state.lsm.field_options import FieldOptions
 from bucketline.state.types.logical import MAX_LENGTH, DataField, TypeRoot
 
@@ -55,6 +56,16 @@ class AggregateFunction(Protocol):
     def fold(self, values: pa.Array, events: Events) -> pa.Array: ...
 
 
+@runtime_checkable
+class ChecksValues(Protocol):
+    """An aggregate function with values that it can never merge.
+
+    Shapes: n values, and whether each is taken back, in; for each reason n bools and the reason out.
+    """
+
+    def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
     """How one column is aggregated. `ignores_retracts`: rows that take away leave it as it is."""
@@ -69,13 +80,25 @@ class ColumnAggregate:
         if self.ignores_retracts:
             return self.function.fold(values, events.ignoring_retracts())
         if not self.function.retracts and (events.ops == Op.RETRACT).any():
-            raise SchemaMismatchError(
-                f"column {self.column}: aggregate function '{self.name}' cannot take back what -U and -D rows remove; "
-                f"set 'fields.{self.column}.ignore-retract' = 'true' to leave the column as it is, or 'ignore-delete' "
-                "= 'true' to skip such rows",
-                column=self.column,
-            )
+            raise SchemaMismatchError(self._cannot_retract, column=self.column)
         return self.function.fold(values, events)
+
+    def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
+        """Rows that this column can never merge, by reason. Shapes: as `ChecksValues`."""
+        if self.ignores_retracts:
+            retracts = np.zeros(len(retracts), bool)
+        elif not self.function.retracts and retracts.any():
+            yield retracts, self._cannot_retract
+        if isinstance(self.function, ChecksValues):
+            yield from self.function.unmergeable(values, retracts)
+
+    @property
+    def _cannot_retract(self) -> str:
+        return (
+            f"column {self.column}: aggregate function '{self.name}' cannot take back what -U and -D rows remove; "
+            f"set 'fields.{self.column}.ignore-retract' = 'true' to leave the column as it is, or 'ignore-delete' "
+            "= 'true' to skip such rows"
+        )
 
 
 _Make = Callable[[DataField, FieldOptions], AggregateFunction]
@@ -211,8 +234,8 @@ def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, 
     return tuple(known.index(name) for name in names)
 
 
-def _union(unite: Unite) -> _Make:
-    return lambda field, options: Union(field.name, unite)
+def _union(kind: SetKind) -> _Make:
+    return lambda field, options: Union(field.name, kind)
 
 
 _SKETCHES = frozenset({"theta_sketch", "hll_sketch"})
@@ -240,8 +263,8 @@ _FUNCTIONS: Mapping[str, tuple[frozenset[TypeRoot] | None, _Make]] = {
     "merge_map_with_keytime": (frozenset({TypeRoot.MAP}), _merge_map_with_time),
     "nested_update": (frozenset({TypeRoot.ARRAY}), _nested_update),
     "nested_partial_update": (frozenset({TypeRoot.ARRAY}), _nested_partial_update),
-    "rbm32": (_SETS, _union(unite_bitmaps32)),
-    "rbm64": (_SETS, _union(unite_bitmaps64)),
-    "theta_sketch": (_SETS, _union(unite_theta_sketches)),
-    "hll_sketch": (_SETS, _union(unite_hll_sketches)),
+    "rbm32": (_SETS, _union(BITMAP32)),
+    "rbm64": (_SETS, _union(BITMAP64)),
+    "theta_sketch": (_SETS, _union(THETA_SKETCH)),
+    "hll_sketch": (_SETS, _union(HLL_SKETCH)),
 }

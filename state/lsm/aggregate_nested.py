@@ -4,10 +4,12 @@ Source: Paimon 2.0 FieldNestedUpdateAgg, FieldNestedPartialUpdateAgg. The order 
 it is that of their keys' first appearance.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketline.conf.option import UNLIMITED
 from bucketline.state.errors import SchemaMismatchError
@@ -49,11 +51,7 @@ class NestedUpdate:
         begin = events.first(live & (events.ops != Op.RETRACT))[events.key_of_row]
         live &= (begin >= 0) & (events.rows >= begin)
         if self.count_limit != UNLIMITED and (live & (events.ops == Op.RETRACT)).any():
-            raise SchemaMismatchError(
-                f"column {self.column}: nested_update with 'fields.{self.column}.count-limit' takes no -U and -D rows; "
-                f"remove the limit, or set 'fields.{self.column}.ignore-retract' = 'true'",
-                column=self.column,
-            )
+            raise SchemaMismatchError(self._limited, column=self.column)
         opening = _opening(live, events)
         entries = self._usable(values, entries_of(values, live & ~_single(live, events)[events.key_of_row]))
         items = values.values.take(pa.array(entries.places))
@@ -72,6 +70,34 @@ class NestedUpdate:
         kept = kept[np.lexsort((position[kept], events.key_of_row[entries.rows[kept]]))]
         return _finished(values, items.take(pa.array(kept)), entries.rows[kept], events, live)
 
+    def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
+        """What is taken back where there is a limit; nested rows with null in their key where that is an error."""
+        bad = validity(values) & retracts
+        if self.count_limit != UNLIMITED and bad.any():
+            yield bad, self._limited
+        if self.key and self.null_key_strategy == "error":
+            items = values.flatten()
+            parts = items.flatten()
+            broken = validity(items) & ~np.logical_and.reduce([validity(parts[i]) for i in self.key])
+            if broken.any():
+                bad = np.zeros(len(values), bool)
+                bad[pc.list_parent_indices(values).to_numpy()[broken]] = True
+                yield bad, self._null_key
+
+    @property
+    def _limited(self) -> str:
+        return (
+            f"column {self.column}: nested_update with 'fields.{self.column}.count-limit' takes no -U and -D rows; "
+            f"remove the limit, or set 'fields.{self.column}.ignore-retract' = 'true'"
+        )
+
+    @property
+    def _null_key(self) -> str:
+        return (
+            f"column {self.column}: a nested row has null in its key; fill it, or set "
+            f"'fields.{self.column}.nested-key-null-strategy' to 'merge' or 'ignore'"
+        )
+
     def _usable(self, values: pa.Array, entries: Entries) -> Entries:
         """The entries that are rows, less those whose key is refused."""
         items = values.values.take(pa.array(entries.places))
@@ -80,11 +106,7 @@ class NestedUpdate:
             parts = items.flatten()
             whole = np.logical_and.reduce([validity(parts[i]) for i in self.key])
             if self.null_key_strategy == "error" and (usable & ~whole).any():
-                raise SchemaMismatchError(
-                    f"column {self.column}: a nested row has null in its key; fill it, or set "
-                    f"'fields.{self.column}.nested-key-null-strategy' to 'merge' or 'ignore'",
-                    column=self.column,
-                )
+                raise SchemaMismatchError(self._null_key, column=self.column)
             usable &= whole
         return entries.keep(usable)
 

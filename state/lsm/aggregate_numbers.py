@@ -5,16 +5,17 @@ up to 18 digits they may exceed their declared precision as long as 64 bits hold
 Source: Paimon 2.0 FieldSumAgg, FieldProductAgg, FieldBoolAndAgg, FieldBoolOrAgg, DecimalUtils.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.decimal_words import from_unscaled, sum_by_key, unscaled
-from bucketline.state.lsm.events import Events, Indices, Op, validity
+from bucketline.state.lsm.events import Events, Indices, Mask, Op, validity
 
 _SEQUENTIAL_ROWS = 64
 _COMPACT_DIGITS = 18
@@ -38,6 +39,14 @@ class Sum:
             signed = np.where(minus, -plain, plain)
             return pa.array(_add_in_order(signed, live, events), mask=~seen)
         return pa.array(self._sum_integers(plain, minus, events), values.type, mask=~seen)
+
+    def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
+        """The least integer of a type cannot be taken back: its negative does not fit."""
+        if pa.types.is_integer(values.type):
+            limits = np.iinfo(values.type.to_pandas_dtype())
+            bad = retracts & validity(values) & (_filled(values) == limits.min)
+            if bad.any():
+                yield bad, overflow(self.column, "sum", f"{limits.bits} bits").message
 
     def _sum_integers(self, values: np.ndarray, minus: np.ndarray, events: Events) -> np.ndarray:
         limits = np.iinfo(values.dtype)
@@ -79,6 +88,13 @@ class Product:
         result, seen = _step(plain.astype(object), live, events, *self._integer_rules(np.iinfo(plain.dtype)))
         return pa.array(np.where(seen, result, 0).astype(plain.dtype), found_type, mask=~seen)
 
+    def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
+        """A product cannot be divided by zero; floats can."""
+        if not pa.types.is_floating(values.type):
+            bad = retracts & pc.fill_null(pc.equal(values, 0), False).to_numpy(zero_copy_only=False)
+            if bad.any():
+                yield bad, self._zero
+
     def _integer_rules(self, limits: np.iinfo[Any]) -> tuple["_Rule", "_Rule"]:
         def checked(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             if ((found < limits.min) | (found > limits.max)).any():
@@ -117,7 +133,11 @@ class Product:
 
     def _refuse_zero(self, value: np.ndarray) -> None:
         if (value == 0).any():
-            raise SchemaMismatchError(f"column {self.column}: a product cannot take back a zero", column=self.column)
+            raise SchemaMismatchError(self._zero, column=self.column)
+
+    @property
+    def _zero(self) -> str:
+        return f"column {self.column}: a product cannot take back a zero"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.hll_sketch import check_hll_sketch
+from bucketline.state.lsm.aggregate_unions import SetKind
 
 try:
     import datasketches
@@ -33,12 +34,7 @@ def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes
     """
     union = datasketches.theta_union()
     for value in values:
-        try:
-            sketch = datasketches.compact_theta_sketch.deserialize(value)
-        except (ValueError, IndexError, RuntimeError, MemoryError) as e:
-            raise CorruptFileError(f"no compact theta sketch: {e}") from e
-        _check_entries(sketch)
-        union.update(sketch)
+        union.update(_theta_sketch(value))
     return _as_java_writes(union.get_result().serialize())
 
 
@@ -52,6 +48,15 @@ def unite_hll_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
     for value, came_late in zip(values[1:], late[1:], strict=True):
         held = _hll_of_two(value, held) if came_late else _hll_of_two(held, value)
     return held
+
+
+def _theta_sketch(data: bytes) -> "datasketches.compact_theta_sketch":
+    try:
+        sketch = datasketches.compact_theta_sketch.deserialize(data)
+    except (ValueError, IndexError, RuntimeError, MemoryError) as e:
+        raise CorruptFileError(f"no compact theta sketch: {e}") from e
+    _check_entries(sketch)
+    return sketch
 
 
 def _hll_of_two(held: bytes, added: bytes) -> bytes:
@@ -93,3 +98,7 @@ def _as_java_writes(data: bytes) -> bytes:
     else:
         found[5] |= _SINGLE
     return bytes(found)
+
+
+THETA_SKETCH = SetKind(unite_theta_sketches, _theta_sketch)
+HLL_SKETCH = SetKind(unite_hll_sketches, _hll_sketch)

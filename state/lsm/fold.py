@@ -78,6 +78,11 @@ class Deduplicate(Selection):
         return position[_ends(_changes(_key_numbers(starts)[position]))]
 
 
+RETRACTS_OF_FIRST_ROW = (
+    "a table with merge-engine first-row takes no -D and -U rows; set 'ignore-delete' = 'true' to skip them"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FirstRow(Selection):
     """The first row of each key; with `ignore_delete` the first one that takes nothing away.
@@ -91,11 +96,7 @@ class FirstRow(Selection):
         candidates = _eligible(starts, _ends(starts), kinds)
         if not self.ignore_delete:
             if not candidates.all():
-                raise SchemaMismatchError(
-                    "a table with merge-engine first-row takes no -D and -U rows; "
-                    "set 'ignore-delete' = 'true' to skip them",
-                    column=VALUE_KIND,
-                )
+                raise SchemaMismatchError(RETRACTS_OF_FIRST_ROW, column=VALUE_KIND)
             return np.flatnonzero(starts)
         position = np.flatnonzero(candidates)
         return position[_changes(_key_numbers(starts)[position])]

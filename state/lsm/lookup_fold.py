@@ -14,7 +14,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.change_rows import LEVEL, ChangeRule, changes, is_add, marked
 from bucketline.state.lsm.computed_fold import ComputedFold
 from bucketline.state.lsm.events import Indices, Mask
-from bucketline.state.lsm.fold import Deduplicate, Fold, Kinds
+from bucketline.state.lsm.fold import RETRACTS_OF_FIRST_ROW, Deduplicate, Fold, Kinds
 from bucketline.state.lsm.sort_keys import sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, logical_type
 from bucketline.state.types.distinct import distinct
@@ -171,10 +171,7 @@ class FirstRowLookup:
         adds = is_add(table)
         if not adds.all():
             if not self.ignore_delete:
-                raise SchemaMismatchError(
-                    "a table with merge-engine first-row takes no -D and -U rows; "
-                    "set 'ignore-delete' = 'true' to skip them"
-                )
+                raise SchemaMismatchError(RETRACTS_OF_FIRST_ROW)
             table, numbers = table.filter(pa.array(adds)), numbers[adds]
         known = np.zeros(int(numbers[-1]) + 1 if len(numbers) else 0, bool)
         known[numbers[table[LEVEL].to_numpy() > 0]] = True

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from bucketline.conf.bucket_options import BATCH_WRITE_FIXED_BUCKET
-from bucketline.state.bucket.intake import ROW_KIND_COLUMN, accept_rows
+from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
@@ -18,6 +18,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger, write_bucket
 from bucketline.state.store.key_index_note import NOTE_PROPERTY
 from bucketline.state.store.postpone_local import write_fixed
+from bucketline.state.store.row_acceptance import RowAcceptance
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import RunSealer
 from bucketline.state.store.shelf_write import write_shelf
@@ -109,11 +110,12 @@ def _messages(
     states = {} if plan.mode is BucketMode.UNAWARE else session.bucket_states(trigger)
     sealer = RunSealer(plan.seal_plan(session.view, session.hash_entries(), write.dynamic), origin=0)
     assign = plan.assign_write(session.hash_entries(), write.dynamic)
+    acceptance = RowAcceptance(plan.schema)
     messages: list[CommitMessage] = []
     to_real = plan.mode is BucketMode.POSTPONE and write.postponed_user is None
     with RunShelf(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as shelf:
         for rows in tables:
-            for run in sealer.add(accept_rows(rows, plan.schema)):
+            for run in sealer.add(acceptance.accept(rows)):
                 shelf.add(run)
         for run in sealer.finish():
             shelf.add(run)

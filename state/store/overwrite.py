@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.table_options import DYNAMIC_PARTITION_OVERWRITE
-from bucketline.state.bucket.intake import accept_rows
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
@@ -23,6 +22,7 @@ from bucketline.state.store.local_write import Data, with_kinds
 from bucketline.state.store.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.postpone_local import write_fixed
 from bucketline.state.store.rescale import as_new_files
+from bucketline.state.store.row_acceptance import RowAcceptance
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import RunSealer
 from bucketline.state.store.shelf_write import write_shelf
@@ -95,10 +95,11 @@ def _messages(
     plan = session.plan
     seal = replace(plan.seal_plan(session.view, {}, write.dynamic), other_totals={})
     sealer = RunSealer(seal, origin=0)
+    acceptance = RowAcceptance(plan.schema)
     messages: list[CommitMessage] = []
     with RunShelf(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as shelf:
         for rows in tables:
-            for run in sealer.add(accept_rows(rows, plan.schema)):
+            for run in sealer.add(acceptance.accept(rows)):
                 _check_inside(plan, run.partition, target)
                 shelf.add(run)
         for run in sealer.finish():
