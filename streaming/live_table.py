@@ -12,13 +12,11 @@ from bucketline.state.commit.replay import newest_of_user, writer_of
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.expiry import move_tag
+from bucketline.state.store.expiry_notes import MARKER_TAG, seen_up_to
 from bucketline.state.store.tags import Tags
 from bucketline.state.store.write_session import WriteSession
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.recover import END_OFFSETS, KEY_SHARES, UserHistory
-
-MARKER_TAG = "bucketline-writer-"
-"""Prefix of the tag that keeps a writer's newest snapshot readable however quickly others expire snapshots."""
 
 
 class _Turn:
@@ -91,7 +89,7 @@ class LiveTable:
             same = [s for s in self._commits if s.commit_identifier == found[0].commit_identifier]
             self._commits = [*found, *same]
         marker = None if self._commits else self._marker()
-        complete = bool(self._commits) or walked_to == 1 or (marker is not None and marker.id >= walked_to - 1)
+        complete = bool(self._commits) or walked_to == 1 or (marker is not None and self._seen(marker) >= walked_to - 1)
         others = () if self._commits or marker else self._others()
         return UserHistory(tuple(self._commits), marker, complete, others)
 
@@ -131,6 +129,11 @@ class LiveTable:
         marker = self._marker()
         if self._commits and (marker is None or marker.id < self._commits[0].id):
             self.mark(self._commits[0])
+
+    def _seen(self, marker: Snapshot) -> int:
+        """The snapshot id up to which it is known that none after the marker is this writer's."""
+        table = self.session.table
+        return seen_up_to(table.io, table.path, self.user, marker)
 
     def _marker(self) -> Snapshot | None:
         tag = Tags(self.session.table.io, self.session.table.path).get(MARKER_TAG + self.user)

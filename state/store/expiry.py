@@ -29,6 +29,7 @@ from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.branches import Branches
 from bucketline.state.store.consumers import CONSUMER_EXPIRATION_TIME, drop_idle_consumers, next_of_consumers
+from bucketline.state.store.expiry_notes import drop_note, note_expired
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.kept_files import (
     changelog_or_nothing,
@@ -73,6 +74,7 @@ class _Step:
     """What goes with one snapshot: full paths, to be removed in this order before the snapshot's own file."""
 
     snapshot_id: int
+    commit_user: str
     data: tuple[str, ...]
     changelog: tuple[str, ...]
     metadata: tuple[str, ...]
@@ -125,6 +127,7 @@ def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str) -> bool:
     if tag is None:
         return False
     tags.delete(name)
+    drop_note(io, path, name)
     _Expiry(io, path, schema).release(tag.snapshot)
     return True
 
@@ -261,12 +264,14 @@ class _Expiry:
         changelog = changelog_or_nothing(self._manifests, snapshot)
         return _Step(
             snapshot.id,
+            snapshot.commit_user,
             data=tuple(p for e in dead for p in data_paths(self._path, self._schema, e)),
             changelog=tuple(p for e in changelog for p in data_paths(self._path, self._schema, e)),
             metadata=tuple(metadata_paths(self._path, gone)),
         )
 
     def _remove(self, begin: int, end: int, steps: Sequence[_Step], ended: tuple[str, ...]) -> ExpireResult:
+        note_expired(self._io, self._path, self._tags.list(), {s.snapshot_id: s.commit_user for s in steps})
         for step in steps:
             self._delete((*step.data, *step.changelog, *step.metadata))
             self._io.delete(self._snapshots.path(step.snapshot_id))

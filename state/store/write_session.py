@@ -15,10 +15,11 @@ from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import CommitConflictError
+from bucketline.state.errors import CommitConflictError, SchemaMismatchError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.append_compact import append_options
+from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.bucket_deletions import VectorFiles, deletion_entries
 from bucketline.state.store.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.commit_check import AppendCheck
@@ -26,6 +27,7 @@ from bucketline.state.store.commit_waste import discard_made
 from bucketline.state.store.committer import CommitResult, Committed, Committer, Conflict
 from bucketline.state.store.compact_due import due_buckets, may_compact, may_join
 from bucketline.state.store.hash_index_store import hash_entries
+from bucketline.state.store.overflow_check import refuse_overflow
 from bucketline.state.store.table_handle import TableHandle, open_handle
 from bucketline.state.store.table_view import BucketId, TableView
 from bucketline.state.store.write_plan import HashEntries, WritePlan, plan_write
@@ -130,10 +132,12 @@ class WriteSession:
         """Commits what was planned on the view as it is now, and says what came of it.
 
         `ignore_empty` as for `Committer.commit`. A compaction that lost is in `Committed.dropped`. Raises
-        CommitConflictError when the messages' rows are not in the table and will not be (their files are removed),
-        CommitOutcomeUnknownError when nobody knows.
+        CommitConflictError when the messages' rows are not in the table and will not be, SchemaMismatchError when they
+        could never be merged with it (their files are removed); CommitOutcomeUnknownError when nobody knows.
         """
         found = list(messages)
+        if kind is CommitKind.APPEND:
+            self._refuse_overflow(found)
         outcome = self._committer.commit(
             found,
             user=user,
@@ -183,6 +187,17 @@ class WriteSession:
         if isinstance(outcome, Conflict):
             self.discard(found)
         return _checked(outcome)
+
+    def _refuse_overflow(self, messages: Sequence[CommitMessage]) -> None:
+        access = BucketAccess(self.table.uri, self.plan.schema, self._clock, self._ids)
+        try:
+            for m in messages:
+                bucket_id = (m.partition, m.bucket)
+                older = self.view.files(bucket_id)
+                refuse_overflow(access, bucket_id, older, m.new_files, memory_bytes=self.plan.sink.merge_memory_bytes)
+        except SchemaMismatchError:
+            self.discard(messages)
+            raise
 
     def discard(self, messages: Iterable[CommitMessage]) -> None:
         """Removes the files of messages that no snapshot names and none will; failures leave them behind."""

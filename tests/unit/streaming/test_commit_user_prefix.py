@@ -8,9 +8,10 @@ import pytest
 
 from bucketline.state.commit.replay import commit_user, find_commit, find_twin, newest_of_user, writer_of
 from bucketline.state.store.doctor import Severity
+from bucketline.state.store.expiry_notes import MARKER_TAG
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import MARKER_TAG, LiveTable, forget_table
+from bucketline.streaming.live_table import LiveTable, forget_table
 from bucketline.streaming.recover import CheckpointMismatchError
 from bucketline.streaming.sink import TableSink
 from bucketline.streaming.table_offsets import newest_offsets

@@ -10,12 +10,13 @@ import pytest
 
 from bucketline.state.errors import StorageError
 from bucketline.state.store.bucket_access import BucketAccess
+from bucketline.state.store.expiry_notes import MARKER_TAG
 from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.streaming import sink
 from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import MARKER_TAG, LiveTable, forget_table
+from bucketline.streaming.live_table import LiveTable, forget_table
 from bucketline.streaming.progress import BatchReport
 from bucketline.streaming.sink import TableSink
 from tests.support.tasks import Cluster

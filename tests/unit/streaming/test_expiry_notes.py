@@ -1,0 +1,103 @@
+"""A stopped stream restarts though later snapshots have expired: expiry noted that none of them was its own."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.store.expiry_notes import MARKER_TAG
+from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.streaming.commit_step import batch_properties, commit_batch
+from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.live_table import LiveTable
+from bucketline.streaming.recover import CheckpointMismatchError, WriteBatch, decide
+from bucketline.streaming.route import BatchOutcome
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
+ROWS = pa.table({"id": [1], "n": pa.array([1], pa.int32())}, schema=COLUMNS)
+
+
+def keyed(path: Path) -> Table:
+    return create_table(str(path / "shop.db" / "t"), COLUMNS, primary_key=("id",), options={"bucket": "1"})
+
+
+def batch(batch_id: int) -> BatchIdentity:
+    return BatchIdentity("q", batch_id, None, f"[{batch_id}]", f"digest-{batch_id}", run_id="run")
+
+
+def stream_batches(path: str, *numbers: int) -> None:
+    table = LiveTable(path, {}, "q")
+    for number in numbers:
+        table.session.refresh()
+        assert decide(batch(number), table.history(), allow_reprocess=False) == WriteBatch()
+        commit_batch(table, batch(number), BatchOutcome((), (), ()))
+
+
+def restart(path: str, number: int) -> object:
+    table = LiveTable(path, {}, "q")
+    table.session.refresh()
+    return decide(batch(number), table.history(), allow_reprocess=False)
+
+
+def test_expiry_of_what_others_wrote_lets_the_stream_restart(tmp_path: Path) -> None:
+    made = keyed(tmp_path)
+    stream_batches(made.path, 0, 1)
+    for _ in range(3):
+        for _ in range(4):
+            made.write(ROWS)
+        made.expire_snapshots(retain_min=1, retain_max=1)
+    assert made.snapshots()["snapshot_id"].to_pylist()[0] > 3
+    assert restart(made.path, 2) == WriteBatch()
+    stream_batches(made.path, 2)
+
+
+def test_a_batch_of_the_stream_among_what_expired_is_not_overlooked(tmp_path: Path) -> None:
+    """The stream died after its commit, before its marker moved."""
+    made = keyed(tmp_path)
+    stream_batches(made.path, 0, 1)
+    died = LiveTable(made.path, {}, "q")
+    died.session.refresh()
+    died.session.commit([], user="q", identifier=2, properties=batch_properties(batch(2)), ignore_empty=False)
+    for _ in range(3):
+        made.write(ROWS)
+    made.expire_snapshots(retain_min=1, retain_max=1)
+    with pytest.raises(CheckpointMismatchError):
+        restart(made.path, 2)
+
+
+def test_what_somebody_else_expired_without_a_note_is_not_taken_for_seen(tmp_path: Path) -> None:
+    made = keyed(tmp_path)
+    stream_batches(made.path, 0, 1)
+    for _ in range(3):
+        made.write(ROWS)
+    for snapshot_id in (1, 2, 3):
+        (Path(made.path) / "snapshot" / f"snapshot-{snapshot_id}").unlink()
+    open_table(made.path).expire_snapshots(retain_min=1, retain_max=1)
+    with pytest.raises(CheckpointMismatchError):
+        restart(made.path, 2)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 2, "marker": 2, "seenUpTo": 99}', '{"version": 1}', "[1]"])
+def test_a_note_that_cannot_be_read_says_nothing(tmp_path: Path, text: str) -> None:
+    made = keyed(tmp_path)
+    stream_batches(made.path, 0, 1)
+    for _ in range(3):
+        made.write(ROWS)
+    made.expire_snapshots(retain_min=1, retain_max=1)
+    note = Path(made.path) / "bucketline" / "expired-q"
+    assert note.exists()
+    note.write_text(text)
+    with pytest.raises(CheckpointMismatchError):
+        restart(made.path, 2)
+
+
+def test_a_note_goes_with_its_marker_and_orphan_removal_leaves_it_alone(tmp_path: Path) -> None:
+    made = keyed(tmp_path)
+    stream_batches(made.path, 0, 1)
+    for _ in range(3):
+        made.write(ROWS)
+    made.expire_snapshots(retain_min=1, retain_max=1)
+    note = Path(made.path) / "bucketline" / "expired-q"
+    assert made.doctor() == [] and note.exists()
+    made.delete_tag(MARKER_TAG + "q")
+    assert not note.exists()
