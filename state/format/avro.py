@@ -161,7 +161,7 @@ def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
             found = fastavro.schemaless_reader(source, items)
         except MALFORMED as e:
             raise CorruptFileError(f"no Avro records in the block at offset {offset}: {e!r}", offset=offset) from e
-        if len(found) != count or source.tell() != len(source.getbuffer()):
+        if len(found) != count or None in found or source.tell() != len(source.getbuffer()):
             raise CorruptFileError(
                 f"the block at offset {offset} does not hold exactly its {count} records", offset=offset
             )

@@ -75,7 +75,7 @@ class AvroColumns:
             try:
                 source = BytesIO(encode_varint(block.count) + block.body + b"\0")
                 records = fastavro.schemaless_reader(source, self._layout.items)
-                if len(records) != block.count or source.tell() != len(source.getbuffer()):
+                if len(records) != block.count or None in records or source.tell() != len(source.getbuffer()):
                     raise ValueError(f"the block does not hold exactly its {block.count} records")
                 found = pa.array(records, wanted)
             except (*MALFORMED, pa.ArrowException) as e:

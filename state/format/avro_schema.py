@@ -63,10 +63,15 @@ def nullable(name: str, kind: Json) -> dict[str, Json]:
 
 @lru_cache(maxsize=64)
 def reading_schema(text: bytes, form: RecordFormat) -> object:
-    """The parsed schema of an array of the writer's records, held against `form`."""
+    """The parsed schema of an array of the writer's records, held against `form`.
+
+    Paimon up to 0.9 makes the record nullable, which costs every record a byte in front.
+    """
     try:
         found = _Inliner().inline(json.loads(text), 0)
-        _match(found, form.schema, "")
+        branches = [b for b in found if b != "null"] if isinstance(found, list) else [found]
+        for branch in branches if len(branches) == 1 else [found]:
+            _match(branch, form.schema, "")
         return fastavro.parse_schema({"type": "array", "items": found})
     except MALFORMED as e:
         raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e

@@ -22,7 +22,7 @@ from bucketline.state.format.entries import DeletionVectorRange, IndexManifestEn
 from bucketline.state.format.paths import INDEX_DIR, bucket_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.decoding import naming_file
-from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.file_io import FileIO, file_io_for
 
 Positions = NDArray[np.int64]
 """Row positions of one data file, ascending, from 0."""
@@ -38,17 +38,16 @@ class DeletedRows(Protocol):
 class Deletions:
     """Where the deletion vectors of a snapshot lie, by (partition, bucket, data file name)."""
 
-    io: FileIO
-    places: Mapping[tuple[bytes, int, str], tuple[str, DeletionVectorRange]] = field(default_factory=dict)
+    places: Mapping[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = field(default_factory=dict)
 
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Positions | None:
         """The deleted rows of a data file; None without a vector. Raises CorruptFileError naming the index file."""
         place = self.places.get((partition, bucket, file_name))
         if place is None:
             return None
-        path, at = place
+        io, path, at = place
         offset, length = read_span(at)
-        with self.io.open_input(path) as source:
+        with io.open_input(path) as source:
             version = source.read(len(FILE_VERSION))
             if version != FILE_VERSION or offset < len(FILE_VERSION) or length < 0:
                 raise CorruptFileError(f"{path}: no deletion vector can lie at {offset}", path=path, offset=0)
@@ -66,18 +65,20 @@ def find_deletions(
 ) -> Deletions:
     """The vectors that the entries of an index manifest name. Raises CorruptFileError for two of one data file."""
     in_bucket = schema.options.get("index-file-in-data-file-dir", "false").strip().lower() == "true"
-    places: dict[tuple[bytes, int, str], tuple[str, DeletionVectorRange]] = {}
+    places: dict[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = {}
     for entry in entries:
         if entry.index_type != DELETION_VECTORS:
             continue
         folder = bucket_path(schema, entry.partition, entry.bucket) if in_bucket else INDEX_DIR
-        path = entry.external_path or f"{table_path}/{folder}/{entry.file_name}"
+        where, path = io, f"{table_path}/{folder}/{entry.file_name}"
+        if entry.external_path is not None:
+            where, path = file_io_for(entry.external_path, schema.options)
         for at in entry.deletion_vector_ranges or ():
             key = entry.partition, entry.bucket, at.data_file_name
             if key in places:
                 raise CorruptFileError(f"{path}: {at.data_file_name} has two deletion vectors", path=path)
-            places[key] = path, at
-    return Deletions(io, places)
+            places[key] = where, path, at
+    return Deletions(places)
 
 
 def drop_deleted(batches: Iterable[pa.RecordBatch], deleted: Positions, path: str) -> Iterator[pa.RecordBatch]:

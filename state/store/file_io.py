@@ -84,15 +84,16 @@ def file_io_for(uri: str, options: Mapping[str, str] | None = None) -> tuple[Fil
     """The FileIO for a path or URI, and the path it names there, without a slash at the end.
 
     `options` are table or catalog options; those of object stores (`s3.endpoint`, ...) are passed on.
-    A local path may be relative to the working directory; `%` is taken literally, as Paimon does.
-    Raises OptionError for a URI that nothing here can open.
+    A local path may be relative to the working directory; `%` is taken literally, as Paimon does. Schemes may be
+    written in capitals (`FILE:/data`). Raises OptionError for a URI that nothing here can open.
     """
     scheme, separator, rest = uri.partition(":")
     if not separator or "/" in scheme:
         return LocalIO(), LocalIO.absolute(uri)
+    scheme = scheme.lower()
     if scheme == "file":
         path = rest.removeprefix("//") if rest.startswith("///") else rest
         if not path.startswith("/") or path.startswith("//"):
             raise OptionError(f"{uri}: a file URI names an absolute path, as in file:/data/warehouse", uri=uri)
         return LocalIO(), LocalIO.absolute(path)
-    return arrow_io_for(uri, options or {})
+    return arrow_io_for(f"{scheme}:{rest}", options or {})

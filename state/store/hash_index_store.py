@@ -22,7 +22,7 @@ from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.hash_index import HASH, decode_hash_index, encode_hash_index
 from bucketline.state.format.paths import INDEX_DIR, index_file_name
-from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.file_io import FileIO, file_io_for
 from bucketline.state.types.distinct import distinct
 
 _Share = tuple[str, bytes, Ownership | None, Ownership | None]
@@ -147,9 +147,9 @@ class HashIndexStore:
 
     def hashes(self, entry: IndexManifestEntry) -> Int32s:
         """The hashes in one file, in file order. Raises CorruptFileError as `known` does."""
-        path = self._path_of(entry)
+        io, path = self._place(entry)
         try:
-            data = self._io.read(path)
+            data = io.read(path)
         except StorageError as e:
             if e.fields.get("missing"):
                 raise CorruptFileError(
@@ -198,10 +198,14 @@ class HashIndexStore:
     def delete_own(self, changes: Iterable[HashIndexChange]) -> None:
         """Removes files the caller has just written and promised to nobody."""
         for change in changes:
-            self._io.delete(self._path_of(change.new))
+            io, path = self._place(change.new)
+            io.delete(path)
 
-    def _path_of(self, entry: IndexManifestEntry) -> str:
-        return entry.external_path or f"{self._path}/{INDEX_DIR}/{entry.file_name}"
+    def _place(self, entry: IndexManifestEntry) -> tuple[FileIO, str]:
+        """Where an index file is: on the table's own storage, or wherever its full path says."""
+        if entry.external_path is not None:
+            return file_io_for(entry.external_path)
+        return self._io, f"{self._path}/{INDEX_DIR}/{entry.file_name}"
 
     def _by_bucket(self, entries: Iterable[IndexManifestEntry]) -> dict[int, IndexManifestEntry]:
         found: dict[int, IndexManifestEntry] = {}

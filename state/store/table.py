@@ -164,7 +164,7 @@ class Table(TableHandle):
         return snapshots_table(self.snapshot_store)
 
     def files(self) -> pa.Table:
-        """The live data files of the snapshot that the options name, else of the newest: the columns of Paimon's $files.
+        """The live data files of the snapshot that the options name, else the newest: the columns of Paimon's $files.
 
         Files of a fallback branch are among them only for partitions that this branch has files of and shows none.
         """

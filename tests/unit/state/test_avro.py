@@ -10,6 +10,7 @@ import pytest
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro import BLOCK_RECORDS, decode_records, encode_records, open_container
+from bucketline.state.format.avro_columns import AvroColumns
 from bucketline.state.format.avro_schema import Json, RecordFormat, nullable
 
 FORM = RecordFormat(
@@ -130,6 +131,19 @@ def test_fields_resolve_by_name_whatever_the_order_record_name_and_extras() -> N
     }
     (found,) = decode_records(_written(schema, [{"extra": {}, "name": "n", "id": 3, "color": "RED"}]), FORM)
     assert (found["id"], found["name"], found.get("time")) == (3, "n", None)
+
+
+def test_records_that_may_be_null_are_read_and_a_null_is_none() -> None:
+    """Paimon up to 0.9 makes the record of a file nullable."""
+    schema: Json = ["null", FORM.schema]
+    assert decode_records(_written(schema, ROWS), FORM) == ROWS
+    columns = AvroColumns(BytesIO(_written(schema, ROWS)).read, len(_written(schema, ROWS)))
+    assert [b.column("id").to_pylist() for b in columns.batches(["id"])] == [[row["id"] for row in ROWS]]
+    holed = _container(b"null", _long(0), 1, schema)
+    with pytest.raises(CorruptFileError, match="at offset"):
+        decode_records(holed, FORM)
+    with pytest.raises(CorruptFileError, match="at offset"):
+        list(AvroColumns(BytesIO(holed).read, len(holed)).batches(["id"]))
 
 
 def test_records_that_are_defined_once_and_named_again_are_read() -> None:

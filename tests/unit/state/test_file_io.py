@@ -142,7 +142,7 @@ def test_a_store_whose_rename_refuses_publishes_by_rename(tmp_path: Path) -> Non
     assert io.list_names(str(tmp_path)) == ["s"]
 
 
-@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+@pytest.mark.parametrize("prefix", ["", "file:", "file://", "FILE:", "File://"])
 def test_local_paths_come_with_and_without_a_scheme(prefix: str, tmp_path: Path) -> None:
     io, root = file_io_for(f"{prefix}{tmp_path}/w/k=a%20b//t/")
     assert isinstance(io, LocalIO)

@@ -21,7 +21,7 @@ from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, SimpleStats
 from bucketline.state.format.deletion_vector import encode_deletion_vectors
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
-from bucketline.state.format.index_manifest import encode_index_manifest
+from bucketline.state.format.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,
@@ -149,13 +149,14 @@ def _rewrite_manifests(path: Path, change: Callable[[DataFileMeta], DataFileMeta
         file.write_text(json.dumps({k: v for k, v in found.items() if not k.endswith("ListSize")}))
 
 
-def test_data_files_lie_where_their_full_path_says(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["file:", "FILE:", "File://", ""])
+def test_data_files_lie_where_their_full_path_says(path: Path, tmp_path: Path, scheme: str) -> None:
     expected = _bag(open_table(str(path)).to_arrow())
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()
     for file in path.rglob("bucket-*/*"):
         file.rename(elsewhere / file.name)
-    _rewrite_manifests(path, lambda file: replace(file, external_path=f"file:{elsewhere}/{file.file_name}"))
+    _rewrite_manifests(path, lambda file: replace(file, external_path=f"{scheme}{elsewhere}/{file.file_name}"))
     assert _bag(open_table(str(path)).to_arrow()) == expected
 
 
@@ -199,7 +200,7 @@ import sys
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, SimpleStats
 from bucketline.state.format.deletion_vector import encode_deletion_vectors
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
-from bucketline.state.format.index_manifest import encode_index_manifest
+from bucketline.state.format.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,
@@ -291,3 +292,22 @@ def test_instants_of_an_orc_writer_whose_zone_is_not_known_are_refused_where_the
 def _later(value: object, by: int) -> Timestamp:
     assert isinstance(value, Timestamp)
     return Timestamp(value.millis + by, value.nanos_of_milli)
+
+
+@pytest.mark.parametrize("scheme", ["file:", "FILE:"])
+def test_index_files_lie_where_their_full_path_says(tmp_path: Path, scheme: str) -> None:
+    path, elsewhere = tmp_path / "t", tmp_path / "else where"
+    shutil.copytree(GOLDEN / "shared.db" / "pk_dv", path)
+    expected = _bag(open_table(str(path)).to_arrow())
+    elsewhere.mkdir()
+    for file in (path / "index").iterdir():
+        file.rename(elsewhere / file.name)
+    for file in (path / "manifest").glob("index-manifest-*"):
+        entries = decode_index_manifest(file.read_bytes())
+        moved = [replace(e, external_path=f"{scheme}{elsewhere}/{e.file_name}") for e in entries]
+        file.write_bytes(encode_index_manifest(moved))
+    table = open_table(str(path))
+    assert _bag(table.to_arrow()) == expected
+    keys = table.to_arrow(columns=list(table.primary_key))
+    table.write(table.to_arrow().slice(0, 1))
+    assert table.to_arrow(columns=list(table.primary_key)).num_rows == keys.num_rows
