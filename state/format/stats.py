@@ -147,6 +147,11 @@ def collect_stats(
     return ColumnStats(tuple(fields), tuple(modes), columns)
 
 
+def is_within(found: ColumnBounds, low: Bound | None, high: Bound | None) -> bool:
+    """Whether the values of a column are all between two bounds, both included; unknown ones rule out nothing."""
+    return _is_beyond(found.minimum, low, sign=-1) and _is_beyond(found.maximum, high, sign=1)
+
+
 def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
     """One null element for every field: what key statistics hold when nothing was collected (postpone files)."""
     nothing = [None] * len(fields)
@@ -276,6 +281,13 @@ def _pick(one: Bound | None, other: Bound | None, *, sign: int) -> Bound | None:
     assert type(mine) is type(its)
     greater = mine > its  # type: ignore[operator]  # both are of one column, so of one type
     return one if greater == (sign > 0) else other
+
+
+def _is_beyond(value: Bound | None, bound: Bound | None, *, sign: int) -> bool:
+    """Whether a bound is the value or beyond it; NaN is no bound."""
+    if value is None or bound is None or bound != bound:
+        return True
+    return _pick(value, bound, sign=sign) == bound
 
 
 def _rank(value: Bound) -> object:

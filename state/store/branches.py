@@ -75,6 +75,11 @@ class Branches:
         A branch's oldest snapshot has every file from before it was made that a later one has; its tags may be older.
         A branch that the table was forwarded to shares those after it too.
         """
+        tags = Tags(self._io, self.path(name)).list()
+        return self.snapshots_of(name) + [(f"tag {t.name} of branch {name}", t.snapshot) for t in tags]
+
+    def snapshots_of(self, name: str) -> list[tuple[str, Snapshot]]:
+        """As `states_of`, without the tags."""
         snapshots = Snapshots(self._io, self.path(name))
         ids = snapshots.ids()
         found: list[tuple[str, Snapshot]] = []
@@ -82,7 +87,6 @@ class Branches:
             state = snapshots.get(snapshot_id)
             if state is not None:
                 found.append((f"snapshot {snapshot_id} of branch {name}", state))
-        found += [(f"tag {t.name} of branch {name}", t.snapshot) for t in Tags(self._io, self.path(name)).list()]
         return found
 
     def _forwarded(self, branch: Snapshots, ids: list[int]) -> list[int]:

@@ -26,6 +26,20 @@ def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
     return found
 
 
+def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
+    """The path and what is wrong of each consumer file that cannot be read."""
+    found = []
+    for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
+        file = f"{path}/{CONSUMER_DIR}/{name}"
+        data = io.read_optional(file) if name.startswith(_PREFIX) else None
+        try:
+            if data is not None:
+                _next_snapshot(file, data)
+        except CorruptFileError as e:
+            found.append((file, e.message))
+    return found
+
+
 def drop_idle_consumers(io: FileIO, path: str, *, older_than_ms: int) -> list[str]:
     """Removes the consumers whose files last changed before a time (ms since the epoch), and names them."""
     dropped = []

@@ -1,212 +1,221 @@
-"""Examines a table and says what is broken: what every writer must keep true, held against what is on disk.
+"""Examines a table and says what is broken: the rules that every writer keeps, compared with what is on storage.
 
-Reads all metadata, and with `rows` every live data file; changes nothing. What Paimon would stumble over is an error,
-what merely costs space or hints at a crash is a warning.
-Source: the rules of Paimon 2.0 (ConflictDetection, SnapshotManager, HintFileUtils, SchemaManager) and of this library.
+Reads all metadata, each manifest file once, and with `rows` every live data file; changes nothing. What Paimon would
+stumble over is an error, what merely costs space or hints at a crash is a warning. What one broken file hides is left
+out, and all else is looked at. The table may be written, compacted and expired meanwhile.
+Source: the rules of Paimon 2.0 (ConflictDetection, SnapshotManager, SchemaManager) and of this library.
 """
 
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.read_options import is_read_option
 from bucketline.state.commit.replay import writer_of
+from bucketline.state.determinism import SYSTEM_PAUSE, Pause
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from bucketline.state.format.paths import EARLIEST, LATEST, SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.branches import Branches
-from bucketline.state.store.consumers import next_of_consumers
-from bucketline.state.store.doctor_files import Examination, Problem
+from bucketline.state.store.doctor_again import still_broken
+from bucketline.state.store.doctor_files import FileChecks
+from bucketline.state.store.doctor_finding import Finding, Severity
 from bucketline.state.store.doctor_hashes import hash_problems
+from bucketline.state.store.doctor_history import History
+from bucketline.state.store.doctor_live import Share
 from bucketline.state.store.doctor_places import place_problems
+from bucketline.state.store.doctor_problem import Broken, Problem, State, passable
+from bucketline.state.store.doctor_rows import row_problems
+from bucketline.state.store.doctor_states import NamedState, named_states
+from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.orphans import remove_orphan_files
-from bucketline.state.store.schemas import Schemas
-from bucketline.state.store.snapshots import Snapshots
-from bucketline.state.store.table_handle import TableHandle
-from bucketline.state.store.tags import Tags
-from bucketline.state.types.logical import all_fields
+from bucketline.state.store.read import FileAccess
+from bucketline.state.store.read_once import ReadOnceIO
+from bucketline.state.store.scan import group_by_bucket
+from bucketline.state.store.schemas import Schemas, readable_schemas
+from bucketline.state.store.table_handle import TableHandle, branch_path, newest_schema, remote_location
+
+LIVE_BYTES = 512 << 20
+"""Bytes of the entries of live files that are held, unless told otherwise; with more, buckets are looked at in shares,
+and each share reads the manifests that are no longer remembered once more."""
+
+_ENTRY_BYTES = 3000
+
+Watch = Callable[[int, int], None]
+"""Is given how many steps are done, of how many."""
 
 
-class Severity(Enum):
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One broken rule: its stable name, where it is broken, and what that means."""
-
-    severity: Severity
-    rule: str
-    subject: str
-    message: str
-
-
-def examine(table: TableHandle, *, rows: bool = False) -> list[Finding]:
+def examine(
+    table: TableHandle,
+    *,
+    rows: bool = False,
+    watch: Watch = lambda done, total: None,
+    live_bytes: int = LIVE_BYTES,
+    pause: Pause = SYSTEM_PAUSE,
+) -> list[Finding]:
     """What is broken in a table, errors before warnings; nothing when it is sound.
 
-    `rows` also reads the live rows: their number, order, buckets and sequence numbers, and their HASH index.
-    Raises StorageError when the storage fails for another reason than a missing file.
+    `rows` also reads the live rows: their number, order, buckets, statistics and sequence numbers, and their HASH
+    index. Memory: `live_bytes`, and what `ReadOnceIO` remembers. Raises StorageError when the storage fails for
+    another reason than a missing file.
     """
-    found = list(_findings(table, rows=rows))
-    return sorted(found, key=lambda f: f.severity is Severity.WARNING)
-
-
-def _findings(table: TableHandle, *, rows: bool) -> Iterator[Finding]:
-    yield from _schemas(table)
-    root = table.metadata_path
-    yield from _snapshot_folder(table, root)
-    snapshots, broken = _readable_snapshots(table.snapshot_store)
-    yield from broken
-    yield from _commits(snapshots)
-    examination = Examination(table.io, table.path, table.table_schema, table.manifests, table.schema_store.get)
-    yield from map(_error, examination.history(snapshots))
-    yield from _named_states(table, root, examination)
-    if snapshots and rows:
-        yield from map(_error, examination.rows(snapshots[-1]))
-        # What cannot be read at all was told above.
-        with suppress(CorruptFileError):
-            yield from map(_error, hash_problems(table, snapshots[-1]))
-            yield from map(_error, place_problems(table, snapshots[-1]))
+    looked_at = replace(table, io=ReadOnceIO(table.io))
+    examination = _Examination(looked_at, watch, live_bytes)
+    problems = [*examination.states(), *(examination.rows() if rows else ())]
+    problems, findings = still_broken(table, problems, pause)
+    findings += [Finding(Severity.ERROR, p.rule, p.subject, p.message) for p in problems]
+    # Without all states readable it is not known what is an orphan.
     try:
-        next_of_consumers(table.io, root)
-    except CorruptFileError as e:
-        yield Finding(Severity.ERROR, "consumer", str(e.fields.get("path", root)), e.message)
-    # Without all states readable it is not known what is an orphan; that was told above.
-    with suppress(CorruptFileError):
-        orphans = remove_orphan_files(table)
+        orphans = remove_orphan_files(looked_at)
+    except BucketlineError as e:
+        passable(e)
+    else:
         if orphans.files:
-            yield Finding(
-                Severity.WARNING,
-                "orphans",
-                orphans.files[0].path,
-                f"{len(orphans.files)} files, {orphans.size_bytes} bytes, are older than a day and belong to nothing",
+            message = (
+                f"{len(orphans.files)} files, {orphans.size_bytes} bytes, are older than a day and belong to nothing"
             )
+            findings.append(Finding(Severity.WARNING, "orphans", orphans.files[0].path, message))
+    return sorted(findings, key=lambda f: f.severity is Severity.WARNING)
 
 
-def _schemas(table: TableHandle) -> Iterator[Finding]:
-    directory = f"{table.metadata_path}/{SCHEMA_DIR}"
-    for name in table.io.list_names(directory):
-        path = f"{directory}/{name}"
-        schema_id = parse_schema_id(name)
-        if schema_id is None:
-            if name.startswith("schema-"):
-                yield Finding(Severity.ERROR, "foreign-file", path, "Paimon takes this name for a schema's and fails")
-            continue
-        try:
-            schema = Schemas(table.io, table.metadata_path).get(schema_id)
-        except CorruptFileError as e:
-            yield Finding(Severity.ERROR, "schema", path, e.message)
-            continue
-        yield from _schema(path, schema)
+def open_to_examine(path: str, options: Mapping[str, str] | None = None) -> TableHandle:
+    """The table at a path or URI, with the newest of its schemas that can be read.
 
-
-def _schema(path: str, schema: TableSchema) -> Iterator[Finding]:
-    ids = [f.id for f in all_fields(schema.fields)]
-    names = [f.name for f in schema.fields]
-    if len(set(ids)) < len(ids):
-        yield Finding(Severity.ERROR, "schema", path, "two fields have the same id, so old files would be misread")
-    if max(ids, default=-1) > schema.highest_field_id:
-        yield Finding(
-            Severity.ERROR, "schema", path, "highestFieldId is below a field's id, which would be given again"
-        )
-    for key in (*schema.primary_keys, *schema.partition_keys):
-        if key not in names:
-            yield Finding(Severity.ERROR, "schema", path, f"key column {key} is no column")
-    if len(set(names)) < len(names):
-        yield Finding(Severity.ERROR, "schema", path, "two columns have the same name")
-
-
-def _snapshot_folder(table: TableHandle, root: str) -> Iterator[Finding]:
-    """Names, gaps and hints."""
-    directory = f"{root}/{SNAPSHOT_DIR}"
-    for name in table.io.list_names(directory):
-        if name.startswith("snapshot-") and parse_snapshot_id(name) is None:
-            path = f"{directory}/{name}"
-            yield Finding(Severity.ERROR, "foreign-file", path, "Paimon takes this name for a snapshot's and fails")
-    ids = Snapshots(table.io, root).ids()
-    for before, after in pairwise(ids):
-        if after != before + 1:
-            yield Finding(
-                Severity.ERROR,
-                "snapshot-gap",
-                f"{directory}/snapshot-{before + 1}",
-                f"snapshots {before + 1} to {after - 1} are missing between others",
-            )
-    for hint in (LATEST, EARLIEST):
-        data = table.io.read_optional(f"{directory}/{hint}")
-        if data is not None:
-            yield from _hint(f"{directory}/{hint}", hint, data, ids)
-
-
-def _hint(path: str, hint: str, data: bytes, ids: list[int]) -> Iterator[Finding]:
-    if not data.isdigit():
-        yield Finding(Severity.WARNING, "hint", path, f"it holds {data[:20]!r}, no snapshot id")
-        return
-    hinted = int(data)
-    if hint == LATEST and hinted > max(ids, default=0):
-        yield Finding(
-            Severity.ERROR,
-            "hint",
-            path,
-            f"it says {hinted}, the newest snapshot is {max(ids, default=None)}: Paimon believes it and fails",
-        )
-    elif hinted not in ids or hinted != (ids[-1] if hint == LATEST else ids[0]):
-        yield Finding(Severity.WARNING, "hint", path, f"it says {hinted}, which is not right; readers have to list")
-
-
-def _readable_snapshots(store: Snapshots) -> tuple[list[Snapshot], list[Finding]]:
-    """The snapshots that can be read, ascending, and what is wrong with the others."""
-    found, broken = [], []
-    for snapshot_id in store.ids():
-        try:
-            snapshot = store.get(snapshot_id)
-        except CorruptFileError as e:
-            broken.append(Finding(Severity.ERROR, "snapshot", store.path(snapshot_id), e.message))
-            continue
-        if snapshot is not None:
-            found.append(snapshot)
-    return found, broken
-
-
-def _commits(snapshots: list[Snapshot]) -> Iterator[Finding]:
-    """A user's identifier names one commit: rows come in one snapshot, and what was compacted with them in another."""
-    seen: dict[tuple[str, int], int] = {}
-    for s in snapshots:
-        if s.commit_identifier == BATCH_COMMIT_IDENTIFIER or s.commit_kind is CommitKind.COMPACT:
-            continue
-        key = (writer_of(s.commit_user), s.commit_identifier)
-        if key in seen:
-            yield Finding(
-                Severity.ERROR,
-                "commit-twice",
-                f"snapshot {s.id}",
-                f"user {s.commit_user} committed identifier {s.commit_identifier} in snapshot {seen[key]} already: its "
-                "rows are in the table twice",
-            )
-        seen[key] = s.id
-
-
-def _named_states(table: TableHandle, root: str, examination: Examination) -> Iterator[Finding]:
-    branches = Branches(table.io, table.path)
-    states: list[tuple[str, Snapshot, Examination]] = []
+    Raises as `newest_schema` when none can.
+    """
+    io, root = file_io_for(path, options)
+    metadata = branch_path(root, options or {})
     try:
-        states += [(f"tag {t.name}", t.snapshot, examination) for t in Tags(table.io, root).list()]
-        for branch in branches.names():
-            # A branch has schemas of its own under the same ids.
-            own = examination.with_schemas(Schemas(table.io, branches.path(branch)).get)
-            states += [(name, state, own) for name, state in branches.states_of(branch)]
-    except CorruptFileError as e:
-        yield Finding(Severity.ERROR, "tag", str(e.fields.get("path", root)), e.message)
-    for name, state, by in states:
-        yield from (Finding(Severity.ERROR, p.rule, name, p.message) for p in by.state(name, state))
-    for name in Branches(table.io, table.path).names():
-        if Schemas(table.io, Branches(table.io, table.path).path(name)).latest_id() is None:
-            message = "it has no schema, which stops orphan removal; delete it"
-            yield Finding(Severity.ERROR, "branch", f"branch {name}", message)
+        schema = newest_schema(io, metadata)
+    except CorruptFileError:
+        schemas = readable_schemas(io, metadata)
+        if not schemas:
+            raise
+        schema = schemas[0]
+    reading = {key: value for key, value in (options or {}).items() if is_read_option(key)}
+    table = TableHandle(io, root, schema, reading, remote_location(io, path))
+    return replace(table, table_schema=table.with_read_options(schema))
 
 
-def _error(problem: Problem) -> Finding:
-    return Finding(Severity.ERROR, problem.rule, problem.subject, problem.message)
+class _Examination:
+    """One look at all states of a table."""
+
+    def __init__(self, table: TableHandle, watch: Watch, live_bytes: int) -> None:
+        self._table, self._watch = table, watch
+        self._live_bytes = live_bytes
+        self._newest: Snapshot | None = None
+        self._done = self._total = 0
+
+    def states(self) -> Iterator[Problem]:
+        """Problems of all snapshots, tags and branches. Errors at one state are problems of it."""
+        table = self._table
+        self._newest = self._newest_readable()
+        named = list(named_states(table))
+        broken = Broken()
+        schemas = table.schema_store
+        files = FileChecks(table.io, table.path, table.table_schema, schemas.get, broken)
+        branches = {n.branch for n in named if n.branch is not None}
+        of_branch = {b: self._branch_files(files, b) for b in sorted(branches)}
+        count = self._share_count()
+        ids = table.snapshot_store.ids()
+        self._total = count * (len(ids) + len(named))
+        for number in range(count):
+            history = History(files, table.manifests, table.table_schema, Share(number, count), broken)
+            yield from self._snapshots(history, ids, is_first=number == 0)
+            for one in named:
+                yield from self._named(history, one, of_branch.get(one.branch or "", files), is_first=number == 0)
+            broken.extend(0, ())
+        yield from broken.problems()
+
+    def rows(self) -> Iterator[Problem]:
+        """Problems of the rows of the newest snapshot."""
+        table, newest = self._table, self._newest
+        if newest is None:
+            return
+        state = State(f"snapshot {newest.id}", newest.id)
+        access = FileAccess(table.io, table.path, table.table_schema, table.schema_store.get)
+        try:
+            buckets = group_by_bucket(table.manifests.live_entries(newest))
+        except BucketlineError as e:
+            passable(e)
+            return  # a problem of the state
+        self._total += len(buckets) + 2
+        for bucket in buckets:
+            yield from row_problems(access, bucket, state)
+            self._step()
+        for look in (hash_problems, place_problems):
+            try:
+                yield from (replace(p, needed=state.needed) for p in look(table, newest))
+            except BucketlineError as e:
+                passable(e)  # a problem of the state, or of a file of it
+            self._step()
+
+    def _snapshots(self, history: History, ids: list[int], *, is_first: bool) -> Iterator[Problem]:
+        store = self._table.snapshot_store
+        seen: dict[tuple[str, int], int] = {}
+        for snapshot_id in ids:
+            try:
+                snapshot = store.get(snapshot_id)
+            except BucketlineError as e:
+                message = passable(e)
+                if is_first:
+                    yield Problem("snapshot", store.path(snapshot_id), message)
+                snapshot = None
+            if snapshot is not None:
+                if is_first:
+                    yield from _committed_twice(snapshot, seen)
+                yield from history.follow(snapshot)
+            self._step()
+
+    def _named(self, history: History, one: NamedState, files: FileChecks, *, is_first: bool) -> Iterator[Problem]:
+        if one.snapshot is not None:
+            yield from history.state(one.name, one.snapshot, files)
+        elif is_first:
+            yield Problem("tag" if one.name.startswith("tag ") else "branch", one.path, one.message)
+        self._step()
+
+    def _branch_files(self, files: FileChecks, branch: str) -> FileChecks:
+        """A branch has schemas of its own under the same ids."""
+        table = self._table
+        return files.with_schemas(Schemas(table.io, Branches(table.io, table.path).path(branch)).get)
+
+    def _newest_readable(self) -> Snapshot | None:
+        for snapshot_id in reversed(self._table.snapshot_store.ids()):
+            try:
+                found = self._table.snapshot_store.get(snapshot_id)
+            except BucketlineError as e:
+                passable(e)  # a problem of the snapshot
+                continue
+            if found is not None:
+                return found
+        return None
+
+    def _share_count(self) -> int:
+        """In how many shares the buckets are looked at, by what the newest snapshot's lists say of its files."""
+        if self._newest is None:
+            return 1
+        try:
+            metas = self._table.manifests.base_and_delta(self._newest)
+        except BucketlineError as e:
+            passable(e)
+            return 1
+        live = sum(m.num_added_files - m.num_deleted_files for m in metas)
+        return max(1, -(-live * _ENTRY_BYTES // self._live_bytes))
+
+    def _step(self) -> None:
+        self._done += 1
+        self._watch(self._done, self._total)
+
+
+def _committed_twice(snapshot: Snapshot, seen: dict[tuple[str, int], int]) -> Iterator[Problem]:
+    """A user's identifier names one commit: rows come in one snapshot, and what was compacted with them in another."""
+    s = snapshot
+    if s.commit_identifier == BATCH_COMMIT_IDENTIFIER or s.commit_kind is CommitKind.COMPACT:
+        return
+    key = (writer_of(s.commit_user), s.commit_identifier)
+    if key in seen:
+        message = (
+            f"user {s.commit_user} committed identifier {s.commit_identifier} in snapshot {seen[key]} already: its "
+            "rows are in the table twice"
+        )
+        yield Problem("commit-twice", f"snapshot {s.id}", message)
+    seen[key] = s.id

@@ -13,7 +13,7 @@ from bucketline.state.bucket.fill import Int32s
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.hash_index import decode_hash_index
-from bucketline.state.store.doctor_files import Problem
+from bucketline.state.store.doctor_problem import Problem
 from bucketline.state.store.hash_index_store import hash_entries
 from bucketline.state.store.kept_files import index_path, located
 from bucketline.state.store.read import FileAccess

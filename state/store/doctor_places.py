@@ -11,7 +11,7 @@ from bucketline.conf.bucket_options import INDEX_TTL
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.store.doctor_files import Problem
+from bucketline.state.store.doctor_problem import Problem
 from bucketline.state.store.index_scope import label_of
 from bucketline.state.store.kept_files import reraise_unless_missing
 from bucketline.state.store.key_index_build import KeyIndexBuild

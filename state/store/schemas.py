@@ -3,6 +3,8 @@
 Source: Paimon 2.0 SchemaManager.
 """
 
+from contextlib import suppress
+
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.paths import SCHEMA_DIR, parse_schema_id, schema_name
 from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
@@ -47,3 +49,13 @@ class Schemas:
 
     def _path(self, schema_id: int) -> str:
         return f"{self._directory}/{schema_name(schema_id)}"
+
+
+def readable_schemas(io: FileIO, path: str) -> list[TableSchema]:
+    """The schemas of the table at `path` that can be read, newest first."""
+    store, found = Schemas(io, path), []
+    ids = [parse_schema_id(name) for name in io.list_names(f"{path}/{SCHEMA_DIR}")]
+    for schema_id in sorted((i for i in ids if i is not None), reverse=True):
+        with suppress(CorruptFileError):
+            found.append(store.get(schema_id))
+    return found

@@ -29,7 +29,8 @@ from bucketline.state.lsm.field_options import check_field_options
 from bucketline.state.lsm.fold import fold_for
 from bucketline.state.store.alter import alter_table, column_changes, column_path, column_type, position_of
 from bucketline.state.store.branches import Branches
-from bucketline.state.store.doctor import Finding, examine
+from bucketline.state.store.doctor import examine
+from bucketline.state.store.doctor_finding import Finding
 from bucketline.state.store.expiry import ExpireResult
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.local_compact import compact_table

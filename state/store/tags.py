@@ -9,6 +9,7 @@ from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import TAG_DIR, parse_tag, tag_name
 from bucketline.state.format.tag_json import Tag, decode_tag, encode_tag
+from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.snapshots import Snapshots
 
@@ -27,8 +28,12 @@ class Tags:
 
     def get(self, name: str) -> Tag | None:
         """The tag of that name; None when there is none. Raises CorruptFileError."""
-        data = self._io.read_optional(self._path(name))
-        return None if data is None else decode_tag(name, data)
+        path = self.path(name)
+        data = self._io.read_optional(path)
+        if data is None:
+            return None
+        with naming_file(path):
+            return decode_tag(name, data)
 
     def list(self) -> list[Tag]:
         """All tags, by snapshot id and name."""
@@ -38,7 +43,7 @@ class Tags:
     def create(self, tag: Tag) -> bool:
         """Makes a new tag; False when the name is taken. Raises OptionError for a name that cannot be one."""
         check_tag_name(tag.name)
-        return self._io.publish(self._path(tag.name), encode_tag(tag))
+        return self._io.publish(self.path(tag.name), encode_tag(tag))
 
     def replace(
         self, name: str, snapshot: Snapshot, *, created_local_ms: int | None = None, retained_ms: int | None = None
@@ -46,13 +51,14 @@ class Tags:
         """Makes a tag, or moves it to another snapshot."""
         check_tag_name(name)
         tag = Tag(name, snapshot, created_local_ms=created_local_ms, retained_ms=retained_ms)
-        self._io.overwrite(self._path(name), encode_tag(tag))
+        self._io.overwrite(self.path(name), encode_tag(tag))
 
     def delete(self, name: str) -> None:
         """Removes the tag's file; a missing one is no error."""
-        self._io.delete(self._path(name))
+        self._io.delete(self.path(name))
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
+        """The file of a tag, whether there is one or not."""
         return f"{self._directory}/{tag_name(name)}"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bucketline.state.store.doctor import Severity
+from bucketline.state.store.doctor_finding import Severity
 from bucketline.state.store.table import open_table
 from tests.support.golden import as_bag, golden_table, golden_tables, json_rows
 

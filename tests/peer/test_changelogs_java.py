@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.doctor import Severity
+from bucketline.state.store.doctor_finding import Severity
 from bucketline.state.store.table import open_table
 from tests.support.arrow_text import table_of
 from tests.support.golden import json_rows

@@ -13,7 +13,7 @@ import pytest
 
 from bucketline.state.format.hash_index import HASH
 from bucketline.state.store import cross_write, write_plan
-from bucketline.state.store.doctor import Severity
+from bucketline.state.store.doctor_finding import Severity
 from bucketline.state.store.hash_index_store import HashCache, HashIndexStore, hash_entries, shared_hash_cache
 from bucketline.state.store.local_write import write_table
 from bucketline.state.store.table import Table, create_table, open_table

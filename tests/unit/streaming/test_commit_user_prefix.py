@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.commit.replay import commit_user, find_commit, find_twin, newest_of_user, writer_of
-from bucketline.state.store.doctor import Severity
+from bucketline.state.store.doctor_finding import Severity
 from bucketline.state.store.expiry_notes import MARKER_TAG
 from bucketline.state.store.table import Table, create_table, open_table
 from bucketline.streaming.identity import BatchIdentity

@@ -1,0 +1,79 @@
+"""Are a file's rows within the bounds by which readers skip it? Asked column by column, while its rows go by.
+
+Source: Paimon 2.0 SimpleStats, SimpleStatsEvolution.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.data_file import DataFileMeta, SimpleStats
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.stats import (
+    Bound,
+    ColumnBounds,
+    ColumnStats,
+    StatsKind,
+    StatsMode,
+    collect_stats,
+    is_within,
+)
+from bucketline.state.types.arrow import representable
+from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.logical import DataField
+
+
+class StatsCheck:
+    """Compares one file's statistics, of keys and of values, with its rows. `columns` are those it has to be given."""
+
+    def __init__(self, schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> None:
+        self._schema, self._stored, self._file = schema, stored, file
+        self._found: ColumnStats | None = None
+        before = {f.id: f.type.as_nullable() for f in stored.fields}
+        self._fields = tuple(f for f in representable(schema.fields) if f.name not in schema.partition_keys)
+        self.columns = [f.name for f in self._fields]
+        # Bounds of a column that has another type now say nothing of what is read.
+        self._compared = tuple(f for f in self._fields if before.get(f.id) == f.type.as_nullable())
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Takes the next rows."""
+        found = collect_stats(batch, self._compared, [StatsMode(StatsKind.FULL)] * len(self._compared))
+        self._found = found if self._found is None else self._found.merge(found)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Rule and message of what is wrong, once all rows were given."""
+        if self._found is None:
+            return
+        rows = {f.id: b for f, b in zip(self._found.fields, self._found.columns, strict=True)}
+        file, stored = self._file, self._stored
+        values = stored.fields if file.value_stats_cols is None else stored.select(file.value_stats_cols)
+        keys = stored.select(stored.trimmed_primary_key)
+        for stats, fields in ((file.value_stats, values), (file.key_stats, keys)):
+            yield from _compared(stats, fields, rows)
+
+
+def _compared(
+    stats: SimpleStats, fields: Sequence[DataField], rows: dict[int, ColumnBounds]
+) -> Iterator[tuple[str, str]]:
+    if stats.null_counts is None or len(stats.null_counts) != len(fields):
+        return
+    types = [f.type.as_nullable() for f in fields]
+    try:
+        lows, highs = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
+    except CorruptFileError as e:
+        yield "stats", f"its statistics cannot be read: {e.message}"
+        return
+    for field, low, high, nulls in zip(fields, lows, highs, stats.null_counts, strict=True):
+        found = rows.get(field.id)
+        if found is None:
+            continue
+        if nulls is not None and nulls != found.null_count:
+            yield "stats", f"column {field.name} has {found.null_count} nulls, its statistics say {nulls}"
+        if not is_within(found, _bound(low), _bound(high)):
+            message = f"column {field.name} has values outside of its statistics, so filters skip rows they should find"
+            yield "stats", message
+
+
+def _bound(value: object) -> Bound | None:
+    return value  # type: ignore[return-value]  # the values of a row are bounds or None

@@ -1,0 +1,26 @@
+"""The doctor without waits in real time: what would have happened meanwhile, happens at each wait."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bucketline.state.store import doctor
+from bucketline.state.store.doctor_finding import Finding
+from bucketline.state.store.table_handle import TableHandle
+
+
+@dataclass
+class Waits:
+    """A pause that does something instead of waiting, once for each wait, and then nothing more."""
+
+    events: list[Callable[[], object]] = field(default_factory=list)
+    count: int = 0
+
+    def wait_ms(self, duration_ms: int) -> None:
+        self.count += 1
+        if self.events:
+            self.events.pop(0)()
+
+
+def examine(table: TableHandle, *, rows: bool = False) -> list[Finding]:
+    """The findings in a table that nobody changes."""
+    return doctor.examine(table, rows=rows, pause=Waits())
