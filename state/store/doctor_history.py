@@ -6,7 +6,7 @@ Source: Paimon 2.0 ConflictDetection, FileStoreCommitImpl, SnapshotDeletion.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
@@ -52,6 +52,7 @@ class History:
         self._names: Counter[str] | None = None
         self._at: int | None = None
         self._is_whole = False
+        self._is_loaded = False
         self._index_name: str | None = None
         self._index: dict[str, IndexManifestEntry] = {}
         self._deltas: dict[str, int] = {}
@@ -65,6 +66,8 @@ class History:
         yield from self._to_base(state, base)
         if delta is not None:
             yield from self._apply(state, snapshot, base, delta)
+        else:
+            self._look_at_files(state, ())
         self._changelog(state, snapshot)
         yield from self._index_of(state, snapshot)
         is_known = base is not None and delta is not None
@@ -85,6 +88,7 @@ class History:
         delta = self._list(state, snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
         other = History(files, self._manifests, self._schema, self._share, self._broken)
         other._load(state, [*(base or ()), *(delta or ())])
+        other._look_at_files(state, ())
         yield from other._live.problems(name)
         yield from other._index_of(state, snapshot)
 
@@ -119,8 +123,14 @@ class History:
         self._is_whole = True
         self._live.load(e for meta in metas for e in self._entries(state, meta) or ())
         self._is_whole = all(self._sums.get(m.file_name) is not None for m in metas)
-        for entry in self._live:
-            self._files.data_file(state, entry)
+        self._is_loaded = True
+
+    def _look_at_files(self, state: State, added: Iterable[ManifestEntry]) -> None:
+        """Looks for what is live now: the files that were added, or all of them where all were loaded."""
+        for entry in self._live if self._is_loaded else added:
+            if entry.identity in self._live:
+                self._files.data_file(state, entry)
+        self._is_loaded = False
 
     def _apply(
         self, state: State, snapshot: Snapshot, base: list[ManifestFileMeta] | None, delta: list[ManifestFileMeta]
@@ -138,7 +148,7 @@ class History:
         for entry in entries:
             if entry.kind is FileKind.ADD and entry.identity not in deleted:
                 self._live.add(entry)
-                self._files.data_file(state, entry)
+        self._look_at_files(state, entries)
         self._is_whole = self._is_whole and is_read
         if is_read and self._share.number == 0:
             yield from self._counts(state.name, snapshot, base, delta)
