@@ -4,7 +4,7 @@ The commit user is the streaming query's id, the commit identifier its batch id;
 same checkpoint. Both repeat when a checkpoint is rewound or copied by hand, so the batch's offsets are read as well:
 Spark writes `offsets/N` before the sink runs.
 
-Source: Spark 4.0 OffsetSeqLog, FileStreamSourceLog; seen on PySpark 4.0.5.
+Source: Spark 4.0 FileStreamSourceLog; seen on PySpark 4.0.5 to 4.3.0.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.streaming.offsets_log import Offsets, aligned, parse_offsets, records_behind
 
 QUERY_ID = "sql.streaming.queryId"
 RUN_ID = "spark.jobGroup.id"
@@ -21,7 +22,8 @@ RUN_ID = "spark.jobGroup.id"
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """A micro-batch of a query. Offsets are canonical JSON, one array element a source; None where unknown.
+    """A micro-batch of a query. Offsets are canonical JSON, one array element a source in the
+    order of their ids; None where unknown.
 
     `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id` changes with
     every start of the query; `source` is what the job calls its cluster; `checkpoint`
@@ -71,16 +73,18 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
             f"{root} holds no offsets of batch {batch_id}; is it the checkpointLocation of this query?",
             checkpoint=root,
         )
-    start = _offsets(spark, root, batch_id - 1) if batch_id > 0 else _initial_offsets(spark, root, len(end))
-    names = [_file_names(spark, root, i, old, new) for i, (old, new) in enumerate(_pairs(start, end))]
+    sources, ends = list(end), list(end.values())
+    before = _offsets(spark, root, batch_id - 1) if batch_id > 0 else _initial_offsets(spark, root, sources)
+    start = aligned(before, sources)
+    names = [_file_names(spark, root, *of) for of in zip(sources, start or [None] * len(ends), ends, strict=True)]
     return BatchIdentity(
         query_id=str(query_id),
         batch_id=batch_id,
         start_offsets=None if start is None else json.dumps(start, sort_keys=True),
-        end_offsets=json.dumps(end, sort_keys=True),
-        digest=batch_digest(start, end, names),
+        end_offsets=json.dumps(ends, sort_keys=True),
+        digest=batch_digest(start, ends, names),
         checkpoint=root,
-        behind=records_behind(_latest_offsets(spark, str(query_id)), end),
+        behind=records_behind(_latest_offsets(spark, str(query_id)), ends),
         run_id=spark.sparkContext.getLocalProperty(RUN_ID),
     )
 
@@ -124,10 +128,6 @@ def starts_after(start: str | None, end: str | None) -> bool:
     return all(began.get(place, -1) >= offset for place, offset in done.items())
 
 
-def _pairs(start: list[Any] | None, end: list[Any]) -> list[tuple[Any, Any]]:
-    return [(start[i] if start is not None and i < len(start) else None, new) for i, new in enumerate(end)]
-
-
 def _checkpoint_of(spark: Any, query_id: str) -> str | None:
     """Where the running query keeps its checkpoint; None when this Spark does not tell."""
     jvm = spark.sparkContext._jvm
@@ -146,32 +146,17 @@ def _latest_offsets(spark: Any, query_id: str) -> list[Any]:
     return [json.loads(t) if t is not None and t.startswith("{") else None for t in texts]
 
 
-def records_behind(latest: list[Any], end: list[Any]) -> int | None:
-    """How many Kafka records lie between a batch's end and the newest offsets; None where no source tells."""
-    waiting = None
-    for newest, done in zip(latest, end, strict=False):
-        if not isinstance(newest, dict) or not isinstance(done, dict):
-            continue
-        for topic, partitions in newest.items():
-            if not isinstance(partitions, dict):
-                continue
-            here = done.get(topic, {})
-            waiting = (waiting or 0) + sum(max(0, int(o) - int(here.get(p, o))) for p, o in partitions.items())
-    return waiting
+def _offsets(spark: Any, root: str, batch_id: int) -> Offsets | None:
+    """What `offsets/N` says of each source; None if there is no such file."""
+    path = f"{root}/offsets/{batch_id}"
+    text = _read(spark, path)
+    return None if text is None else parse_offsets(text, path)
 
 
-def _offsets(spark: Any, root: str, batch_id: int) -> list[Any] | None:
-    """The offsets in `offsets/N`: one parsed JSON value a source, in source order; None if there is no such file."""
-    text = _read(spark, f"{root}/offsets/{batch_id}")
-    if text is None:
-        return None
-    return [None if line == "-" else json.loads(line) for line in text.splitlines()[2:]]
-
-
-def _initial_offsets(spark: Any, root: str, count: int) -> list[Any] | None:
-    """Where Kafka sources began: `sources/N/0`, a zero byte, a version line and JSON; None for other sources."""
-    found = [_kafka_start(_read(spark, f"{root}/sources/{i}/0") or "") for i in range(count)]
-    return found if any(f is not None for f in found) else None
+def _initial_offsets(spark: Any, root: str, sources: list[str]) -> Offsets | None:
+    """Where Kafka sources began: `sources/<id>/0`, a zero byte, a version line and JSON; None for other sources."""
+    found = {source: _kafka_start(_read(spark, f"{root}/sources/{source}/0") or "") for source in sources}
+    return found if any(f is not None for f in found.values()) else None
 
 
 def _kafka_start(text: str) -> Any:
@@ -179,7 +164,7 @@ def _kafka_start(text: str) -> Any:
     return json.loads(offsets) if version == "v1" and offsets.startswith('{"') and ":{" in offsets else None
 
 
-def _file_names(spark: Any, root: str, source: int, old: Any, new: Any) -> list[str] | None:
+def _file_names(spark: Any, root: str, source: str, old: Any, new: Any) -> list[str] | None:
     """The files a file source hands to this batch; None when the source is not one."""
     if not isinstance(new, dict) or "logOffset" not in new:
         return None

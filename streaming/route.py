@@ -1,6 +1,7 @@
 """The one Spark action of a batch: route, shuffle the sealed runs, write; what comes back is a few rows a task."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,10 @@ ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Bounds what a write task receives at once; without it ten thousand runs would come in one record batch."""
 
 ARROW_BYTES_LIMIT = 64 << 20
+
+ADAPTIVE = "spark.sql.adaptive.enabled"
+"""Spark 4.1 and later leave it on in streams without state. A batch knows its tasks before they start, so that planning
+anew between them brings a second job and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,11 @@ def run_batch(batch: Any, plan: BatchPlan) -> BatchOutcome:
     """Runs a batch's DataFrame through its tasks. Errors of tasks arrive as Spark's; nothing is committed then."""
     spark = batch.sparkSession
     bound_arrow(spark)
+    with planned_once(spark):
+        return _run(batch, plan)
+
+
+def _run(batch: Any, plan: BatchPlan) -> BatchOutcome:
     if plan.in_place:
         route, write = plan.route, plan.write
 
@@ -67,6 +77,17 @@ def read_outcome(rows: list[Any]) -> BatchOutcome:
         notes=tuple(payload.decode() for payload in by_kind[NOTE]),
         need=read_needs(by_kind[UNSEEN]),
     )
+
+
+@contextmanager
+def planned_once(spark: Any) -> Iterator[None]:
+    """Actions inside keep the plan that they start with; what the session said before holds again afterwards."""
+    before = spark.conf.get(ADAPTIVE)
+    spark.conf.set(ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(ADAPTIVE, before)
 
 
 def bound_arrow(spark: Any) -> None:

@@ -4,11 +4,12 @@ import os
 import sys
 from collections.abc import Iterator
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.broker import KafkaBroker
-from tests.support.jars import jars
+from tests.support.jars import spark_kafka_jars
 from tests.support.peer import PaimonJava, PyPaimon
 
 
@@ -53,7 +54,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.default.parallelism", "2")
     )
     if any(item.get_closest_marker("kafka") for item in request.session.items):
-        builder = builder.config("spark.jars", ",".join(map(str, jars("spark-kafka"))))
+        builder = builder.config("spark.jars", ",".join(map(str, spark_kafka_jars(pyspark.__version__))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "PYSPARK_PYTHON", sys.executable)
         patch.setitem(os.environ, "PYSPARK_DRIVER_PYTHON", sys.executable)

@@ -48,6 +48,17 @@ _IN_SPARK = (
     "com.google.code.findbugs:*",
 )
 
+
+def _spark_kafka(version: str, *, kafka: str, pool: str) -> tuple[Coordinate, ...]:
+    """Spark's Kafka source as plain jars: its token provider is published for 4.0.0 only, which fits later ones too."""
+    return (
+        Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, without=("*:*",)),
+        Coordinate("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", without=("*:*",)),
+        Coordinate("org.apache.kafka", "kafka-clients", kafka, without=("*:*",)),
+        Coordinate("org.apache.commons", "commons-pool2", pool, without=("*:*",)),
+    )
+
+
 JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
     "paimon": (Coordinate("org.apache.paimon", "paimon-bundle", "1.4.2", without=("*:*",)),),
     "kafka": (
@@ -55,12 +66,18 @@ JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
         # Without a logging back end a broker that fails says nothing.
         Coordinate("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
     ),
-    "spark-kafka": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0", without=_IN_SPARK),),
+    "spark-kafka-4.0": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0", without=_IN_SPARK),),
+    "spark-kafka-4.1": _spark_kafka("4.1.3", kafka="3.9.1", pool="2.12.1"),
+    "spark-kafka-4.2": _spark_kafka("4.2.0", kafka="3.9.2", pool="2.13.1"),
     "delta": (
         Coordinate("io.delta", "delta-spark_2.13", "4.0.0", without=("*:*",)),
         Coordinate("io.delta", "delta-storage", "4.0.0", without=("*:*",)),
     ),
 }
+
+
+SPARK_KAFKA_SETS = {"4.0": "spark-kafka-4.0", "4.1": "spark-kafka-4.1"}
+"""By series of Spark; later ones take the jars of the newest set."""
 
 
 class JarsUnavailableError(RuntimeError):
@@ -95,6 +112,11 @@ def jars(set_name: str) -> tuple[Path, ...]:
             if not target.is_dir():
                 _resolve(set_name, pom, target)
     return tuple(sorted(target.glob("*.jar")))
+
+
+def spark_kafka_jars(spark_version: str) -> tuple[Path, ...]:
+    """The Kafka source for a version of Spark, like 4.1.4."""
+    return jars(SPARK_KAFKA_SETS.get(".".join(spark_version.split(".")[:2]), "spark-kafka-4.2"))
 
 
 def class_path(*set_names: str) -> str:

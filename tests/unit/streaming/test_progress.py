@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from bucketline.streaming.identity import records_behind
+from bucketline.streaming.offsets_log import records_behind
 from bucketline.streaming.progress import BatchReport, as_json
 
 REPORT = BatchReport(

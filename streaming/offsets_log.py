@@ -1,0 +1,82 @@
+"""What a file of Spark's offsets log says: up to which offset a batch reads each source.
+
+Version 1 has one line a source, in the order of the query's sources. Version 2 has `id:offset` lines in the order of a
+hash map; the id is a source's position or, with named sources, its name. Here a source is known by its id in both.
+
+Source: Spark 4.0 OffsetSeqLog; Spark 4.2 OffsetMap, `spark.sql.streaming.offsetLog.formatVersion`; seen on 4.0.5, 4.2.1
+and 4.3.0. A checkpoint of version 1 stays one, whatever the setting says later.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bucketline.state.errors import UnsupportedTableError
+
+Offsets = dict[str, Any]
+"""From a source's id to its offset: parsed JSON, the text where it is none, None where the source has no offset yet."""
+
+_NONE = "-"
+
+
+def parse_offsets(text: str, path: str) -> Offsets:
+    """The offsets in the text of `offsets/N`, ids in canonical order: positions by number, names as texts.
+
+    Raises UnsupportedTableError for a version that is not known, and for text that is no offsets log.
+    """
+    version, _, rest = text.partition("\n")
+    if version not in ("v1", "v2"):
+        raise UnsupportedTableError(
+            f"{path} is an offsets log of version {version[:20]!r}, and v1 and v2 are known: a newer Spark has written "
+            "the checkpoint; use a newer bucketline, or an older Spark with a new checkpoint",
+            path=path,
+        )
+    lines = [line for line in rest.split("\n")[1:] if line]  # the first is about the batch
+    if version == "v1":
+        return {str(i): _offset(line) for i, line in enumerate(lines)}
+    found = {}
+    for line in lines:
+        source, colon, offset = line.partition(":")
+        if not colon:
+            raise UnsupportedTableError(f"{path}: {line[:80]!r} is no line of Spark's offsets log", path=path)
+        found[source] = _offset(offset)
+    return dict(sorted(found.items(), key=lambda item: _rank(item[0])))
+
+
+def aligned(offsets: Mapping[str, Any] | None, sources: Sequence[str]) -> list[Any] | None:
+    """The offsets of these sources, in their order; None for a source without, and for no offsets at all."""
+    return None if offsets is None else [offsets.get(source) for source in sources]
+
+
+def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
+    """How many Kafka records lie between a batch's end and the newest offsets; None where no source says.
+
+    The two need not be in the same order: a source of one is that of the other with the most topics in common.
+    """
+    waiting, left = None, [done for done in end if _is_kafka(done)]
+    for newest in filter(_is_kafka, latest):
+        best = max(left, key=lambda done: len(newest.keys() & done.keys()), default=None)
+        if best is None:
+            continue
+        left.remove(best)
+        for topic, partitions in newest.items():
+            here = best.get(topic, {})
+            waiting = (waiting or 0) + sum(max(0, int(o) - int(here.get(p, o))) for p, o in partitions.items())
+    return waiting
+
+
+def _is_kafka(offset: Any) -> bool:
+    return isinstance(offset, dict) and all(isinstance(partitions, dict) for partitions in offset.values())
+
+
+def _rank(source: str) -> tuple[int, int, str]:
+    return (0, int(source), "") if source.isdigit() else (1, 0, source)
+
+
+def _offset(text: str) -> Any:
+    if text == _NONE:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # what a source calls an offset is its own business

@@ -1,0 +1,140 @@
+"""What newer versions of Spark do otherwise: the offsets log of version 2, and planning anew within streams."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.store.table import create_table, open_table
+from bucketline.streaming.recover import END_OFFSETS, START_OFFSETS
+from bucketline.streaming.sink import TableSink
+from tests.support.streams import FileStream
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
+DDL = "id long, n long"
+
+
+@contextmanager
+def settings(spark: Any, **texts: str) -> Iterator[None]:
+    """Settings of the session, for as long as it lasts; `__` stands for a dot."""
+    keys = {key.replace("__", "."): text for key, text in texts.items()}
+    before = {key: spark.conf.get(key, None) for key in keys}
+    for key, text in keys.items():
+        spark.conf.set(key, text)
+    try:
+        yield
+    finally:
+        for key, text in before.items():
+            if text is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, text)
+
+
+def release(spark: Any) -> tuple[int, int]:
+    major, minor = spark.version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def rows(number: int, count: int = 40) -> pa.Table:
+    return pa.table({"id": list(range(count)), "n": [number] * count}, schema=COLUMNS)
+
+
+def run(spark: Any, sources: list[FileStream], sink: Any, checkpoint: Path) -> None:
+    frames = [source.frame(spark) for source in sources]
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.union(frame)
+    writer = whole.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_batches_of_several_sources_are_known_by_an_offsets_log_of_version_2(spark: Any, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "shop.db" / "log"), COLUMNS)
+    sources = [FileStream(tmp_path / name, DDL) for name in ("first", "second", "third")]
+    checkpoint, sink = tmp_path / "checkpoint", TableSink(table.path)
+    with settings(spark, spark__sql__streaming__offsetLog__formatVersion="2"):
+        for turn in range(3):
+            for i, source in enumerate(sources):
+                source.add(rows(10 * i + turn, count=5))
+            run(spark, sources, sink, checkpoint)
+        for name in ("2", ".2.crc"):
+            (checkpoint / "commits" / name).unlink()  # as if the job had died before Spark's own commit
+        run(spark, sources, sink, checkpoint)
+
+    log = (checkpoint / "offsets" / "2").read_text().splitlines()
+    assert log[0] == ("v2" if release(spark) >= (4, 2) else "v1")
+    table = open_table(table.path)
+    assert table.snapshots()["commit_identifier"].to_pylist() == [0, 1, 2]
+    newest = table.snapshot_store.latest()
+    assert newest is not None
+    assert json.loads(newest.properties[START_OFFSETS]) == [{"logOffset": 1}] * 3
+    assert json.loads(newest.properties[END_OFFSETS]) == [{"logOffset": 2}] * 3
+    assert sorted(table.to_arrow()["n"].to_pylist()) == sorted(5 * [10 * i + t for i in range(3) for t in range(3)])
+
+
+def test_sources_with_names_are_known_by_them(spark: Any, tmp_path: Path) -> None:
+    if release(spark) < (4, 2):
+        assert not hasattr(spark.readStream, "name")
+        return
+    table = create_table(str(tmp_path / "shop.db" / "log"), COLUMNS)
+    sources = {name: FileStream(tmp_path / name, DDL) for name in ("zebra", "apple")}
+    sink, checkpoint = TableSink(table.path), tmp_path / "checkpoint"
+    more = {"spark__sql__streaming__queryEvolution__enableSourceEvolution": "true"}
+    with settings(spark, spark__sql__streaming__offsetLog__formatVersion="2", **more):
+        for turn in range(2):
+            for i, source in enumerate(sources.values()):
+                source.add(rows(10 * i + turn, count=3))
+            frames = [
+                spark.readStream.name(name).schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(source.folder))
+                for name, source in sources.items()
+            ]
+            writer = frames[0].union(frames[1]).writeStream.foreachBatch(sink)
+            writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+            writer.start().awaitTermination()
+
+    table = open_table(table.path)
+    assert table.snapshots()["commit_identifier"].to_pylist() == [0, 1]
+    digests = {s.properties["bucketline.batch-digest"] for i in (1, 2) if (s := table.snapshot_store.get(i))}
+    assert len(digests) == 2
+    assert sorted(table.to_arrow()["n"].to_pylist()) == sorted(3 * [0, 1, 10, 11])
+
+
+@pytest.mark.parametrize("bucket", ["4", "-1"])
+def test_the_order_of_rows_holds_where_spark_plans_anew_within_streams(spark: Any, tmp_path: Path, bucket: str) -> None:
+    """Every key comes once from each of four input partitions; the last partition holds the newest row."""
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": bucket})
+    stream = FileStream(tmp_path, DDL)
+    many = 5000
+    stream.add(pa.concat_tables([rows(n, many) for n in range(4)]))  # four row groups
+    stream.add(pa.concat_tables([rows(n, many) for n in range(10, 14)]))
+    known = spark.createDataFrame([(i,) for i in range(many)], "known long")
+    partitions: list[int] = []
+
+    def write(frame: Any, batch_id: int) -> None:
+        before = frame.sparkSession.conf.get("spark.sql.adaptive.enabled")
+        joined = frame.join(known.hint("broadcast"), frame["id"] == known["known"]).drop("known")
+        partitions.append(joined.rdd.getNumPartitions())
+        TableSink(table.path, {"write-parallelism": "3"})(joined, batch_id)
+        assert frame.sparkSession.conf.get("spark.sql.adaptive.enabled") == before
+        found = {r["id"]: r["n"] for r in open_table(table.path).to_arrow().to_pylist()}
+        assert found == dict.fromkeys(range(many), 3 + 10 * batch_id)
+
+    with settings(
+        spark,
+        spark__sql__adaptive__enabled="true",
+        spark__sql__adaptive__streaming__stateless__enabled="true",
+        spark__sql__adaptive__forceApply="true",
+        spark__sql__adaptive__coalescePartitions__minPartitionSize="1g",
+        spark__sql__adaptive__advisoryPartitionSizeInBytes="1g",
+        spark__sql__adaptive__coalescePartitions__parallelismFirst="false",
+        spark__sql__files__maxPartitionBytes="8k",
+    ):
+        stream.run(spark, write)
+    assert len(partitions) == 2 and min(partitions) >= 4
