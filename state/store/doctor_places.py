@@ -3,7 +3,6 @@
 Two jobs that wrote at once leave a key in two partitions, which readers see as two rows and no job can tell apart.
 """
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -15,6 +14,7 @@ from bucketline.state.store.doctor_problem import Problem
 from bucketline.state.store.index_scope import label_of
 from bucketline.state.store.kept_files import reraise_unless_missing
 from bucketline.state.store.key_index_build import KeyIndexBuild
+from bucketline.state.store.os_errors import scratch_folder
 from bucketline.state.store.read import FileAccess
 from bucketline.state.store.rocks import RocksSettings
 from bucketline.state.store.table_handle import TableHandle
@@ -36,7 +36,7 @@ def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     vectors = table.manifests.read_index(snapshot.index_manifest)
     try:
         with (
-            tempfile.TemporaryDirectory(prefix="bucketline-doctor-") as folder,
+            scratch_folder("bucketline-doctor-") as folder,
             KeyIndexBuild(f"{folder}/keys", keys.scope(table.uri), RocksSettings()) as build,
             closing(live_keys(access, table.manifests.live_entries(snapshot), vectors, keys)) as blocks,
         ):

@@ -37,7 +37,8 @@ class FileIO(Protocol):
     def publish(self, path: str, data: bytes) -> bool:
         """Makes the file if there is none, all at once and durably; False if there is one, which stays as it is.
 
-        After a StorageError it may or may not have happened, now or a little later: read back.
+        After a StorageError it may or may not have happened, now or a little later: read back. Only an error with
+        `published` = False in its fields says that it did not and will not.
         """
         ...
 

@@ -10,7 +10,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import chain, groupby, repeat
 from operator import itemgetter
@@ -38,7 +38,7 @@ from bucketline.state.bucket.key_entries import (
 from bucketline.state.determinism import SYSTEM_PAUSE
 from bucketline.state.errors import IndexStateError
 from bucketline.state.store.index_scope import IndexLabel, IndexScope
-from bucketline.state.store.local_disk import local_disk
+from bucketline.state.store.os_errors import local_disk
 from bucketline.state.store.rocks import (
     DAMAGED,
     FOREIGN,
@@ -234,7 +234,8 @@ class KeyIndex:
                 yield
         except IndexStateError as e:
             if e.fields.get("reason", DAMAGED) == DAMAGED:
-                Path(f"{self.directory}/{_DAMAGED}").touch()
+                with suppress(OSError):
+                    Path(f"{self.directory}/{_DAMAGED}").touch()
             raise
 
     def _settle(self) -> None:
@@ -312,7 +313,9 @@ def _with_holder(error: IndexStateError, directory: str) -> IndexStateError:
     if error.fields.get("reason") != LOCKED:
         return error
     holder = Path(f"{directory}/{_HOLDER}")
-    named = holder.read_text() if holder.is_file() else "unknown"
+    named = "unknown"
+    with suppress(OSError):
+        named = holder.read_text()
     return IndexStateError(
         f"{directory}: the key index is open in another living process (pid and host: {named}). Two jobs must not "
         "share a local directory: stop the other job, or give each its own 'local-directory'",

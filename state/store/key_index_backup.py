@@ -22,7 +22,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.index_scope import IndexScope
 from bucketline.state.store.key_index import KeyIndex, remove_index
-from bucketline.state.store.local_disk import local_disk
+from bucketline.state.store.os_errors import local_disk, storage_errors
 from bucketline.state.store.rocks import rocks_errors
 
 FORMAT = 1
@@ -78,7 +78,9 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
     copies: list[_Copy] = []
     copied_bytes = 0
     try:
-        for path in sorted(p for p in Path(frozen).iterdir() if not p.name.startswith(_LEFT_OUT)):
+        with local_disk(frozen):
+            paths = sorted(p for p in Path(frozen).iterdir() if not p.name.startswith(_LEFT_OUT))
+        for path in paths:
             old = known.get(path.name)
             if old is not None and path.suffix == ".sst" and path.stat().st_size == old.size:
                 copies.append(old)
@@ -132,7 +134,7 @@ def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, *, id
 
 def _copy_out(io: FileIO, path: Path, target: str) -> _Copy:
     crc32 = size = 0
-    with path.open("rb") as source, io.open_output(target) as out:
+    with storage_errors(target), path.open("rb") as source, io.open_output(target) as out:
         while chunk := source.read(_CHUNK_BYTES):
             out.write(chunk)
             crc32 = zlib.crc32(chunk, crc32)

@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.index_scope import IndexLabel, IndexScope
 from bucketline.state.store.key_index import CHUNK_ROWS, KeyIndex, remove_index
 from bucketline.state.store.key_spill import KeySpill, SourcedKeys, concat_keys
-from bucketline.state.store.local_disk import local_disk
+from bucketline.state.store.os_errors import local_disk
 from bucketline.state.store.rocks import RocksSettings, rocks_errors, rocks_options, write_sst
 
 Source = tuple[int, int, int]
@@ -127,7 +128,8 @@ class KeyIndexBuild:
         spilled = 0 if self._spill is None else self._spill.size_bytes
         self._drop_spill()
         remove_index(self._directory)
-        os.rename(self._building, self._directory)
+        with local_disk(self._directory):
+            os.rename(self._building, self._directory)
         return BuildReport(keys, spilled)
 
     def __enter__(self) -> "KeyIndexBuild":
@@ -215,7 +217,9 @@ def remove_dead_builds(directory: str) -> None:
     """Deletes what builds of this index left behind whose process is gone."""
     for path in Path(directory).parent.glob(f"{Path(directory).name}.*{_BUILDING}"):
         builder = path / "builder"
-        if builder.is_file() and not _is_alive(builder.read_text()):
+        with local_disk(directory):
+            is_dead = builder.is_file() and not _is_alive(builder.read_text())
+        if is_dead:
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -237,12 +241,13 @@ def _warm(index: KeyIndex) -> None:
     if not hasattr(os, "posix_fadvise"):
         return
     left = _WARM_BYTES
-    for path in sorted(Path(f"{index.directory}/db").glob("*.sst")):
-        with path.open("rb") as file:
-            size = min(os.fstat(file.fileno()).st_size, left)
-            for start in range(0, size, _WARM_STEP_BYTES):
-                os.posix_fadvise(file.fileno(), start, _WARM_STEP_BYTES, os.POSIX_FADV_WILLNEED)
-        left -= size
+    with suppress(OSError):
+        for path in sorted(Path(f"{index.directory}/db").glob("*.sst")):
+            with path.open("rb") as file:
+                size = min(os.fstat(file.fileno()).st_size, left)
+                for start in range(0, size, _WARM_STEP_BYTES):
+                    os.posix_fadvise(file.fileno(), start, _WARM_STEP_BYTES, os.POSIX_FADV_WILLNEED)
+            left -= size
 
 
 def _chunks(found: SourcedKeys, values: NDArray[np.object_]) -> Iterator[tuple[list[bytes], list[bytes]]]:

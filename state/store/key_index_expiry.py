@@ -12,7 +12,7 @@ import numpy as np
 
 from bucketline.state.bucket.key_entries import KEY_PREFIX, read_places
 from bucketline.state.store.key_index import CHUNK_ROWS, KeyIndex
-from bucketline.state.store.local_disk import local_disk
+from bucketline.state.store.os_errors import local_disk
 
 LEAST_KEYS = 4096
 """Keys that a batch goes through, however few it adds."""
@@ -27,7 +27,8 @@ def forget_expired(index: KeyIndex, *, alive_since: int, grown_by: int) -> int:
     whoever has placed rows by this time took these keys for unknown.
     """
     place = Path(f"{index.directory}/{_STOPPED_AT}")
-    start = place.read_bytes() if place.is_file() else KEY_PREFIX
+    with local_disk(index.directory):
+        start = place.read_bytes() if place.is_file() else KEY_PREFIX
     left = max(LEAST_KEYS, 2 * grown_by)
     forgotten = 0
     while left > 0:

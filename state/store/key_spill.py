@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bucketline.state.bucket.key_entries import key_order
+from bucketline.state.store.os_errors import local_disk
 from bucketline.state.store.rocks import rocks_errors
 
 _SAMPLE_STEP = 997
@@ -71,12 +72,14 @@ class KeySpill:
         picked = np.unique(np.linspace(0, len(sample), count, endpoint=False).astype(np.int64)[1:])
         splitters = [sample[int(i)] for i in picked]
         names = [f"{self._directory}/range-{i}.arrow" for i in range(len(splitters) + 1)]
-        self._deal(splitters, names)
-        os.remove(self._path)
+        with local_disk(self._directory):
+            self._deal(splitters, names)
+            os.remove(self._path)
         for name in names:
-            with pa.OSFile(name) as source, pa.ipc.open_stream(source) as reader:
-                parts = [SourcedKeys(b.column(0), np.asarray(b.column(1))) for b in reader]
-            os.remove(name)
+            with local_disk(self._directory):
+                with pa.OSFile(name) as source, pa.ipc.open_stream(source) as reader:
+                    parts = [SourcedKeys(b.column(0), np.asarray(b.column(1))) for b in reader]
+                os.remove(name)
             if parts:
                 yield concat_keys(parts)
 

@@ -17,22 +17,7 @@ from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import StorageError
 from bucketline.state.format.paths import temporary_name
 from bucketline.state.store.file_info import FileInfo
-
-_FINAL = frozenset(
-    {
-        errno.ENOENT,
-        errno.EEXIST,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EROFS,
-        errno.EISDIR,
-        errno.ENOTDIR,
-        errno.ENAMETOOLONG,
-        errno.EOPNOTSUPP,
-        errno.EXDEV,
-    }
-)
-"""What stays wrong however often one tries."""
+from bucketline.state.store.os_errors import storage_error, storage_errors
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
@@ -73,7 +58,7 @@ class LocalIO:
         temporary = os.path.join(folder, temporary_name(name, self.ids.new_uuid()))
         with _storage_errors(path):
             try:
-                _write_synced(temporary, data)
+                _write_unpublished(temporary, path, data)
                 if not _link(temporary, path):
                     return False
                 _sync_folder(folder)
@@ -174,6 +159,14 @@ def _write_synced(path: str, data: bytes) -> None:
         raise
 
 
+def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
+    """As `_write_synced`; an error says that nothing has been published."""
+    try:
+        _write_synced(temporary, data)
+    except OSError as e:
+        raise storage_error(path, e, published=False) from e
+
+
 def _link(temporary: str, path: str) -> bool:
     """Gives a file its final name; False if that name is taken."""
     try:
@@ -235,13 +228,7 @@ def _walk(directory: str) -> Iterator[FileInfo]:
 @contextmanager
 def _storage_errors(path: str) -> Iterator[None]:
     try:
-        yield
-    except OSError as e:
-        raise StorageError(
-            f"{path}: {e.strerror or e}",
-            path=path,
-            retryable=e.errno not in _FINAL,
-            missing=isinstance(e, FileNotFoundError),
-        ) from e
+        with storage_errors(path):
+            yield
     except ValueError as e:  # a path with a null byte
         raise StorageError(f"{path!r}: {e}", path=path, retryable=False, missing=False) from e

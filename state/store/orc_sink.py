@@ -11,6 +11,7 @@ import pyarrow.orc as orc
 
 from bucketline.conf.file_options import ORC_LEGACY_LTZ
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.store.orc_output import OrcOutput
 from bucketline.state.types.buffers import leaves
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
@@ -25,7 +26,8 @@ class OrcSink:
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, *, codec: str, stripe_bytes: int) -> None:
         self._stored = [_stored_field(f) for f in schema]
         # By an index Java would skip rows it is to find: it orders text by UTF-16, and NaN has no place in it.
-        self._writer = orc.ORCWriter(sink, compression=codec, stripe_size=stripe_bytes)
+        self._output = OrcOutput(sink)
+        self._writer = orc.ORCWriter(pa.PythonFile(self._output, mode="w"), compression=codec, stripe_size=stripe_bytes)
 
     def write(self, group: pa.Table) -> None:
         """Adds rows of the columns, in order.
@@ -37,11 +39,13 @@ class OrcSink:
         for column, field in zip(columns, self._stored, strict=True):
             if _holds_timestamps(field.type):
                 _refuse_early_fractions(column, field.name)
-        self._writer.write(pa.Table.from_arrays(columns, schema=pa.schema(self._stored)))
+        with self._output.errors():
+            self._writer.write(pa.Table.from_arrays(columns, schema=pa.schema(self._stored)))
 
     def close(self) -> None:
         """Writes what is left, and the footer."""
-        self._writer.close()
+        with self._output.errors():
+            self._writer.close()
 
 
 def refuse_for_orc(fields: Iterable[DataField], options: Mapping[str, str]) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from bucketline.state.lsm.interval import sections
 from bucketline.state.lsm.level_folds import needs_levels, reading_fold
 from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.store.data_files import BATCH_ROWS, read_schema
+from bucketline.state.store.os_errors import scratch_folder, storage_errors
 from bucketline.state.store.read import FileAccess, Projection, merge_columns, project, with_level
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.types.arrow import SEQUENCE
@@ -62,7 +62,7 @@ def _partition_rows(
     totals = [b.total_buckets for b in real.values() if b.total_buckets > 0]
     count = max(totals, default=POSTPONE_DEFAULT_BUCKETS.get(access.schema.options))
     first_sequence = 1 + max((f.max_sequence_number for b in real.values() for f in b.files), default=-1)
-    with TemporaryDirectory(prefix="bucketline-postponed-") as scratch:
+    with scratch_folder("bucketline-postponed-") as scratch:
         shelf = _Shelf(Path(scratch), access, tuple(columns), count)
         for bucket in waiting:
             shelf.take(_in_order_written(bucket, access, columns), first_sequence)
@@ -155,7 +155,11 @@ class _Shelf:
         for bucket in distinct(buckets):
             rows = _folded(table.filter(pa.array(buckets == bucket)), self.access.schema)
             path = self.folder / f"{bucket}-{len(self.pieces.setdefault(int(bucket), []))}.arrow"
-            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            with (
+                storage_errors(str(self.folder)),
+                pa.OSFile(str(path), "wb") as sink,
+                pa.ipc.new_stream(sink, schema) as writer,
+            ):
                 writer.write_table(rows, max_chunksize=BATCH_ROWS)
             self.pieces[int(bucket)].append(path)
 
@@ -178,5 +182,5 @@ def _folded(rows: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def _read_piece(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
+    with storage_errors(str(path)), pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
         yield from reader

@@ -35,6 +35,7 @@ class Publication:
 def publish_snapshot(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, retries: Retries) -> Publication:
     """Publishes under the snapshot's id. LOST with an error means: storage refused, and trying again is no use."""
     error: StorageError | None = None
+    refusal: StorageError | None = None
     is_there = False
     lost = Fate.LOST
     while True:
@@ -50,11 +51,15 @@ def publish_snapshot(snapshots: Snapshots, manifests: Manifests, snapshot: Snaps
         except StorageError as e:
             if error is None and not is_there and not e.fields.get("retryable"):
                 return _refused(snapshots, snapshot, e)
-            error = e
-            # An attempt without an answer may have been in the table, and have expired since.
-            lost = Fate.UNKNOWN
+            if e.fields.get("published") is False and not is_there:
+                # Nothing was sent that could still arrive, so that only earlier attempts are in doubt.
+                refusal = e
+            else:
+                error = e
+                # An attempt without an answer may have been in the table, and have expired since.
+                lost = Fate.UNKNOWN
         if not retries.wait():
-            return Publication(Fate.UNKNOWN, error)
+            return Publication(lost, refusal) if error is None else Publication(Fate.UNKNOWN, error)
 
 
 def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) -> Publication:

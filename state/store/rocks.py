@@ -3,7 +3,6 @@
 Source: RocksDB wiki, "Memory usage in RocksDB", "Creating and Ingesting SST files".
 """
 
-import errno
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,8 @@ from rocksdict import (
 )
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.errors import IndexStateError, StorageError
+from bucketline.state.errors import IndexStateError
+from bucketline.state.store.os_errors import disk_error, storage_error
 
 MB = 1 << 20
 
@@ -86,7 +86,7 @@ def rocks_options(settings: RocksSettings) -> Options:
 
 @contextmanager
 def rocks_errors(directory: str) -> Iterator[None]:
-    """RocksDB's errors as ours: IndexStateError with `reason`, StorageError for a full disk.
+    """RocksDB's errors as ours: IndexStateError with `reason`, StorageError for what the system says of a disk.
 
     rocksdict raises bare exceptions; only their texts tell them apart.
     """
@@ -131,13 +131,10 @@ def _explained(error: Exception, directory: str) -> BucketlineError:
     lowered = text.lower()
     if "lock" in lowered and ("unavailable" in lowered or "no locks" in lowered or "lock hold" in lowered):
         return IndexStateError(f"{directory}: the key index is open elsewhere: {text}", reason=LOCKED, path=directory)
-    if "no space left" in lowered or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
-        return StorageError(
-            f"{directory}: the disk is full; free some space, or let 'local-directory' name another disk: {text}",
-            path=directory,
-            retryable=False,
-            missing=False,
-        )
+    of_disk = disk_error(error)
+    if of_disk is not None:
+        remedy = f"; or let 'local-directory' name another disk: {text}"
+        return storage_error(directory, of_disk, remedy=remedy, retryable=False)
     if "does not exist" in lowered and "create_if_missing" in lowered:
         return IndexStateError(f"{directory}: there is no key index", reason=MISSING, path=directory)
     return IndexStateError(f"{directory}: the key index cannot be read: {text}", reason=DAMAGED, path=directory)

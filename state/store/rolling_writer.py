@@ -20,6 +20,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.file_settings import FileSettings, Postponed, file_settings, row_sink
+from bucketline.state.store.os_errors import storage_errors
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema
 from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.logical import DataField
@@ -205,8 +206,10 @@ class _OpenFile:
         self.values: ColumnStats | None = None
         self.key_stats: ColumnStats | None = None
         self._modes = settings.modes
+        self._path = path
         self._sink = io.open_output(path)
-        self._rows = row_sink(settings, self._sink, name, first=first)
+        with storage_errors(path):
+            self._rows = row_sink(settings, self._sink, name, first=first)
 
     @property
     def size_bytes(self) -> int:
@@ -215,7 +218,8 @@ class _OpenFile:
 
     def write(self, group: pa.Table, fields: tuple[DataField, ...], keys: tuple[DataField, ...]) -> None:
         """Adds a row group of at least one row."""
-        self._rows.write(group)
+        with storage_errors(self._path):
+            self._rows.write(group)
         if keys:
             self._note_keys(group, keys)
         found = collect_stats(group, fields, self._modes)
@@ -224,10 +228,11 @@ class _OpenFile:
 
     def finish(self) -> int:
         """Completes the file; its size in bytes."""
-        self._rows.close()
-        size_bytes = int(self._sink.tell())
-        self._sink.close()
-        return size_bytes
+        with storage_errors(self._path):
+            self._rows.close()
+            size_bytes = int(self._sink.tell())
+            self._sink.close()
+            return size_bytes
 
     def abandon(self) -> None:
         """Lets go of the file, which the caller removes; what the storage says to that no longer matters."""

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from bucketline.state.store.local_disk import local_disk
+from bucketline.state.store.os_errors import local_disk
 from bucketline.state.store.sealed_runs import SealedRun
 from bucketline.state.store.table_view import BucketId
 

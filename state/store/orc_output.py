@@ -1,0 +1,51 @@
+"""What lies between the ORC writer and storage: errors wait here until Python asks for them.
+
+The C++ writer of ORC writes while it is taken apart as well, and an error there ends the whole process.
+"""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.conf.errors import BucketlineError
+
+
+class OrcOutput(io.RawIOBase):
+    """A stream into an open file that never raises; after the first error nothing more is written."""
+
+    def __init__(self, sink: pa.NativeFile) -> None:
+        super().__init__()
+        self._sink = sink
+        self._size = 0
+        self._error: Exception | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        """How many bytes have been handed in."""
+        return self._size
+
+    def write(self, data: Any) -> int:
+        """Takes all of the bytes, whether storage takes them or not."""
+        rest = memoryview(data).cast("B")
+        if self._error is None:
+            try:
+                self._sink.write(rest)
+            except (OSError, pa.ArrowException, BucketlineError) as e:
+                self._error = e
+        self._size += len(rest)
+        return len(rest)
+
+    def close(self) -> None:
+        """Leaves the file open: whoever opened it closes it."""
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raises what storage said while the block ran, or before."""
+        yield
+        if self._error is not None:
+            raise self._error

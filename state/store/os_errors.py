@@ -1,0 +1,103 @@
+"""Errors of the operating system as StorageError: what happened, where, and what to do about it."""
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bucketline.state.errors import StorageError
+
+_FINAL = frozenset(
+    {
+        errno.ENOENT,
+        errno.EEXIST,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.EFBIG,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.ENAMETOOLONG,
+        errno.EOPNOTSUPP,
+        errno.EXDEV,
+    }
+)
+"""What stays wrong however often one tries."""
+
+_EXPLAINED = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space, or raise the quota",
+    errno.EFBIG: "the file would be larger than this system lets files be; see `ulimit -f`",
+    errno.EMFILE: "this process has too many open files; raise the limit, see `ulimit -n`",
+    errno.ENFILE: "this machine has too many open files; raise the limit, see `fs.file-max`",
+    errno.EROFS: "the file system is read-only; mount it for writing, or name another folder",
+    errno.EACCES: "permission denied; let this user read and write the folder",
+}
+
+_TEXTS = {
+    "no space left": errno.ENOSPC,
+    "quota exceeded": errno.EDQUOT,
+    "file too large": errno.EFBIG,
+    "too many open files in system": errno.ENFILE,
+    "too many open files": errno.EMFILE,
+    "read-only file system": errno.EROFS,
+    "permission denied": errno.EACCES,
+}
+"""The system's own words for these, for libraries that hand on nothing else."""
+
+
+def storage_error(path: str, error: OSError, *, remedy: str = "", **fields: object) -> StorageError:
+    """The error as a StorageError that names the path; `remedy` says what else may be done.
+
+    `missing` and `retryable` are set by the error's number; `fields` are added to the error's.
+    """
+    said = _EXPLAINED.get(error.errno or 0) or error.strerror or str(error)
+    return StorageError(
+        f"{path}: {said}{remedy}",
+        **{
+            "path": path,
+            "retryable": error.errno not in _FINAL,
+            "missing": isinstance(error, FileNotFoundError),
+            **fields,
+        },
+    )
+
+
+def disk_error(error: Exception) -> OSError | None:
+    """What the system said of a disk, by number or in a library's message; None when it is something else."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error if error.errno in _EXPLAINED else None
+    text = str(error)
+    lowered = text.lower()
+    number = next((n for said, n in _TEXTS.items() if said in lowered), None)
+    return None if number is None else OSError(number, text)
+
+
+@contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """Turns the system's errors into StorageError, whatever library raises them."""
+    try:
+        yield
+    except OSError as e:
+        raise storage_error(path, e) from e
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[str]:
+    """A folder for temporary files of this process, gone afterwards. Raises StorageError where none can be made."""
+    with storage_errors(tempfile.gettempdir()):
+        folder = tempfile.mkdtemp(prefix=prefix)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def local_disk(directory: str) -> Iterator[None]:
+    """As `storage_errors`, for the folders of spills and indexes, which an option of the job names."""
+    try:
+        yield
+    except OSError as e:
+        raise storage_error(directory, e, remedy="; or let 'local-directory' name another disk", retryable=False) from e
