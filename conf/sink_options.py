@@ -11,7 +11,16 @@ from typing import Any
 
 from bucketline.conf import memory_options
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, parse_choice, parse_count, parse_enum, parse_int, parse_size, parse_text
+from bucketline.conf.option import (
+    Option,
+    parse_choice,
+    parse_count,
+    parse_duration,
+    parse_enum,
+    parse_int,
+    parse_size,
+    parse_text,
+)
 
 MB = 1 << 20
 LEAST_MEMORY_BYTES = MB
@@ -31,6 +40,13 @@ COMPACTION = Option(
     parse_enum(Compaction),
     Compaction.INLINE,
     "inline: the write tasks compact what the picker says; none: somebody else compacts, or nobody",
+)
+VISIBILITY_TIMEOUT = Option(
+    "visibility-timeout",
+    parse_duration,
+    120_000,
+    "how long a write whose compaction was lost goes on compacting until readers see its rows, in tables whose readers "
+    "skip level 0; 0 tries nothing",
 )
 WRITE_PARALLELISM = Option("write-parallelism", parse_int, None, "write tasks per batch; default: by the bucket mode")
 ASSIGNER_PARALLELISM = Option(
@@ -78,6 +94,7 @@ SINK_OPTIONS: Mapping[str, Option[Any]] = {
 
 _SUPPORTED = (Compaction.INLINE, Compaction.NONE)
 _LARGEST_RUN_BYTES = 1024 * MB
+_LONGEST_VISIBILITY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +102,7 @@ class SinkOptions:
     """The settings of one sink, read and checked. Memory is in bytes; None means: decided where it is used."""
 
     compaction: Compaction
+    visibility_timeout_ms: int
     write_parallelism: int | None
     assigner_parallelism: int | None
     route_memory_bytes: int
@@ -114,10 +132,13 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     for memory in (ROUTE_MEMORY, RUN_SIZE, MERGE_MEMORY, COMPACT_MEMORY, KEY_INDEX_MEMORY):
         if memory.get(options) < LEAST_MEMORY_BYTES:
             _refuse(memory, "must be at least 1 mb")
+    if VISIBILITY_TIMEOUT.get(options) > _LONGEST_VISIBILITY_MS:
+        _refuse(VISIBILITY_TIMEOUT, "must not be above 1 d: no write waits for ever")
     if RUN_SIZE.get(options) > _LARGEST_RUN_BYTES:
         _refuse(RUN_SIZE, "must not be above 1 gb: one value in a Spark row is limited to 2 gb")
     return SinkOptions(
         compaction=compaction,
+        visibility_timeout_ms=VISIBILITY_TIMEOUT.get(options),
         write_parallelism=WRITE_PARALLELISM.find(options),
         assigner_parallelism=ASSIGNER_PARALLELISM.find(options),
         route_memory_bytes=route_memory(options),

@@ -27,6 +27,15 @@ class CommitOutcomeUnknownError(BucketlineError):
     code = "COMMIT_OUTCOME_UNKNOWN"
 
 
+class CommittedNotVisibleError(BucketlineError):
+    """The rows are in the table, and readers do not see them yet; the caller must not write them again.
+
+    `fields["snapshot_id"]` is the snapshot that holds them.
+    """
+
+    code = "COMMITTED_NOT_VISIBLE"
+
+
 class CorruptFileError(BucketlineError):
     """A file does not hold what its format demands; stop and keep the evidence."""
 

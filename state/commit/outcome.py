@@ -5,8 +5,9 @@ Source: Paimon 2.0 FileStoreCommitImpl raises in their place; the cases are the 
 
 from dataclasses import dataclass
 
+from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.conflict import Conflict
-from bucketline.state.errors import CommitOutcomeUnknownError, StorageError
+from bucketline.state.errors import CommitOutcomeUnknownError
 from bucketline.state.format.entries import Snapshot
 
 
@@ -41,7 +42,7 @@ class Committed:
     """
 
     snapshots: tuple[Snapshot, ...] = ()
-    dropped: Conflict | Unknown | StorageError | None = None
+    dropped: Conflict | Unknown | BucketlineError | None = None
     replayed: bool = False
 
     @property

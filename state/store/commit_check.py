@@ -15,6 +15,7 @@ from bucketline.state.commit.conflict import (
     check_conflicts,
     check_index_deletes,
     check_index_unchanged,
+    check_looked_up,
 )
 from bucketline.state.commit.plan import CommitIdentity, overwrite_entries
 from bucketline.state.commit.replay import find_twin, writer_of
@@ -27,6 +28,7 @@ from bucketline.state.format.entries import (
     Snapshot,
 )
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.compact_options import CompactOptions
 from bucketline.state.store.commit_base import CommitBase, PartitionTest, changes_since
 from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.snapshots import Snapshots
@@ -101,6 +103,9 @@ class CommitChecks:
         self._mode = bucket_mode(schema)
         key_types = [f.type for f in schema.select(schema.trimmed_primary_key)]
         self._key_order = key_order(key_types) if schema.primary_keys else None
+        self._looks_up = (
+            bool(schema.primary_keys) and CompactOptions.from_options(schema.options).lookup_cause is not None
+        )
 
     def find_twin(
         self, half: Half, identity: CommitIdentity, latest: Snapshot | None, seen: int | None
@@ -148,10 +153,13 @@ class CommitChecks:
             return self._fit_overwrite(half, half.overwrite, base, based_on)
         base_index = base.index() if half.index else []
         conflict = None
-        if based_on is not None and half.index:
+        if based_on is not None:
             latest_id = 0 if base.latest is None else base.latest.id
             spans = [(based_on, latest_id)] if own is None else [(based_on, own - 1), (own, latest_id)]
-            conflict = self._check_planned_index(spans, half.index)
+            spans = [(before, after) for before, after in spans if before != after]
+            conflict = self._check_planned_index(spans, half.index) if half.index else None
+            if half.kind is CommitKind.COMPACT and self._looks_up:
+                conflict = conflict or self._check_looked_up(spans, half.entries)
         if half.check is not AppendCheck.ALL_RULES:
             conflict = (
                 conflict
@@ -199,8 +207,6 @@ class CommitChecks:
     ) -> Conflict | None:
         """Rule `index-changed` from the first to the second snapshot of each span; 0 is the empty table."""
         for before_id, after_id in spans:
-            if before_id == after_id:
-                continue
             before, after = (self._snapshots.get(i) if i > 0 else None for i in (before_id, after_id))
             if (before is None and before_id > 0) or (after is None and after_id > 0):
                 return _history_gone(before_id, after_id)
@@ -211,6 +217,21 @@ class CommitChecks:
             conflict = check_index_unchanged(planned, found, delta_index)
             if conflict is not None:
                 return conflict
+        return None
+
+    def _check_looked_up(
+        self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
+    ) -> Conflict | None:
+        """Rule `levels-changed` over what each span has changed."""
+        assert self._key_order is not None, "only tables with keys look them up"
+        for before_id, after_id in spans:
+            changes = changes_since(self._snapshots, self._manifests, before_id, after_id)
+            if changes is None:
+                return _history_gone(before_id, after_id)
+            for _, delta in changes:
+                conflict = check_looked_up(delta, delta_entries, self._key_order)
+                if conflict is not None:
+                    return conflict
         return None
 
     def _check_target(self, target: PartitionTest, latest: Snapshot | None, based_on: int) -> Conflict | None:

@@ -146,23 +146,23 @@ class Committer:
         view: LiveView | None,
     ) -> CommitResult:
         own = made[0].id if made else None
-        outcome: Snapshot | Committed | Conflict | Unknown | StorageError
+        outcome: Snapshot | Committed | Conflict | Unknown | BucketlineError
         try:
             outcome = self._commit_half(compact_half(changes), identity, based_on, view, own)
-        except StorageError as e:
-            if not made:
-                raise
-            # What was written is in the table; only the compaction has to be done again.
+        except BucketlineError as e:
             outcome = e
         if isinstance(outcome, Snapshot):
             return Committed((*made, outcome))
         assert not isinstance(outcome, Committed), "compactions have no twins"
         since = based_on if based_on is not None or not made else made[0].id - 1
-        if isinstance(outcome, Conflict) and since is not None:
+        if isinstance(outcome, Conflict | StorageError) and since is not None:
             with suppress(BucketlineError):
                 self._discard_outputs(messages, since)
-        if isinstance(outcome, StorageError) or made:
+        if made:
+            # What was written is in the table; only the compaction has to be done again.
             return Committed(made, outcome)
+        if isinstance(outcome, BucketlineError):
+            raise outcome
         return outcome
 
     def _commit_half(

@@ -1,6 +1,6 @@
 """Which buckets a trigger would compact: asked on the driver, from file metadata alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.append_pick import AppendCompactOptions, pick_append
@@ -32,19 +32,18 @@ def due_buckets(
     plan: WritePlan,
     trigger: CompactTrigger,
     vectors: Mapping[BucketId, VectorFiles] = NO_VECTORS,
+    *,
+    among: Collection[BucketId] | None = None,
 ) -> list[BucketId]:
     """The buckets, in order, in which the trigger finds something to compact as the files are now.
 
-    `vectors` are the deletion-vector files of buckets that have one.
+    `vectors` are the deletion-vector files of buckets that have one; `among` restricts what is looked at.
     """
     if trigger is CompactTrigger.NONE:
         return []
+    looked_at = [b for b in view.buckets() if b[1] >= 0 and (among is None or b in among)]
     if not plan.schema.primary_keys:
         options, full = append_options(plan.schema.options), trigger is CompactTrigger.FULL
-        return [b for b in _existing(view) if pick_append(view.files(b), options, full=full)]
+        return [b for b in looked_at if pick_append(view.files(b), options, full=full)]
     write = plan.bucket_write(trigger)
-    return [b for b in _existing(view) if pick_unit(write, view.files(b), masked_files(vectors.get(b, ()))) is not None]
-
-
-def _existing(view: TableView) -> Iterable[BucketId]:
-    return (b for b in view.buckets() if b[1] >= 0)
+    return [b for b in looked_at if pick_unit(write, view.files(b), masked_files(vectors.get(b, ()))) is not None]

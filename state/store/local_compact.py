@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Unknown
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind
@@ -36,6 +38,15 @@ def compact_table(
     if bucket_mode(table.table_schema) is BucketMode.POSTPONE:
         return _compact_postpone_table(table, strategy, partitions, options or {}, clock, ids)
     session, write, work = plan_compaction(table, strategy, partitions, options=options, clock=clock, ids=ids)
+    return commit_compaction(session, compact_buckets(write, work, watch), user=ids.new_uuid())
+
+
+def compact_buckets(
+    write: BucketWrite,
+    work: Sequence[tuple[BucketId, BucketState]],
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> list[CommitMessage]:
+    """Compacts buckets one after the other; an error leaves none of the new files behind. `watch` as above."""
     messages: list[CommitMessage] = []
     watch(0, len(work))
     try:
@@ -46,7 +57,7 @@ def compact_table(
         for message in messages:
             write.access.delete_own(message.made_files, (message.partition, message.bucket))
         raise
-    return commit_compaction(session, messages, user=ids.new_uuid())
+    return messages
 
 
 def plan_postpone_table(
@@ -116,10 +127,18 @@ def plan_compaction(
 
 
 def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], *, user: str) -> int | None:
-    """Commits compactions on their own. Raises CommitConflictError when another one was faster."""
+    """Commits compactions on their own.
+
+    Raises CommitConflictError when another one was faster, CommitOutcomeUnknownError when nobody knows, StorageError.
+    """
     if all(m.is_empty for m in messages):
         return None
     done = session.commit(messages, user=user, identifier=BATCH_COMMIT_IDENTIFIER, kind=CommitKind.COMPACT)
-    if not done.snapshots:
-        raise CommitConflictError(f"the compaction was dropped: {done.dropped}; nothing is lost, run it again")
+    lost = done.dropped
+    if isinstance(lost, Conflict):
+        raise CommitConflictError(
+            f"the compaction was lost: {lost.message}; no row is lost, run it again", rule=lost.rule, **lost.fields
+        )
+    if lost is not None:
+        raise lost.error() if isinstance(lost, Unknown) else lost
     return done.snapshots[-1].id

@@ -13,7 +13,16 @@ from bucketline.conf.bucket_options import BATCH_WRITE_FIXED_BUCKET
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.determinism import (
+    SYSTEM_CLOCK,
+    SYSTEM_IDS,
+    SYSTEM_PAUSE,
+    SYSTEM_RANDOM,
+    Clock,
+    IdSource,
+    Pause,
+    Random,
+)
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger, write_bucket
 from bucketline.state.store.key_index_note import NOTE_PROPERTY
@@ -21,8 +30,10 @@ from bucketline.state.store.postpone_local import write_fixed
 from bucketline.state.store.row_acceptance import RowAcceptance
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import RunSealer
+from bucketline.state.store.settled_write import settle_write
 from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table_handle import TableHandle
+from bucketline.state.store.write_result import WriteResult
 from bucketline.state.store.write_session import WriteSession
 
 Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
@@ -36,12 +47,15 @@ def write_table(
     options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
-) -> int:
+    random: Random = SYSTEM_RANDOM,
+    pause: Pause = SYSTEM_PAUSE,
+) -> WriteResult:
     """Commits the rows of `data` and returns the newest snapshot's id, 0 for a table that has none yet.
 
     `row_kinds` is an int8 array with one kind a row, or the name of the column that holds them. Raises
     SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed; CommitConflictError,
-    CommitOutcomeUnknownError from the commit.
+    CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it, when readers do not see the rows
+    within `visibility-timeout` although this writer compacts.
     """
     session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
     session.refresh()
@@ -56,9 +70,18 @@ def write_table(
         write = session.plan.postponing(write, user, session.view)
     notes: list[str] = []
     messages = _messages(session, write, with_kinds(data, row_kinds), notes)
-    session.commit(messages, user=user, properties={NOTE_PROPERTY: ",".join(notes)} if notes else None)
-    newest = session.view.refresh()
-    return 0 if newest is None else newest.id
+    committed = session.commit(messages, user=user, properties={NOTE_PROPERTY: ",".join(notes)} if notes else None)
+    return settle_write(
+        session,
+        messages,
+        committed,
+        trigger=write.trigger,
+        user=user,
+        clock=clock,
+        ids=ids,
+        random=random,
+        pause=pause,
+    )
 
 
 def with_kinds(data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:

@@ -27,7 +27,9 @@ from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import RunSealer
 from bucketline.state.store.shelf_write import write_shelf
 from bucketline.state.store.table_handle import TableHandle
+from bucketline.state.store.visibility import Waits, left_on_level0, what_waits
 from bucketline.state.store.write_plan import WritePlan
+from bucketline.state.store.write_result import WriteResult
 from bucketline.state.store.write_session import WriteSession
 
 
@@ -40,7 +42,7 @@ def overwrite_table(
     options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
-) -> int | None:
+) -> WriteResult | None:
     """Replaces partitions by the rows of `data`; the new snapshot's id, None when nothing was to be replaced.
 
     `partition` names what is replaced: the partitions that match it, and rows must lie in them. Without it, those that
@@ -65,7 +67,8 @@ def overwrite_table(
             return None
         target = replaced.__contains__
     done = session.replace_partitions(messages, user=ids.new_uuid(), target=target)
-    return done.snapshots[-1].id
+    hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, done))
+    return WriteResult(done.snapshots[-1].id, visible=not hidden)
 
 
 def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> PartitionTest | None:

@@ -67,13 +67,17 @@ def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_o
     found = [b for b in buckets if b.bucket >= 0]
     if not schema.primary_keys:
         return found
-    lowest = 1 if _waits_for_lookup(schema) else 0
+    lowest = 1 if hides_level0(schema) else 0
     if read_optimized:
         lowest = num_levels(schema.options) - 1
     return _narrowed(found, lambda bucket, file: file.level >= lowest)
 
 
-def _waits_for_lookup(schema: TableSchema) -> bool:
+def hides_level0(schema: TableSchema) -> bool:
+    """Whether batch reads of a table with a primary key skip level 0.
+
+    Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0, DataTableBatchScan.
+    """
     if MERGE_ENGINE.get(schema.options) == "first-row":
         return True
     return DELETION_VECTORS_ENABLED.get(schema.options) and not DV_MERGE_ON_READ.get(schema.options)

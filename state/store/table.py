@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from bucketline.conf.errors import OptionError
 from bucketline.conf.new_table import check_new_table, lift_keys
 from bucketline.conf.read_options import check_read_options, is_read_option
+from bucketline.conf.sink_options import sink_options, split_options
 from bucketline.state.commit.schema_change import (
     AddColumn,
     DropColumn,
@@ -53,6 +54,7 @@ from bucketline.state.store.table_handle import TableHandle, branch_path, newest
 from bucketline.state.store.table_read import Request, live_files, read_table
 from bucketline.state.store.versions import Version
 from bucketline.state.store.views import snapshots_table
+from bucketline.state.store.write_result import WriteResult
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import DataField, DataType, all_fields
@@ -100,17 +102,19 @@ class Table(TableHandle):
         schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since))
         return pa.RecordBatchReader.from_batches(schema, rows)
 
-    def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> int:
-        """Commits the rows of `data` as one batch, with inline compaction as the options say; the newest snapshot's id.
+    def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
+        """Commits the rows of `data` as one batch, with inline compaction as the options say; the newest snapshot's id,
+        which also says whether readers see the rows (`WriteResult`).
 
         `data` is a Table, RecordBatch or RecordBatchReader, matched by column name. `row_kinds` is an int8 array with
         one kind a row (+I 0, -U 1, +U 2, -D 3) or the name of the column that holds them; a column `_row_kind` is found
         by itself. Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed,
-        CommitConflictError and CommitOutcomeUnknownError from the commit.
+        CommitConflictError and CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it, where
+        readers do not see the rows yet: they are in the table, and must not be written again.
         """
         return write_table(self, data, row_kinds)
 
-    def delete(self, filter: pc.Expression) -> int:
+    def delete(self, filter: pc.Expression) -> WriteResult:
         """Deletes the rows that pass, as one commit; the newest snapshot's id. For tables with a primary key.
 
         Rows that a reader does not see, or that come in between, are not deleted. Raises UnsupportedTableError for
@@ -118,7 +122,7 @@ class Table(TableHandle):
         """
         return delete_rows(self, filter)
 
-    def update(self, filter: pc.Expression, assignments: Mapping[str, object]) -> int:
+    def update(self, filter: pc.Expression, assignments: Mapping[str, object]) -> WriteResult:
         """Sets columns of the rows that pass, as one commit; the newest snapshot's id. For tables that deduplicate.
 
         `assignments` maps columns to constants, or to expressions over the columns as they were; keys, partition and
@@ -131,7 +135,7 @@ class Table(TableHandle):
         data: Data,
         partition: Mapping[str, object] | None = None,
         row_kinds: pa.Array | pa.ChunkedArray | str | None = None,
-    ) -> int | None:
+    ) -> WriteResult | None:
         """Commits the rows of `data` in the place of what partitions hold; the new snapshot's id, None without one.
 
         `partition` maps partition columns to values: the partitions that match are replaced, and emptied where no rows
@@ -285,12 +289,16 @@ def open_table(path: str, *, options: Mapping[str, str] | None = None) -> Table:
 
     `options` reach the storage (`s3.endpoint`, ...), and those about reading say what is seen of the table: `branch`,
     `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`, `postpone.merge-on-read` and others (`read_options`).
+    Those of the sink say how this handle writes and compacts: `visibility-timeout`, `merge-memory`, `local-directory`.
     Raises UnsupportedTableError when there is no table, or one of a newer format; CorruptFileError, StorageError.
     """
     io, root = file_io_for(path, options)
     reading = {key: value for key, value in (options or {}).items() if is_read_option(key)}
     check_read_options(reading)
-    table = Table(io, root, newest_schema(io, branch_path(root, reading)), reading, remote_location(io, path))
+    writing = split_options(options or {})[0]
+    sink_options(writing)
+    schema = newest_schema(io, branch_path(root, reading))
+    table = Table(io, root, schema, reading, remote_location(io, path), writing)
     return replace(table, table_schema=table.with_read_options(table.table_schema))
 
 

@@ -34,6 +34,8 @@ class TableHandle:
     """What this reader asked for; the options of `table_schema` have it already."""
     location: str | None = None
     """The URI the table was opened by, where `path` alone would not say on which file system it is."""
+    write_options: Mapping[str, str] = field(default_factory=dict)
+    """How this handle writes and compacts: options of the sink."""
 
     @property
     def uri(self) -> str:

@@ -72,6 +72,11 @@ class WritePlan:
         return None
 
     @property
+    def compacts(self) -> bool:
+        """Whether this job compacts the buckets it writes."""
+        return self._why_not_compacting is None
+
+    @property
     def compact_options(self) -> CompactOptions:
         return CompactOptions.from_options(self.schema.options)
 

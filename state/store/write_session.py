@@ -15,7 +15,7 @@ from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import CommitConflictError, SchemaMismatchError
+from bucketline.state.errors import CommitConflictError, SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.append_compact import append_options
@@ -55,9 +55,9 @@ class WriteSession:
         clock: Clock = SYSTEM_CLOCK,
         ids: IdSource = SYSTEM_IDS,
     ) -> None:
-        self._job_options = dict(job_options)
         self._clock, self._ids = clock, ids
         self.table = table if table is not None else open_handle(uri, job_options)
+        self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
         self.view = TableView(self.table.snapshot_store, self.table.manifests)
         self._committer = self._new_committer()
@@ -115,9 +115,9 @@ class WriteSession:
             self._vectors = (name, deletion_entries(self.table.manifests.read_index(name)))
         return self._vectors[1]
 
-    def due(self, trigger: CompactTrigger) -> list[BucketId]:
-        """The buckets in which the trigger would compact something now."""
-        return due_buckets(self.view, self.plan, trigger, self.deletion_entries())
+    def due(self, trigger: CompactTrigger, among: Collection[BucketId] | None = None) -> list[BucketId]:
+        """The buckets in which the trigger would compact something now; of these, if some are named."""
+        return due_buckets(self.view, self.plan, trigger, self.deletion_entries(), among=among)
 
     def commit(
         self,
@@ -131,24 +131,32 @@ class WriteSession:
     ) -> Committed:
         """Commits what was planned on the view as it is now, and says what came of it.
 
-        `ignore_empty` as for `Committer.commit`. A compaction that lost is in `Committed.dropped`. Raises
-        CommitConflictError when the messages' rows are not in the table and will not be, SchemaMismatchError when they
-        could never be merged with it (their files are removed); CommitOutcomeUnknownError when nobody knows.
+        `ignore_empty` as for `Committer.commit`. A compaction that lost is in `Committed.dropped`, also when `kind`
+        says that there is nothing else to commit. Raises CommitConflictError when the messages' rows are not in the
+        table and will not be, SchemaMismatchError when they could never be merged with it (their files are removed);
+        CommitOutcomeUnknownError when nobody knows.
         """
         found = list(messages)
         if kind is CommitKind.APPEND:
             self._refuse_overflow(found)
-        outcome = self._committer.commit(
-            found,
-            user=user,
-            identifier=identifier,
-            properties=properties,
-            kind=kind,
-            ignore_empty=ignore_empty,
-            based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
-            view=self.view,
-            append_check=_CHECKS.get(self.plan.mode, AppendCheck.BUCKET_COUNT),
-        )
+        try:
+            outcome = self._committer.commit(
+                found,
+                user=user,
+                identifier=identifier,
+                properties=properties,
+                kind=kind,
+                ignore_empty=ignore_empty,
+                based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
+                view=self.view,
+                append_check=_CHECKS.get(self.plan.mode, AppendCheck.BUCKET_COUNT),
+            )
+        except StorageError as e:
+            if kind is not CommitKind.COMPACT:
+                raise
+            return Committed(dropped=e)
+        if kind is CommitKind.COMPACT and not isinstance(outcome, Committed):
+            return Committed(dropped=outcome)
         if isinstance(outcome, Conflict) and kind is CommitKind.APPEND and outcome.rule != ALREADY_ADDED:
             self.discard(found)
         return _checked(outcome)

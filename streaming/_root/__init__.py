@@ -10,7 +10,9 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "BucketlineError": "bucketline.conf.errors",
+    "CommittedNotVisibleError": "bucketline.state.errors",
     "TableSink": "bucketline.streaming.sink",
+    "WriteResult": "bucketline.state.store.write_result",
     "compact": "bucketline.streaming.procedures",
     "create_table": "bucketline.state.store.table",
     "open_table": "bucketline.state.store.table",
