@@ -155,7 +155,7 @@ class Committer:
             return Committed((*made, outcome))
         assert not isinstance(outcome, Committed), "compactions have no twins"
         since = based_on if based_on is not None or not made else made[0].id - 1
-        if isinstance(outcome, Conflict | StorageError) and since is not None:
+        if isinstance(outcome, Conflict) and since is not None:
             with suppress(BucketlineError):
                 self._discard_outputs(messages, since)
         if made:

@@ -13,7 +13,7 @@ from bucketline.conf.sink_options import VISIBILITY_TIMEOUT
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import Clock, IdSource, Pause, Random
-from bucketline.state.errors import CommittedNotVisibleError, StorageError
+from bucketline.state.errors import CommittedNotVisibleError
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.local_compact import compact_buckets
@@ -24,6 +24,7 @@ from bucketline.state.store.visibility import (
     Waits,
     Work,
     compact_until_visible,
+    is_lasting,
     left_on_level0,
     what_waits,
 )
@@ -59,7 +60,7 @@ def settle_write(
     if left and dropped is not None and waits is not Waits.NOTHING:
         budget = Budget(session.plan.sink.visibility_timeout_ms, clock=clock, random=random, pause=pause)
         try:
-            if _is_lasting(committed.dropped):
+            if is_lasting(committed.dropped):
                 rounds = Rounds(left, lost=dropped)
             else:
                 rounds = _compact_again(session, left, trigger, user, clock, ids, budget)
@@ -97,11 +98,6 @@ def _compact_again(
         return session.commit(made, user=user, kind=CommitKind.COMPACT)
 
     return compact_until_visible(session, left, trigger=trigger, compact=compact, commit=commit, budget=budget)
-
-
-def _is_lasting(dropped: object) -> bool:
-    """Whether a compaction failed for a reason that another try does not change."""
-    return isinstance(dropped, BucketlineError) and not isinstance(dropped, StorageError)
 
 
 def _is_postponed(session: WriteSession, messages: Sequence[CommitMessage]) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import Clock, Pause, Random
@@ -183,12 +184,19 @@ def compact_until_visible(
             if done.snapshots:
                 continue
             lost = "nothing was compacted" if done.dropped is None else done.dropped.message
+            if is_lasting(done.dropped):
+                return Rounds(left, tuple(made), lost)
         except StorageError as e:
             lost = e.message
             if budget.left_ms == 0:
                 return Rounds(left, tuple(made), lost)
         most = max(1, most // 2)
         budget.wait()
+
+
+def is_lasting(failure: object) -> bool:
+    """Whether another try would fail alike. Storage may recover, and what is missing was compacted by others."""
+    return isinstance(failure, BucketlineError) and not isinstance(failure, StorageError)
 
 
 def _trigger(session: WriteSession, lost: CompactTrigger) -> CompactTrigger:

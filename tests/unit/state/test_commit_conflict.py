@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bucketline.state.commit.conflict import Conflict, check_conflicts, without_known_files
+from bucketline.state.commit.conflict import Conflict, check_conflicts, check_looked_up, without_known_files
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import (
@@ -131,6 +131,26 @@ def test_an_index_file_can_be_taken_away_once() -> None:
     assert check_conflicts([], [], CommitKind.COMPACT, None, base_index=live, delta_index=[gone]) is None
     conflict = check_conflicts([], [], CommitKind.COMPACT, None, base_index=[], delta_index=[gone])
     assert conflict is not None and conflict.rule == "index-replaced"
+
+
+NEWER: dict[str, tuple[bool, ManifestEntry]] = {
+    "a file above level 0 with keys of the input": (True, entry(ADD, data_file("n", level=4, keys=(9, 20)))),
+    "a file above level 0 with other keys": (False, entry(ADD, data_file("n", level=4, keys=(10, 20)))),
+    "a file of another bucket": (False, entry(ADD, data_file("n", level=4), bucket=1)),
+    "a file on level 0": (False, entry(ADD, data_file("n"))),
+    "a file that went away": (False, entry(DELETE, TOP)),
+}
+
+
+@pytest.mark.parametrize("case", NEWER)
+def test_what_was_looked_up_is_still_all_there_is(case: str) -> None:
+    broken, newer = NEWER[case]
+    old = data_file("old", keys=(0, 9))
+    delta = [entry(DELETE, old), entry(ADD, data_file("merged", level=5, keys=(0, 9)))]
+    conflict = check_looked_up([newer], delta, number_of)
+    assert (conflict is not None and conflict.rule == "levels-changed") if broken else conflict is None
+    # Without rows of level 0 nothing is looked up.
+    assert check_looked_up([newer], [entry(DELETE, replace(old, level=3))], number_of) is None
 
 
 def test_known_files_can_be_discarded_instead_of_refused() -> None:
