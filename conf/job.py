@@ -16,6 +16,8 @@ from bucketline.conf.option import (
     parse_names,
     parse_text,
 )
+from bucketline.conf.secrets import MaskedOptions
+from bucketline.conf.storage_options import check_storage_options
 
 
 class Decode(Enum):
@@ -71,7 +73,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class JobConfig:
-    """A streaming job. `options` are per-job options of sink and table; `settings` say where each text comes from."""
+    """A streaming job. `options` are per-job options of sink and table; `settings` say where each text comes from.
+
+    `storage` says how table and bad records are reached.
+    """
 
     table: str
     source: Source
@@ -80,7 +85,8 @@ class JobConfig:
     create: Create | None
     options: Mapping[str, str]
     bad_records: BadRecords
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)
+    storage: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_trigger(text: str) -> Trigger:
@@ -113,9 +119,10 @@ BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records tolerat
 JOB_KEYS = tuple(found.key for found in tuple(globals().values()) if isinstance(found, Option))
 """The keys of a job file that stand for themselves."""
 
-SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS = "source.options.", "create.options.", "options."
-JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS)
-"""Families of keys; the rest of such a key is an option of Spark's source, of the new table, or of sink and table."""
+SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
+JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE)
+"""Families of keys; the rest of such a key is an option of Spark's source, of the new table, of sink and table, or of
+the storage."""
 
 
 def job_config(settings: Mapping[str, Setting]) -> JobConfig:
@@ -137,6 +144,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
         options=_family(texts, OPTIONS),
         bad_records=BadRecords(BAD_RECORDS_PATH.find(texts), BAD_RECORDS_MAX.get(texts)),
         settings=dict(settings),
+        storage=check_storage_options(_family(texts, STORAGE)),
     )
 
 
@@ -152,5 +160,5 @@ def _create(texts: Mapping[str, str]) -> Create | None:
     )
 
 
-def _family(texts: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {key.removeprefix(prefix): text for key, text in texts.items() if key.startswith(prefix)}
+def _family(texts: Mapping[str, str], prefix: str) -> MaskedOptions:
+    return MaskedOptions({key.removeprefix(prefix): text for key, text in texts.items() if key.startswith(prefix)})

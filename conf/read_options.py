@@ -8,7 +8,8 @@ Source: Paimon 2.0 CoreOptions, TimeTravelUtil.
 from collections.abc import Mapping
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, parse_bool, parse_choice, parse_count, parse_int, parse_text
+from bucketline.conf.option import Option, did_you_mean, parse_bool, parse_choice, parse_count, parse_int, parse_text
+from bucketline.conf.storage_options import refuse_storage_keys
 
 BRANCH = Option("branch", parse_text, "main", "branch that is read")
 SCAN_SNAPSHOT_ID: Option[int] = Option("scan.snapshot-id", parse_count, None, "id of the snapshot that is read")
@@ -96,6 +97,22 @@ def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
 def names_version(options: Mapping[str, str]) -> bool:
     """Whether the options ask for a snapshot other than whichever is newest."""
     return any(option.is_set(options) for option in VERSIONS)
+
+
+def check_open_options(options: Mapping[str, str]) -> None:
+    """Returns when a table may be opened with these options: those that say what is seen of it, and can be read.
+
+    Raises OptionError for any other, naming the nearest, and as `check_read_options`.
+    """
+    refuse_storage_keys(options, "the options of reading")
+    known = [option.key for option in _READ_OPTIONS]
+    for key in options:
+        if not is_read_option(key):
+            raise OptionError(
+                f"'{key}' is no option of reading a table{did_you_mean(key, known)}; these are {', '.join(known)}",
+                key=key,
+            )
+    check_read_options(options)
 
 
 def check_read_options(options: Mapping[str, str]) -> None:

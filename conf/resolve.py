@@ -17,6 +17,7 @@ from bucketline.conf.other_options import HARMLESS_PREFIXES
 from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import ROUTE_MEMORY, SINK_OPTIONS, route_memory
+from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
 
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
@@ -27,11 +28,16 @@ def load_job(path: str, assignments: Sequence[str] = ()) -> JobConfig:
 
     Raises OptionError when the file cannot be read, and as `resolve_job`.
     """
+    return resolve_job(read_settings_file(path), read_assignments(assignments))
+
+
+def read_settings_file(path: str) -> dict[str, Setting]:
+    """The settings in a local .yaml, .yml, .json or .properties file. Raises OptionError when it cannot be read."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise OptionError(f"cannot read job file {path!r}: {e}", path=path) from e
-    return resolve_job(read_settings(text, name=path), read_assignments(assignments))
+    return read_settings(text, name=path)
 
 
 def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
@@ -74,6 +80,7 @@ def check_key(key: str, origin: str) -> None:
     for prefix, known in ((CREATE_OPTIONS, KNOWN_KEYS), (OPTIONS, KNOWN_KEYS | SINK_OPTIONS.keys())):
         if key.startswith(prefix):
             name = key.removeprefix(prefix)
+            refuse_storage_keys({name: ""}, origin)
             if name not in known and not name.startswith(tuple(HARMLESS_PREFIXES)):
                 raise OptionError(f"unknown option '{name}' in {origin}{did_you_mean(name, known)}", key=key)
             return

@@ -9,6 +9,24 @@ class UnsupportedTableError(BucketlineError):
     code = "UNSUPPORTED_TABLE"
 
 
+class TableNotFoundError(UnsupportedTableError):
+    """There is no table at the path; the caller mends the path, or makes the table."""
+
+    code = "TABLE_NOT_FOUND"
+
+
+class BranchNotFoundError(UnsupportedTableError):
+    """The table has no branch of that name; the caller names another, or makes it."""
+
+    code = "BRANCH_NOT_FOUND"
+
+
+class UserNotFoundError(UnsupportedTableError):
+    """The table holds nothing of that commit user; the caller names another."""
+
+    code = "USER_NOT_FOUND"
+
+
 class SchemaMismatchError(BucketlineError):
     """The input does not fit the table; the caller fixes the input. Nothing has been written."""
 

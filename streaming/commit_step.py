@@ -56,7 +56,7 @@ def commit_batch(
             outcome.rejects,
             user=table.user,
             batch_id=identity.batch_id,
-            storage=table.session.plan.schema.options,
+            storage=table.session.table.storage,
         )
     except RejectedRecordsError:
         table.session.discard(outcome.messages)

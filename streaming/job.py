@@ -115,6 +115,7 @@ def run_job(
             decode=step,
             source=source_identity(config.source),
             allow_reprocess=allow_reprocess,
+            storage_options=config.storage,
         )
     )
     writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)

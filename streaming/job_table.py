@@ -6,6 +6,7 @@ from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, Decode, JobConfig
 from bucketline.conf.option import UNLIMITED
+from bucketline.conf.read_options import is_read_option
 from bucketline.conf.table_options import BUCKET_KEY, MERGE_ENGINE, ROWKIND_FIELD, SEQUENCE_FIELD
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.format.schema_json import TableSchema
@@ -43,12 +44,14 @@ def open_or_create(config: JobConfig) -> Table:
                 partition_by=config.create.partition_by,
                 options=config.create.options,
                 comment=config.create.comment,
+                storage_options=config.storage,
             )
         except OptionError:
             if not _exists(config):
                 raise
             # Another job has made it in the meantime.
-    return open_table(config.table, options=config.options)
+    reading = {key: text for key, text in config.options.items() if is_read_option(key)}
+    return open_table(config.table, options=reading, storage_options=config.storage)
 
 
 def decode_step(decode: Decode, schema: TableSchema, bad_records: BadRecords) -> DecodeStep | None:
@@ -91,7 +94,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
 
 
 def _exists(config: JobConfig) -> bool:
-    io, root = file_io_for(config.table, config.options)
+    io, root = file_io_for(config.table, config.storage)
     return Schemas(io, root).latest_id() is not None
 
 

@@ -30,8 +30,10 @@ class _Turn:
 class LiveTable:
     """A write session, what its writer has committed, and its turn, which lets one batch in at a time."""
 
-    def __init__(self, path: str, options: Mapping[str, str], user: str) -> None:
-        self.session = WriteSession(path, options)
+    def __init__(
+        self, path: str, options: Mapping[str, str], user: str, storage: Mapping[str, str] | None = None
+    ) -> None:
+        self.session = WriteSession(path, options, storage=storage)
         self.user = user
         self.rows_a_partition = 0
         self.touched: frozenset[bytes] | None = None
@@ -140,19 +142,20 @@ class LiveTable:
         return newest_of_user([tag.snapshot], self.user) if tag is not None else None
 
 
+_Options = tuple[tuple[str, str], ...]
 _turns: dict[tuple[str, str], _Turn] = {}
 _turns_lock = Lock()
-_tables: dict[tuple[str, str, tuple[tuple[str, str], ...]], LiveTable] = {}
+_tables: dict[tuple[str, str, _Options, _Options], LiveTable] = {}
 _tables_lock = Lock()
 
 
-def live_table(path: str, options: Mapping[str, str], user: str) -> LiveTable:
+def live_table(path: str, options: Mapping[str, str], user: str, storage: Mapping[str, str] | None = None) -> LiveTable:
     """The open table of a writer, opened now if it is not. Raises what WriteSession raises."""
-    key = (path, user, tuple(sorted(options.items())))
+    key = (path, user, tuple(sorted(options.items())), tuple(sorted((storage or {}).items())))
     with _tables_lock:
         found = _tables.get(key)
         if found is None:
-            found = _tables[key] = LiveTable(path, options, user)
+            found = _tables[key] = LiveTable(path, options, user, storage)
         return found
 
 

@@ -18,15 +18,16 @@ def compact(
     strategy: str = "full",
     partitions: Sequence[Mapping[str, object]] | None = None,
     options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> int | None:
     """Compacts a table in Spark tasks; the new snapshot's id, None when there was nothing to do.
 
     `strategy` is "full" or "minor"; `partitions` are mappings from partition column to value; `options` override the
-    table's for this run. Postponed rows are dealt to their buckets on the way; a partition without a bucket count gets
-    `postpone.default-bucket-num`, or as many as Spark has cores. Raises as `Table.compact` does, and Spark's own errors
-    from tasks.
+    table's for this run; `storage_options` say how its storage is reached. Postponed rows are dealt to their buckets
+    on the way; a partition without a bucket count gets `postpone.default-bucket-num`, or as many as Spark has cores.
+    Raises as `Table.compact` does, and Spark's own errors from tasks.
     """
-    handle, user = open_handle(path, options), SYSTEM_IDS.new_uuid()
+    handle, user = open_handle(path, storage_options), SYSTEM_IDS.new_uuid()
     if bucket_mode(handle.table_schema) is BucketMode.POSTPONE:
         parallelism = spark.sparkContext.defaultParallelism
         session, work = plan_postpone_table(handle, strategy, partitions, options or {}, new_buckets=parallelism)
@@ -43,9 +44,10 @@ def rescale(
     bucket_num: int,
     partitions: Sequence[Mapping[str, object]] | None = None,
     options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> int | None:
     """Gives partitions another number of buckets, in Spark tasks. Arguments and errors as in `Table.rescale`."""
-    handle = open_handle(path, options)
+    handle = open_handle(path, storage_options)
     session, work = plan_rescale(handle, bucket_num, partitions, options=options)
     sink = session.plan.sink
     messages = rescale_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)

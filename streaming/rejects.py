@@ -81,7 +81,7 @@ def settle_rejects(
 ) -> int:
     """Counts a batch's rejects and writes them to the policy's folder; returns how many there are.
 
-    `storage` are the options of the folder's file system.
+    `storage` says how the folder is reached.
     Raises RejectedRecordsError above the limit, naming the first record and its reason.
     """
     if not blobs:

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.secrets import MaskedOptions
+from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.store.bucket_writer import CompactTrigger
@@ -36,11 +38,11 @@ from bucketline.streaming.route_task import Decode
 class TableSink:
     """Writes micro-batches into one table, each exactly once; use as `foreachBatch(sink)`.
 
-    `options` override the table's for this job; `sink_id` tells two sinks of one query apart; `checkpoint` is the
-    query's checkpoint location, needed only where Spark does not tell it. `decode` turns records into rows (the job's
-    `decode:`); `source` names the cluster that is read; `allow_reprocess` lets a batch be written that checkpoint and
-    table disagree about. Raises BucketlineError before anything is written when the table, the batch or the checkpoint
-    do not fit.
+    `options` override the table's for this job; `storage_options` (`s3.endpoint`, ...) say how its storage is reached,
+    and are never stored; `sink_id` tells two sinks of one query apart; `checkpoint` is the query's checkpoint location,
+    needed only where Spark does not tell it. `decode` turns records into rows (the job's `decode:`); `source` names the
+    cluster that is read; `allow_reprocess` lets a batch be written that checkpoint and table disagree about. Raises
+    BucketlineError before anything is written when the table, the batch or the checkpoint do not fit.
     """
 
     path: str
@@ -50,8 +52,13 @@ class TableSink:
     decode: Decode | None = None
     source: str | None = None
     allow_reprocess: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        refuse_storage_keys(self.options, "the sink's options")
+        # Settings print without their secrets.
+        object.__setattr__(self, "options", MaskedOptions(self.options))
+        object.__setattr__(self, "storage_options", check_storage_options(self.storage_options))
         if self.sink_id is not None and not self.sink_id.replace("-", "").replace("_", "").isalnum():
             raise OptionError(
                 f"sink_id {self.sink_id!r} becomes part of file names: use letters, digits, '-' and '_'",
@@ -66,7 +73,7 @@ class TableSink:
     def write(self, batch: Any, identity: BatchIdentity) -> None:
         """As a call, for a batch whose identity is known."""
         user = identity.commit_user(self.sink_id)
-        table = live_table(self.path, self.options, user)
+        table = live_table(self.path, self.options, user, self.storage_options)
         try:
             with table.batch(identity):
                 tell(self._write(table, batch, identity))

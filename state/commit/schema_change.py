@@ -16,6 +16,7 @@ from bucketline.conf.changelog_options import (
 from bucketline.conf.errors import OptionError
 from bucketline.conf.new_table import check_new_table
 from bucketline.conf.option import parse_bool, parse_int, parse_names
+from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table_options import BUCKET, BUCKET_KEY, SEQUENCE_FIELD
 from bucketline.state.commit.schema_edit import (
     ColumnPath,
@@ -164,6 +165,7 @@ def change_schema(
 def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) -> TableSchema:
     match change:
         case SetOption(key, value):
+            refuse_storage_keys({key: value}, "the table's options")
             _check_option(schema.options, key, value, has_snapshots=has_snapshots)
             return replace(schema, options={**schema.options, key: value})
         case UnsetOption(key):

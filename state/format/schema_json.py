@@ -4,6 +4,7 @@ Source: Paimon 2.0 TableSchema, SchemaSerializer; version 1 and 2 carry other de
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bucketline.state.errors import CorruptFileError
@@ -14,7 +15,10 @@ CURRENT_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """One version of a table's schema. `fields` are in column order; key tuples in declared order."""
+    """One version of a table's schema. `fields` are in column order; key tuples in declared order.
+
+    `storage` are the storage options of this process; they are in no schema file, and not printed.
+    """
 
     id: int
     fields: tuple[DataField, ...]
@@ -25,6 +29,7 @@ class TableSchema:
     comment: str | None = None
     time_ms: int = 0
     version: int = CURRENT_VERSION
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def trimmed_primary_key(self) -> tuple[str, ...]:

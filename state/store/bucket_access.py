@@ -36,7 +36,7 @@ class BucketAccess:
 
     @cached_property
     def files(self) -> FileAccess:
-        io, path = file_io_for(self.uri, self.schema.options)
+        io, path = file_io_for(self.uri, self.schema.storage)
         schemas = Schemas(io, path)
 
         @cache

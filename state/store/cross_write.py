@@ -83,13 +83,13 @@ class CrossWrite:
         root = self.local_directory or f"{tempfile.gettempdir()}/bucketline"
         backup = None
         if self.backup is not None:
-            backup = BackupFolder(*file_io_for(self.backup, self.schema.options))
+            backup = BackupFolder(*file_io_for(self.backup, self.schema.storage))
         keys = ShardKeys(self.schema, share, self.shares)
         return IndexPlan(self.uri, keys, root, RocksSettings(self.memory_bytes), backup)
 
     def source(self) -> IndexSource:
         """The table the index is of."""
-        io, path = file_io_for(self.uri, self.schema.options)
+        io, path = file_io_for(self.uri, self.schema.storage)
         schemas = Schemas(io, path)
 
         @cache

@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.storage_options import check_storage_options
 from bucketline.state.store.arrow_io import arrow_io_for
 from bucketline.state.store.file_info import FileInfo
 from bucketline.state.store.local_io import LocalIO
@@ -81,12 +82,13 @@ class FileIO(Protocol):
         ...
 
 
-def file_io_for(uri: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
+def file_io_for(uri: str, storage: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
     """The FileIO for a path or URI, and the path it names there, without a slash at the end.
 
-    `options` are table or catalog options; those of object stores (`s3.endpoint`, ...) are passed on.
+    `storage` are storage options (`s3.endpoint`, ...); those of other schemes than the URI's do not count.
     A local path may be relative to the working directory; `%` is taken literally, as Paimon does. Schemes may be
-    written in capitals (`FILE:/data`). Raises OptionError for a URI that nothing here can open.
+    written in capitals (`FILE:/data`). Raises OptionError for a URI that nothing here can open, and as
+    `check_storage_options`.
     """
     scheme, separator, rest = uri.partition(":")
     if not separator or "/" in scheme:
@@ -97,4 +99,4 @@ def file_io_for(uri: str, options: Mapping[str, str] | None = None) -> tuple[Fil
         if not path.startswith("/") or path.startswith("//"):
             raise OptionError(f"{uri}: a file URI names an absolute path, as in file:/data/warehouse", uri=uri)
         return LocalIO(), LocalIO.absolute(path)
-    return arrow_io_for(f"{scheme}:{rest}", options or {})
+    return arrow_io_for(f"{scheme}:{rest}", check_storage_options(storage))

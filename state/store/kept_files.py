@@ -44,7 +44,7 @@ def located(root: str, path: str) -> str:
 def remove_file(io: FileIO, schema: TableSchema, path: str) -> None:
     """Removes a file of the table, on its own storage or wherever its full path says; a missing one is no error."""
     if _URI.match(path):
-        io, path = file_io_for(path, schema.options)
+        io, path = file_io_for(path, schema.storage)
     io.delete(path)
 
 

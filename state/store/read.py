@@ -56,7 +56,7 @@ class FileAccess:
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """Where a data file is: on the table's own storage, or wherever its full path says."""
         if file.external_path is not None:
-            return file_io_for(file.external_path, self.schema.options)
+            return file_io_for(file.external_path, self.schema.storage)
         folder = bucket_path(self.schema, bucket.partition, bucket.bucket)
         return self.io, f"{self.table_path}/{folder}/{file.file_name}"
 

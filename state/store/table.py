@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.new_table import check_new_table, lift_keys
-from bucketline.conf.read_options import check_read_options, is_read_option
+from bucketline.conf.read_options import check_open_options
 from bucketline.conf.sink_options import sink_options, split_options
+from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.state.commit.schema_change import (
     AddColumn,
     DropColumn,
@@ -171,7 +172,8 @@ class Table(TableHandle):
     def files(self) -> pa.Table:
         """The live data files of the snapshot that the options name, else the newest: the columns of Paimon's $files.
 
-        Files of a fallback branch are among them only for partitions that this branch has files of and shows none.
+        Files of a fallback branch are among them only for partitions that
+        this branch has files of and shows none.
         """
         return live_files(self)
 
@@ -284,21 +286,25 @@ class Table(TableHandle):
         return self.alter(*map(UnsetOption, keys))
 
 
-def open_table(path: str, *, options: Mapping[str, str] | None = None) -> Table:
+def open_table(
+    path: str, *, options: Mapping[str, str] | None = None, storage_options: Mapping[str, str] | None = None
+) -> Table:
     """The table at a path or URI, with its newest schema.
 
-    `options` reach the storage (`s3.endpoint`, ...), and those about reading say what is seen of the table: `branch`,
-    `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`, `postpone.merge-on-read` and others (`read_options`).
-    Those of the sink say how this handle writes and compacts: `visibility-timeout`, `merge-memory`, `local-directory`.
-    Raises UnsupportedTableError when there is no table, or one of a newer format; CorruptFileError, StorageError.
+    `options` say what is seen of the table: `branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
+    `postpone.merge-on-read` and others (`read_options`). Those of the sink say how this handle writes and compacts:
+    `visibility-timeout`, `merge-memory`, `local-directory`. `storage_options` (`s3.endpoint`, ...) say how its storage
+    is reached, and are never stored.
+    Raises OptionError for other options, TableNotFoundError when there is no table, BranchNotFoundError,
+    UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
     """
-    io, root = file_io_for(path, options)
-    reading = {key: value for key, value in (options or {}).items() if is_read_option(key)}
-    check_read_options(reading)
-    writing = split_options(options or {})[0]
+    storage = check_storage_options(storage_options)
+    writing, reading = split_options(options or {})
+    check_open_options(reading)
     sink_options(writing)
-    schema = newest_schema(io, branch_path(root, reading))
-    table = Table(io, root, schema, reading, remote_location(io, path), writing)
+    io, root = file_io_for(path, storage)
+    schema = newest_schema(io, branch_path(root, reading), table=root)
+    table = Table(io, root, schema, reading, remote_location(io, path), writing, storage)
     return replace(table, table_schema=table.with_read_options(table.table_schema))
 
 
@@ -310,14 +316,19 @@ def create_table(
     options: Mapping[str, str] | None = None,
     comment: str | None = None,
     *,
+    storage_options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Table:
     """Makes the table at a path or URI, `<warehouse>/<db>.db/<table>`, and opens it; key columns become NOT NULL.
 
     `schema` is Arrow's or SQL column text (`columns_text`), which can also say what Arrow cannot, as VARCHAR(20).
+    `storage_options` (`s3.endpoint`, ...) say how the storage is reached; they are refused among `options`, which are
+    stored.
     Raises OptionError for options and keys that do not fit or a table that exists, SchemaMismatchError for columns that
     Paimon has no type for, UnsupportedTableError on storage that cannot publish. Nothing has been written then.
     """
+    storage = check_storage_options(storage_options)
+    refuse_storage_keys(options or {}, "the table's options")
     rest, keys, partition_keys = lift_keys(dict(options or {}), primary_key, partition_by)
     columns = parse_columns(schema) if isinstance(schema, str) else logical_fields(schema)
     fields = _key_columns_not_null(columns, keys)
@@ -328,7 +339,7 @@ def create_table(
         primary_key=keys,
         partition_keys=partition_keys,
     )
-    io, root = file_io_for(path, rest)
+    io, root = file_io_for(path, storage)
     io.require_publish()
     new = TableSchema(
         id=0,
@@ -339,6 +350,7 @@ def create_table(
         options=rest,
         comment=comment,
         time_ms=clock.now_ms(),
+        storage=storage,
     )
     check_field_options(rest, [f.name for f in fields])
     if keys:
@@ -346,7 +358,7 @@ def create_table(
     schemas = Schemas(io, root)
     if schemas.latest_id() is not None or not schemas.create(new):
         raise OptionError(f"there is a table at {root} already", key="path", path=root)
-    return Table(io, root, new, location=remote_location(io, path))
+    return Table(io, root, new, location=remote_location(io, path), storage=storage)
 
 
 def _key_columns_not_null(fields: Sequence[DataField], keys: Sequence[str]) -> tuple[DataField, ...]:

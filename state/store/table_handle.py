@@ -6,13 +6,14 @@ Source: Paimon 2.0 FileStoreTable.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import NoReturn, Self
 
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.read_options import BRANCH
-from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.conf.storage_options import check_storage_options
+from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.paths import BRANCH_DIR
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.file_io import FileIO, file_io_for
@@ -36,6 +37,8 @@ class TableHandle:
     """The URI the table was opened by, where `path` alone would not say on which file system it is."""
     write_options: Mapping[str, str] = field(default_factory=dict)
     """How this handle writes and compacts: options of the sink."""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The storage options that the table was opened with."""
 
     @property
     def uri(self) -> str:
@@ -86,14 +89,18 @@ class TableHandle:
         return replace(self, table_schema=self.with_read_options(newest_schema(self.io, self.metadata_path)))
 
     def with_read_options(self, schema: TableSchema) -> TableSchema:
-        """The schema with what this reader asked for among its options."""
-        return replace(schema, options={**schema.options, **self.read_options}) if self.read_options else schema
+        """The schema with what this reader asked for among its options, and how its files are reached."""
+        if not self.read_options and not self.storage:
+            return schema
+        return replace(schema, options={**schema.options, **self.read_options}, storage=self.storage)
 
 
-def open_handle(path: str, options: Mapping[str, str] | None = None) -> TableHandle:
-    """The table at a path or URI. Errors are those of `newest_schema`."""
+def open_handle(path: str, storage: Mapping[str, str] | None = None) -> TableHandle:
+    """The table at a path or URI. Raises OptionError for storage options, and as `newest_schema`."""
+    options = check_storage_options(storage)
     io, root = file_io_for(path, options)
-    return TableHandle(io, root, newest_schema(io, root), location=remote_location(io, path))
+    found = TableHandle(io, root, newest_schema(io, root), location=remote_location(io, path), storage=options)
+    return replace(found, table_schema=found.with_read_options(found.table_schema))
 
 
 def remote_location(io: FileIO, path: str) -> str | None:
@@ -111,10 +118,11 @@ def branch_path(path: str, options: Mapping[str, str]) -> str:
     return f"{path}/{BRANCH_DIR}/branch-{branch}"
 
 
-def newest_schema(io: FileIO, root: str) -> TableSchema:
-    """The schema in force at a table's path.
+def newest_schema(io: FileIO, root: str, *, table: str | None = None) -> TableSchema:
+    """The schema in force at a table's path, or at that of a branch of the table at `table`.
 
-    Raises UnsupportedTableError when there is no table, or one of a newer format; CorruptFileError, StorageError.
+    Raises TableNotFoundError when there is no table, BranchNotFoundError when it has no such branch,
+    UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
     """
     try:
         found = Schemas(io, root).latest()
@@ -122,10 +130,20 @@ def newest_schema(io: FileIO, root: str) -> TableSchema:
         if "version" not in e.fields:
             raise
         raise UnsupportedTableError(f"{root}: {e.message}", path=root, **e.fields) from e
-    if found is None:
-        raise UnsupportedTableError(
-            f"{root} is no Paimon table: there is no schema/schema-<n>; a path names the table's own directory, "
-            "<warehouse>/<db>.db/<table>",
-            path=root,
-        )
-    return found
+    if found is not None:
+        return found
+    if table is not None and table != root and Schemas(io, table).latest_id() is not None:
+        _refuse_branch(io, root, table)
+    raise TableNotFoundError(
+        f"{table or root} is no Paimon table: there is no schema/schema-<n>; a path names the table's own directory, "
+        "<warehouse>/<db>.db/<table>",
+        path=table or root,
+    )
+
+
+def _refuse_branch(io: FileIO, root: str, table: str) -> NoReturn:
+    folder, prefix = f"{table}/{BRANCH_DIR}", "branch-"
+    names = sorted(n.removeprefix(prefix) for n in io.list_names(folder) if n.startswith(prefix))
+    name = root.removeprefix(f"{folder}/{prefix}")
+    there = f"there are {', '.join(names)}" if names else "there is only 'main'"
+    raise BranchNotFoundError(f"{table} has no branch '{name}'; {there}", path=table, branch=name)

@@ -11,6 +11,7 @@ from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.errors import OptionError
 from bucketline.conf.fixed_options import check_job_options
 from bucketline.conf.sink_options import COMPACTION, Compaction, SinkOptions, sink_options, split_options
+from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table_options import (
     FORCE_COMPACT,
     FULL_COMPACTION_DELTA_COMMITS,
@@ -254,6 +255,7 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) ->
     Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
     that this release cannot write. Nothing has been written then.
     """
+    refuse_storage_keys(job_options, "the job's options")
     ours, paimons = split_options(job_options)
     check_job_options(paimons, schema.options)
     effective = replace(schema, options={**schema.options, **paimons})

@@ -44,19 +44,23 @@ _CHECKS = {
 
 
 class WriteSession:
-    """Opens the table at `uri` for writing with a job's options; nothing is written before `commit`."""
+    """Opens the table at `uri` for writing with a job's options; nothing is written before `commit`.
+
+    `storage` says how its storage is reached; a `table` that is open already knows that.
+    """
 
     def __init__(
         self,
         uri: str,
         job_options: Mapping[str, str],
         *,
+        storage: Mapping[str, str] | None = None,
         table: TableHandle | None = None,
         clock: Clock = SYSTEM_CLOCK,
         ids: IdSource = SYSTEM_IDS,
     ) -> None:
         self._clock, self._ids = clock, ids
-        self.table = table if table is not None else open_handle(uri, job_options)
+        self.table = table if table is not None else open_handle(uri, storage)
         self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
         self.view = TableView(self.table.snapshot_store, self.table.manifests)

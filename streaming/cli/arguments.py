@@ -1,4 +1,4 @@
-"""What several commands take: the table's PATH, `-o key=value`, `--format`, lists of names."""
+"""What several commands take: the table's PATH, how it is read and reached, `--format`, lists of names."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -6,23 +6,51 @@ from typing import Any, TypeVar
 import click
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.resolve import read_assignments
+from bucketline.conf.resolve import read_assignments, read_settings_file
 from bucketline.state.store.table import Table, open_table
+from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_STORAGE = "bucketline.storage"
+
 
 def table_arguments(command: Command) -> Command:
-    """Adds `PATH` and storage options; the command is given `path` and `option`, see `opened`."""
+    """Adds `PATH`, options of reading and of storage; the command is given `path` and `option`, see `opened`."""
     command = click.option(
         "-o",
         "--option",
         metavar="KEY=VALUE",
         multiple=True,
-        help="Option of storage or reading, as s3.endpoint.",
+        help="Option of reading, as branch=test; repeatable.",
     )(command)
-    return click.argument("path")(command)
+    return click.argument("path")(storage_arguments(command))
+
+
+def storage_arguments(command: Command) -> Command:
+    """Adds `--storage` and `--storage-file`; the command finds what they say with `given_storage`."""
+    command = click.option(
+        "--storage-file",
+        metavar="F.yaml",
+        expose_value=False,
+        callback=lambda context, parameter, path: _keep(context, "file", {} if path is None else _storage_file(path)),
+        help="File with options of the storage, which keeps its keys off the command line.",
+    )(command)
+    return click.option(
+        "--storage",
+        metavar="KEY=VALUE",
+        multiple=True,
+        expose_value=False,
+        callback=lambda context, parameter, texts: _keep(context, "line", assignments(texts, "--storage")),
+        help="How the storage is reached, as s3.endpoint=http://localhost:9000; repeatable.",
+    )(command)
+
+
+def given_storage() -> dict[str, str]:
+    """The storage options of the command that runs; those on the command line go before those of the file."""
+    found: dict[str, dict[str, str]] = click.get_current_context().meta.get(_STORAGE, {})
+    return {**found.get("file", {}), **found.get("line", {})}
 
 
 def format_option(command: Command) -> Command:
@@ -40,7 +68,7 @@ def format_option(command: Command) -> Command:
 
 def opened(path: str, option: Sequence[str]) -> Table:
     """The table that the arguments name."""
-    return open_table(path, options=assignments(option, "-o"))
+    return open_table(path, options=assignments(option, "-o"), storage_options=given_storage())
 
 
 def assignments(texts: Sequence[str], name: str) -> dict[str, str]:
@@ -66,6 +94,15 @@ def partition_option(command: Command) -> Command:
         callback=lambda context, parameter, texts: [_choice(t) for t in texts] or None,
         help="Only this partition, values as they are printed; repeatable.",
     )(command)
+
+
+def _keep(context: click.Context, origin: str, settings: dict[str, str]) -> None:
+    context.meta.setdefault(_STORAGE, {})[origin] = settings
+    program.keep_secret(settings)
+
+
+def _storage_file(path: str) -> dict[str, str]:
+    return {key: setting.text for key, setting in read_settings_file(path).items()}
 
 
 def _choice(text: str) -> dict[str, object]:

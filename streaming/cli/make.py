@@ -3,7 +3,7 @@
 import click
 
 from bucketline.state.store.table import create_table
-from bucketline.streaming.cli.arguments import assignments, names
+from bucketline.streaming.cli.arguments import assignments, given_storage, names, storage_arguments
 from bucketline.streaming.cli.program import program
 
 
@@ -16,6 +16,7 @@ from bucketline.streaming.cli.program import program
 @click.option("--partition-by", metavar="A,B", multiple=True, help="Partition columns.")
 @click.option("-o", "--option", metavar="KEY=VALUE", multiple=True, help="Table option, as bucket=4; repeatable.")
 @click.option("--comment", help="What the table is for.")
+@storage_arguments
 def create(
     path: str,
     columns: str,
@@ -32,5 +33,6 @@ def create(
         partition_by=names(partition_by),
         options=assignments(option, "-o"),
         comment=comment,
+        storage_options=given_storage(),
     )
     click.echo(made.path)

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.errors import UnsupportedTableError, UserNotFoundError
 from bucketline.streaming.cli.arguments import opened, table_arguments
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.texts import printable
@@ -22,10 +22,17 @@ def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
     table = opened(path, option)
     writers = list(newest_offsets(table, user))
     if not writers:
-        whose = "" if user is None else f" of commit user {user}"
+        if user is not None:
+            others = ", ".join(w.snapshot.commit_user for w in newest_offsets(table)) or "none"
+            raise UserNotFoundError(
+                f"no snapshot or tag of {table.path} holds Kafka offsets of commit user {user!r}; users with offsets: "
+                f"{others}",
+                path=table.path,
+                user=user,
+            )
         raise UnsupportedTableError(
-            f"no snapshot or tag of {table.path} holds Kafka offsets{whose}: either no sink of bucketline wrote it "
-            "from Kafka, or those snapshots have expired",
+            f"no snapshot or tag of {table.path} holds Kafka offsets: either no sink of bucketline wrote it from "
+            "Kafka, or those snapshots have expired",
             path=table.path,
         )
     found = writers[0]

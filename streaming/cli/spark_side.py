@@ -9,7 +9,13 @@ import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import OPTIONS, JobConfig
-from bucketline.conf.resolve import effective_options, load_job, show_settings
+from bucketline.conf.resolve import (
+    effective_options,
+    read_assignments,
+    read_settings_file,
+    resolve_job,
+    show_settings,
+)
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.store.table import open_table
 from bucketline.streaming.cli.arguments import format_option
@@ -42,7 +48,10 @@ def ingest(
     The same job with spark-submit: spark-submit --py-files "$(bucketline py-files)" ... "$(bucketline job-file)"
     --conf-file F.yaml
     """
-    config = load_job(conf_file, settings)
+    layers = read_settings_file(conf_file), read_assignments(settings)
+    for layer in layers:
+        program.keep_secret({key: found.text for key, found in layer.items()})
+    config = resolve_job(*layers)
     if print_config:
         print_table(_settings_table(config), form)
         return
@@ -64,7 +73,7 @@ def _settings_table(config: JobConfig) -> pa.Table:
 def _table_options(config: JobConfig) -> dict[str, str]:
     """The table's options; where there is none yet, those it will be created with."""
     try:
-        return open_table(config.table).options
+        return open_table(config.table, storage_options=config.storage).options
     except UnsupportedTableError:
         if config.create is None:
             raise

@@ -1,0 +1,170 @@
+"""How a storage is reached: endpoints, keys, regions, under the names that Paimon's file systems take.
+
+They are given when a table is opened, never stored in one: whoever reads a table must not learn its writers' keys.
+Options of several storages may be given together; each counts for addresses of its own scheme.
+Source: Paimon 2.0 S3Loader (`s3.`, `s3a.` and `fs.s3a.` are the same), AzureFileIO, GSFileIO, HadoopUtils (`hadoop.`);
+pypaimon's S3Options (`fs.s3.`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import Option, did_you_mean, parse_bool, parse_choice, parse_duration, parse_int, parse_text
+from bucketline.conf.secrets import MaskedOptions
+
+S3_ENDPOINT = Option("s3.endpoint", parse_text, None, "address of the store, as http://localhost:9000")
+S3_ACCESS_KEY = Option("s3.access-key", parse_text, None, "id of the key; default: from the environment")
+S3_SECRET_KEY = Option("s3.secret-key", parse_text, None, "the key; default: from the environment")
+S3_SESSION_TOKEN = Option("s3.session.token", parse_text, None, "token of short-lived keys")
+S3_REGION = Option("s3.region", parse_text, None, "region; default: from the environment")
+S3_PATH_STYLE = Option("s3.path.style.access", parse_bool, None, "whether the bucket is part of the path, not the host")
+S3_SSL = Option("s3.connection.ssl.enabled", parse_bool, None, "whether an endpoint without a scheme is https")
+S3_CONNECT_TIMEOUT: Option[int] = Option(
+    "s3.connection.establish.timeout", parse_duration, None, "time to wait for a connection"
+)
+S3_ATTEMPTS: Option[int] = Option("s3.attempts.maximum", parse_int, None, "times a request is tried")
+S3_ROLE = Option("s3.assumed.role.arn", parse_text, None, "role that is taken on")
+S3_ROLE_SESSION = Option("s3.assumed.role.session.name", parse_text, None, "name of the role's session")
+AZURE_ACCOUNT_KEY = "fs.azure.account.key."
+AZURE_SAS_TOKEN = "fs.azure.sas.fixed.token."
+GCS_PROJECT = Option("fs.gs.project.id", parse_text, None, "project of the buckets")
+GCS_ENDPOINT = Option("fs.gs.storage.root.url", parse_text, None, "address of the store")
+GCS_AUTH = Option(
+    "fs.gs.auth.type",
+    parse_choice("application-default", "unauthenticated"),
+    "application-default",
+    "application-default: credentials of the environment; unauthenticated: none",
+)
+HADOOP = "hadoop."
+
+STORAGE_OPTIONS: Mapping[str, Option[Any]] = {
+    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+}
+"""The options above by key; the families `fs.azure...` and `hadoop.` hold any name."""
+
+_FAMILIES = (AZURE_ACCOUNT_KEY, AZURE_SAS_TOKEN, HADOOP)
+_S3_PREFIXES = ("s3.", "s3a.", "fs.s3a.", "hadoop.fs.s3a.")
+_S3_SPELLINGS = {
+    "access.key": "access-key",
+    "secret.key": "secret-key",
+    "session-token": "session.token",
+    "endpoint.region": "region",
+    "path-style-access": "path.style.access",
+    "fs.s3.endpoint": "s3.endpoint",
+    "fs.s3.region": "s3.region",
+    "fs.s3.accessKeyId": "s3.access-key",
+    "fs.s3.accessKeySecret": "s3.secret-key",
+    "fs.s3.securityToken": "s3.session.token",
+}
+_STORAGE_PREFIXES = tuple(
+    ["s3.", "s3a.", "fs.", "oss.", "obs.", "cosn.", "gs.", "dfs.", "hadoop.", "dlf.", "jindo.", "security."]
+)
+_REMEDY = (
+    "give it as a storage option: storage_options= in Python, 'storage:' in a job file, --storage or --storage-file on "
+    "the command line"
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class S3Settings:
+    """The settings of an S3 store; None leaves one to the environment."""
+
+    endpoint: str | None
+    access_key: str | None
+    secret_key: str | None
+    session_token: str | None
+    region: str | None
+    path_style: bool
+    https: bool | None
+    connect_timeout_ms: int | None
+    attempts: int | None
+    role: str | None
+    role_session: str | None
+
+
+def is_storage_key(key: str) -> bool:
+    """Whether an option says how to reach a storage, known to us or not."""
+    return key.startswith(_STORAGE_PREFIXES)
+
+
+def refuse_storage_keys(options: Mapping[str, str], where: str) -> None:
+    """Raises OptionError when options that are kept or shown elsewhere say how to reach a storage."""
+    for key in options:
+        if is_storage_key(key):
+            raise OptionError(
+                f"'{key}' in {where} says how to reach a storage, which is never stored in a table; {_REMEDY}", key=key
+            )
+
+
+def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
+    """The options under the names of `STORAGE_OPTIONS`, in a form that can be printed.
+
+    Raises OptionError for a name that is unknown (the nearest is named) or given twice, and for a value that cannot be
+    read.
+    """
+    found: dict[str, str] = {}
+    for key, text in (given or {}).items():
+        name = _named(key)
+        if name not in STORAGE_OPTIONS and not (name.startswith(_FAMILIES) and name not in _FAMILIES):
+            known = (*STORAGE_OPTIONS, *_FAMILIES)
+            raise OptionError(
+                f"unknown storage option '{key}'{did_you_mean(key, known)}; known are {', '.join(known)}", key=key
+            )
+        if found.get(name, text) != text:
+            raise OptionError(f"storage option '{name}' is given in two spellings, '{key}' is one", key=key)
+        found[name] = text
+    for option in STORAGE_OPTIONS.values():
+        option.find(found)
+    if (S3_ACCESS_KEY.key in found) != (S3_SECRET_KEY.key in found):
+        missing = S3_SECRET_KEY if S3_ACCESS_KEY.key in found else S3_ACCESS_KEY
+        raise OptionError(
+            f"'{S3_ACCESS_KEY.key}' and '{S3_SECRET_KEY.key}' go together: '{missing.key}' is not set", key=missing.key
+        )
+    if (S3_ATTEMPTS.find(found) or 1) < 1:
+        raise OptionError(f"option '{S3_ATTEMPTS.key}' must be at least 1", key=S3_ATTEMPTS.key)
+    return MaskedOptions(found)
+
+
+def s3_settings(options: Mapping[str, str]) -> S3Settings:
+    """The settings of S3 among storage options that have been checked."""
+    endpoint = S3_ENDPOINT.find(options)
+    return S3Settings(
+        endpoint=endpoint,
+        access_key=S3_ACCESS_KEY.find(options),
+        secret_key=S3_SECRET_KEY.find(options),
+        session_token=S3_SESSION_TOKEN.find(options),
+        region=S3_REGION.find(options),
+        path_style=S3_PATH_STYLE.find(options) or False,
+        https=S3_SSL.find(options),
+        connect_timeout_ms=S3_CONNECT_TIMEOUT.find(options),
+        attempts=S3_ATTEMPTS.find(options),
+        role=S3_ROLE.find(options),
+        role_session=S3_ROLE_SESSION.find(options),
+    )
+
+
+def azure_secret(options: Mapping[str, str], family: str, account: str) -> str | None:
+    """The key or token of an Azure account, whatever service of it the option names."""
+    for key, text in options.items():
+        name = key.removeprefix(family) if key.startswith(family) else ""
+        if name.partition(".")[0] == account:
+            return text.strip()
+    return None
+
+
+def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Hadoop's own settings: those given as `hadoop.NAME`."""
+    return {key.removeprefix(HADOOP): text for key, text in options.items() if key.startswith(HADOOP)}
+
+
+def _named(key: str) -> str:
+    """The key as it is named here: S3's options have several spellings."""
+    if key in _S3_SPELLINGS:
+        return _S3_SPELLINGS[key]
+    for prefix in _S3_PREFIXES:
+        if key.startswith(prefix):
+            name = key.removeprefix(prefix)
+            return "s3." + _S3_SPELLINGS.get(name, name)
+    return key
