@@ -6,6 +6,7 @@ Source: Kafka's configurations of type PASSWORD, Spark's spark.redaction.regex, 
 catalogs.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 
@@ -28,6 +29,8 @@ _ADDRESS = re.compile(r"([A-Za-z][\w+.-]*)://([^\s'\"<>]*:(?!\d+(?:[/,\s]|$))[^\
 _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 """In their addresses the part before `@` is the name of a container."""
 _ORACLE = re.compile(r"(jdbc:oracle:\w+:)[^@\s'\"]+(?=@)", re.IGNORECASE)
+_LOGIN = re.compile(r"(?<![\w./:@-])[\w.%+-]+:[^\s@/:,'\"]+@(?=[A-Za-z0-9\[])")
+"""A login before a host without a scheme, as in a list of servers."""
 _WORDS = (
     r"password|passwd|passphrase|pwd|secret|token|credential|signature|authorization|sasl|jaas|keystore|truststore"
     r"|user[._-]?info|(?:access|account|api|encryption|shared)[._-]?key(?:[._-]?id)?|private[._-]?key|\bdlf\.|\bsig\b"
@@ -38,7 +41,7 @@ _TOLD = re.compile(rf"(?<![\w/.-])([\w.-]*(?:{_WORDS})[\w.-]*)(\\?['\"]\s*:\s*|:
 _QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
 _SIGNS = re.compile(r"[=@]|['\"]\s*:|:[^\s/:]")
 """Without one of these a text has no place where a secret could stand."""
-_HINT = re.compile(rf"://|jdbc:oracle|{_WORDS}", re.IGNORECASE)
+_HINT = re.compile(_WORDS, re.IGNORECASE)
 
 _SHORTEST_KNOWN = 4
 """Signs from which a known secret is looked for in texts: shorter ones are parts of ordinary words."""
@@ -59,10 +62,14 @@ def mask_text(text: str, known: Iterable[str] = ()) -> str:
     """A text as it may be shown. `known` are secret values that must not appear, however they are written."""
     for secret in known:
         text = text.replace(secret, MASK)
-    if _SIGNS.search(text) is None or _HINT.search(text) is None:
+    if _SIGNS.search(text) is None:
         return text
-    text = _ADDRESS.sub(_masked_address, text)
-    text = _ORACLE.sub(rf"\1{MASK}", text)
+    if "@" in text:
+        text = _ADDRESS.sub(_masked_address, text)
+        text = _ORACLE.sub(rf"\1{MASK}", text)
+        text = _LOGIN.sub(f"{MASK}@", text)
+    if _HINT.search(text) is None:
+        return text
     text = _ASSIGNED.sub(_masked_value, text)
     return _TOLD.sub(_masked_value, text)
 
@@ -94,6 +101,22 @@ class MaskedOptions(dict[str, str]):
         return repr({key: mask(key, value) for key, value in self.items()})
 
     __str__ = __repr__
+
+
+class MaskingFilter(logging.Filter):
+    """For a log handler: what it writes shows none of the `known` secrets, nor any that looks like one."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        super().__init__()
+        self._known = tuple(known)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = mask_text(record.getMessage(), self._known), ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = mask_text(record.exc_text, self._known)
+        return True
 
 
 def _masked_field(name: str, value: object, is_secret: bool) -> object:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import Decode, Source
 from bucketline.conf.option import parse_bool
+from bucketline.conf.secrets import mask_text
 
 KAFKA = "kafka"
 SERVERS = "kafka.bootstrap.servers"
@@ -66,7 +67,7 @@ def source_identity(source: Source) -> str | None:
     servers = find_option(source.options, SERVERS) if source.format == KAFKA else None
     if servers is None:
         return None
-    return "kafka://" + ",".join(sorted(part.strip() for part in servers.split(",") if part.strip()))
+    return mask_text("kafka://" + ",".join(sorted(part.strip() for part in servers.split(",") if part.strip())))
 
 
 def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:

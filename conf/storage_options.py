@@ -122,7 +122,8 @@ def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
         raise OptionError(
             f"'{S3_ACCESS_KEY.key}' and '{S3_SECRET_KEY.key}' go together: '{missing.key}' is not set", key=missing.key
         )
-    if (S3_ATTEMPTS.find(found) or 1) < 1:
+    attempts = S3_ATTEMPTS.find(found)
+    if attempts is not None and attempts < 1:
         raise OptionError(f"option '{S3_ATTEMPTS.key}' must be at least 1", key=S3_ATTEMPTS.key)
     return MaskedOptions(found)
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bucketline.conf.secrets import MaskedOptions
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.types.logical import DataField, field_to_json, parse_field
 
@@ -30,6 +31,10 @@ class TableSchema:
     time_ms: int = 0
     version: int = CURRENT_VERSION
     storage: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Other engines may have stored secrets among the options.
+        object.__setattr__(self, "options", MaskedOptions(self.options))
 
     @property
     def trimmed_primary_key(self) -> tuple[str, ...]:

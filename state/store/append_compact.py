@@ -48,7 +48,7 @@ def compact_append(
     groups = pick_append(files, append_options(access.schema.options), full=full)
     names = {f.file_name for group in groups for f in group}
     touched = tuple(e for e in vector_files if names & masked_files((e,)))
-    deletions = load_deletions(access.files.io, access.files.table_path, touched)
+    deletions = load_deletions(access.files, touched)
     reading = replace(access.files, deletions=deletions)
     try:
         for group in groups:

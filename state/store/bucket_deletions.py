@@ -17,6 +17,7 @@ from bucketline.state.format.paths import INDEX_DIR, index_file_name
 from bucketline.state.lsm.events import Indices
 from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO, file_io_for
+from bucketline.state.store.read import FileAccess
 from bucketline.state.store.table_view import BucketId
 
 VectorFiles = tuple[IndexManifestEntry, ...]
@@ -78,13 +79,13 @@ class BucketDeletions:
         )
 
 
-def load_deletions(io: FileIO, table_path: str, entries: VectorFiles) -> BucketDeletions:
+def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
     """The vectors in index files of a bucket. Raises CorruptFileError naming the file."""
     found: dict[str, BitMap] = {}
     for entry in entries:
-        where, path = io, f"{table_path}/{INDEX_DIR}/{entry.file_name}"
+        where, path = access.io, f"{access.table_path}/{INDEX_DIR}/{entry.file_name}"
         if entry.external_path is not None:
-            where, path = file_io_for(entry.external_path)
+            where, path = file_io_for(entry.external_path, access.schema.storage)
         with naming_file(path):
             found |= decode_deletion_vectors(where.read(path), entry.deletion_vector_ranges or ())
     return BucketDeletions(found)

@@ -165,7 +165,7 @@ def compact_bucket(
     levels = Levels.from_files(files, options.num_levels, access.key_order)
     deletions = None
     if options.deletion_vectors:
-        deletions = load_deletions(access.files.io, access.files.table_path, state.vector_files)
+        deletions = load_deletions(access.files, state.vector_files)
     return compact_unit(
         access, bucket_id, levels, unit, options, memory_bytes=write.compact_memory_bytes, deletions=deletions
     )

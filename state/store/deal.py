@@ -51,7 +51,7 @@ def current_runs(access: BucketAccess, source: Source, plan: SealPlan, *, memory
     bucket = BucketFiles(*source.bucket_id, total_buckets=0, files=source.files)
     columns = [f.name for f in schema.fields]
     fold, needed = reading_fold(schema), merge_columns(schema, columns)
-    deletions = load_deletions(access.files.io, access.files.table_path, source.vector_files)
+    deletions = load_deletions(access.files, source.vector_files)
     files = replace(access.files, deletions=deletions)
     merged = (
         batch

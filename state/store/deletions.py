@@ -72,7 +72,7 @@ def find_deletions(
         folder = bucket_path(schema, entry.partition, entry.bucket) if in_bucket else INDEX_DIR
         where, path = io, f"{table_path}/{folder}/{entry.file_name}"
         if entry.external_path is not None:
-            where, path = file_io_for(entry.external_path, schema.options)
+            where, path = file_io_for(entry.external_path, schema.storage)
         for at in entry.deletion_vector_ranges or ():
             key = entry.partition, entry.bucket, at.data_file_name
             if key in places:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.read_options import is_read_option
+from bucketline.conf.read_options import check_open_options
+from bucketline.conf.storage_options import check_storage_options
 from bucketline.state.commit.replay import writer_of
 from bucketline.state.determinism import SYSTEM_PAUSE, Pause
 from bucketline.state.errors import CorruptFileError
@@ -77,22 +78,25 @@ def examine(
     return sorted(findings, key=lambda f: f.severity is Severity.WARNING)
 
 
-def open_to_examine(path: str, options: Mapping[str, str] | None = None) -> TableHandle:
+def open_to_examine(
+    path: str, options: Mapping[str, str] | None = None, storage_options: Mapping[str, str] | None = None
+) -> TableHandle:
     """The table at a path or URI, with the newest of its schemas that can be read.
 
-    Raises as `newest_schema` when none can.
+    Arguments as of `open_table`. Raises as `newest_schema` when none can.
     """
-    io, root = file_io_for(path, options)
-    metadata = branch_path(root, options or {})
+    storage, reading = check_storage_options(storage_options), dict(options or {})
+    check_open_options(reading)
+    io, root = file_io_for(path, storage)
+    metadata = branch_path(root, reading)
     try:
-        schema = newest_schema(io, metadata)
+        schema = newest_schema(io, metadata, table=root)
     except CorruptFileError:
         schemas = readable_schemas(io, metadata)
         if not schemas:
             raise
         schema = schemas[0]
-    reading = {key: value for key, value in (options or {}).items() if is_read_option(key)}
-    table = TableHandle(io, root, schema, reading, remote_location(io, path))
+    table = TableHandle(io, root, schema, reading, remote_location(io, path), storage)
     return replace(table, table_schema=table.with_read_options(schema))
 
 

@@ -84,7 +84,7 @@ class FileChecks:
         try:
             io = self._io
             if not path.startswith(f"{self._path}/"):
-                io, path = file_io_for(path, self._schema.options)
+                io, path = file_io_for(path, self._schema.storage)
             return io.size(path)
         except StorageError as e:
             reraise_unless_missing(e)

@@ -168,4 +168,4 @@ def share_of_group(group: int) -> int | None:
 def hash_index_store(uri: str, schema: TableSchema, cache_bytes: int) -> HashIndexStore:
     """The HASH files of a table, with this process's cache of that size."""
     io, path = file_io_for(uri, schema.storage)
-    return HashIndexStore(io, path, cached=shared_hash_cache(cache_bytes))
+    return HashIndexStore(io, path, cached=shared_hash_cache(cache_bytes), storage=schema.storage)

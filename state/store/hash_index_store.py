@@ -85,12 +85,21 @@ def shared_hash_cache(budget_bytes: int) -> HashCache:
 
 
 class HashIndexStore:
-    """The HASH files of the table at `path`."""
+    """The HASH files of the table at `path`; `storage` says how those on external paths are reached."""
 
-    def __init__(self, io: FileIO, path: str, *, cached: HashCache, ids: IdSource = SYSTEM_IDS) -> None:
+    def __init__(
+        self,
+        io: FileIO,
+        path: str,
+        *,
+        cached: HashCache,
+        storage: Mapping[str, str] | None = None,
+        ids: IdSource = SYSTEM_IDS,
+    ) -> None:
         self._io = io
         self._path = path
         self._cached = cached
+        self._storage = storage
         self._ids = ids
 
     def known(
@@ -204,7 +213,7 @@ class HashIndexStore:
     def _place(self, entry: IndexManifestEntry) -> tuple[FileIO, str]:
         """Where an index file is: on the table's own storage, or wherever its full path says."""
         if entry.external_path is not None:
-            return file_io_for(entry.external_path)
+            return file_io_for(entry.external_path, self._storage)
         return self._io, f"{self._path}/{INDEX_DIR}/{entry.file_name}"
 
     def _by_bucket(self, entries: Iterable[IndexManifestEntry]) -> dict[int, IndexManifestEntry]:

@@ -11,7 +11,14 @@ from bucketline.state.store.doctor import examine, open_to_examine
 from bucketline.state.store.doctor_finding import Finding, Severity
 from bucketline.state.store.local_compact import STRATEGIES, compact_table
 from bucketline.state.store.orphans import OrphanResult
-from bucketline.streaming.cli.arguments import assignments, format_option, opened, partition_option, table_arguments
+from bucketline.streaming.cli.arguments import (
+    assignments,
+    format_option,
+    given_storage,
+    opened,
+    partition_option,
+    table_arguments,
+)
 from bucketline.streaming.cli.program import DONE, FAILED, program
 from bucketline.streaming.cli.progress_bar import progress_bar
 from bucketline.streaming.cli.rows import Format, print_table
@@ -98,7 +105,7 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, f
 @click.pass_context
 def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: bool, form: Format) -> None:
     """Checks what every writer must keep true, and says what is broken. Changes nothing; exits with 1 on errors."""
-    table = open_to_examine(path, assignments(option, "-o"))
+    table = open_to_examine(path, assignments(option, "-o"), given_storage())
     with progress_bar("states and buckets") as bar:
         found = examine(table, rows=rows, watch=bar.show)
     if found or form is not Format.TABLE:

@@ -18,12 +18,15 @@ from bucketline import __version__
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.secrets import mask_text, secret_values
 from bucketline.state.errors import (
+    BranchNotFoundError,
     CommitConflictError,
     CommitOutcomeUnknownError,
     CorruptFileError,
     IndexStateError,
     SchemaMismatchError,
     StorageError,
+    TableNotFoundError,
+    UserNotFoundError,
 )
 from bucketline.streaming.cli.texts import printable
 from bucketline.streaming.recover import CheckpointMismatchError
@@ -34,11 +37,17 @@ DEBUG_VARIABLE = "BUCKETLINE_DEBUG"
 
 _EXIT_CODES: tuple[tuple[type[BucketlineError], int], ...] = (
     (OptionError, CONFIGURATION),
+    (TableNotFoundError, CONFIGURATION),
+    (BranchNotFoundError, CONFIGURATION),
+    (UserNotFoundError, CONFIGURATION),
     (CommitConflictError, CONFLICT),
     (CommitOutcomeUnknownError, CONFLICT),
     (CheckpointMismatchError, CONFLICT),
 )
 _REMEDIES = {
+    TableNotFoundError.code: "check the path, or make the table with `bucketline create`",
+    BranchNotFoundError.code: "name one of them with -o branch=NAME",
+    UserNotFoundError.code: "name one of them with --user, or leave it out for the newest",
     SchemaMismatchError.code: "`bucketline schema PATH` shows the columns of the table",
     CommitConflictError.code: "nothing was lost; run it again, it starts from the table's newest snapshot",
     CommitOutcomeUnknownError.code: "delete nothing; once the storage answers, `bucketline snapshots PATH` tells",

@@ -16,6 +16,7 @@ from bucketline.conf.resolve import (
     resolve_job,
     show_settings,
 )
+from bucketline.conf.secrets import MaskingFilter
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.store.table import open_table
 from bucketline.streaming.cli.arguments import format_option
@@ -56,6 +57,8 @@ def ingest(
         print_table(_settings_table(config), form)
         return
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(MaskingFilter(program.secrets))
     logging.getLogger("bucketline").setLevel(logging.INFO)
     spark_module("job").run_job(config, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
 

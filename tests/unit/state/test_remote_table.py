@@ -55,20 +55,6 @@ def test_rows_written_and_compacted_without_spark_stay_on_the_tables_own_storage
     assert list(store.glob("warehouse/shop.db/t/bucket-0/*.parquet"))
 
 
-def test_a_jobs_options_reach_the_storage_on_the_driver_too(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create_table(URI, COLUMNS, ("id",), options={"bucket": "1"})
-    asked: list[Mapping[str, str]] = []
-    remote = file_io.arrow_io_for
-
-    def noted(uri: str, options: Mapping[str, str]) -> tuple[ArrowIO, str]:
-        asked.append(options)
-        return remote(uri, options)
-
-    monkeypatch.setattr(file_io, "arrow_io_for", noted)
-    WriteSession(URI, {"s3.endpoint": "http://here"})
-    assert [o.get("s3.endpoint") for o in asked] == ["http://here"]
-
-
 def test_what_travels_to_tasks_names_the_table_absolutely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The working directory of an executor is not the driver's."""
     made = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})

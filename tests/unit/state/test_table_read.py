@@ -17,7 +17,7 @@ import pytest
 from pyroaring import BitMap
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, SimpleStats
 from bucketline.state.format.deletion_vector import encode_deletion_vectors
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
@@ -110,8 +110,10 @@ def test_a_branch_has_its_own_snapshots_and_shares_the_files(path: Path) -> None
     assert found.snapshots()["snapshot_id"].to_pylist() == [ids[3]]
     assert _bag(found.to_arrow()) == _bag(open_table(str(path)).to_arrow(snapshot=ids[3]))
     assert _bag(found.refreshed().to_arrow()) == _bag(found.to_arrow())
-    with pytest.raises(UnsupportedTableError, match="branch-none"):
+    with pytest.raises(BranchNotFoundError, match="has no branch 'none'; there are b1"):
         open_table(str(path), options={"branch": "none"})
+    with pytest.raises(TableNotFoundError, match="nowhere is no Paimon table"):
+        open_table(f"{path}/nowhere", options={"branch": "none"})
     with pytest.raises(OptionError):
         open_table(str(path), options={"branch": "../b1"})
 

@@ -115,7 +115,11 @@ def test_offsets_tell_of_other_writers_and_print_theirs_on_demand(table: Table) 
     assert json.loads(found.stdout) == {"returns": {"0": 3}}
     assert "query-a wrote orders as well" in found.stderr
     assert json.loads(bucketline("offsets", table.path, "--user", "query-a").stdout) == {"orders": {"0": 5}}
-    assert "of commit user nobody" in bucketline("offsets", table.path, "--user", "nobody", code=1).stderr
+    unknown = bucketline("offsets", table.path, "--user", "nobody", code=3).stderr
+    assert (
+        "error [USER_NOT_FOUND]" in unknown
+        and "of commit user 'nobody'; users with offsets: query-b, query-a" in unknown
+    )
 
 
 @pytest.mark.parametrize("sources", [[], [None], [{"logOffset": 3}], "{", '"x"', [{"orders": {"x": 1}}], [{"a": 1}]])

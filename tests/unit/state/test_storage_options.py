@@ -1,0 +1,261 @@
+"""Storage options: which there are, who is given them, and that no table ever holds one."""
+
+import pickle
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+import bucketline as bl
+from bucketline.conf.errors import OptionError
+from bucketline.conf.resolve import read_settings, resolve_job
+from bucketline.conf.storage_options import check_storage_options, s3_settings
+from bucketline.state.commit.schema_change import SetOption
+from bucketline.state.store import file_io
+from bucketline.state.store.arrow_io import ArrowIO, arrow_io_for
+from bucketline.state.store.doctor import examine, open_to_examine
+from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.streaming.identity import BatchIdentity
+from bucketline.streaming.job_table import open_or_create
+from bucketline.streaming.live_table import forget_table
+from bucketline.streaming.sink import TableSink
+from tests.support.tasks import Cluster
+
+COLUMNS = "id BIGINT NOT NULL, v BIGINT, pt INT"
+HOST = "hdfs://namenode"
+STORAGE = {"s3.access-key": "AKIA1234", "s3.secret-key": "hunter2", "s3.endpoint": "http://here:9000"}
+KEYS = ("AKIA1234", "hunter2")
+
+
+class Store:
+    """What `hdfs://namenode/` stands for; it opens for those who have the keys, and notes who asks without."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.opened = 0
+        self.without: list[str] = []
+
+    def open(self, uri: str, storage: Mapping[str, str]) -> tuple[ArrowIO, str]:
+        self.opened += 1
+        if dict(storage) != STORAGE:
+            self.without.append(uri)
+        files = fs.SubTreeFileSystem(str(self.root), fs.LocalFileSystem())
+        return ArrowIO(files, put_if_absent=self._put), uri.removeprefix(HOST).strip("/")
+
+    def _put(self, path: str, data: bytes) -> bool:
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            return False
+        target.write_bytes(data)
+        return True
+
+    def texts(self) -> Iterator[bytes]:
+        return (f.read_bytes() for f in self.root.rglob("*") if f.is_file())
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    root = tmp_path / "store"
+    root.mkdir()
+    found = Store(root)
+    monkeypatch.setattr(file_io, "arrow_io_for", found.open)
+    return found
+
+
+MODES = {
+    "fixed": (("id",), (), {"bucket": "2"}),
+    "dynamic": (("id",), (), {"bucket": "-1"}),
+    "cross-partition": (("id",), ("pt",), {"bucket": "-1"}),
+    "postpone": (("id",), (), {"bucket": "-2"}),
+    "append": ((), (), {}),
+    "deletion-vectors": (("id",), (), {"bucket": "1", "deletion-vectors.enabled": "true"}),
+    "lookup": (("id",), ("pt",), {"bucket": "1", "changelog-producer": "lookup"}),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_way_into_the_storage_is_given_them_and_nothing_that_is_stored_holds_them(
+    mode: str, store: Store, tmp_path: Path
+) -> None:
+    primary_key, partition_by, options = MODES[mode]
+    keys = primary_key if mode != "lookup" else ("id", "pt")
+    uri = f"{HOST}/w/shop.db/t"
+    create_table(uri, COLUMNS, keys, partition_by, options, storage_options=STORAGE)
+    full = {} if mode == "lookup" or not keys else {"full-compaction.delta-commits": "2"}
+    sink = TableSink(
+        uri,
+        {"local-directory": str(tmp_path / "local"), **full},
+        storage_options=STORAGE,
+        checkpoint=f"{HOST}/checkpoint",
+        decode=_as_is,
+    )
+    for number in range(4):
+        _write_batch(sink, number)
+    forget_table(uri, "query")
+    _write_batch(sink, 3)
+    table = bl.open_table(uri, storage_options=STORAGE)
+    _look_after(table)
+    assert table.refreshed().to_arrow().num_rows > 0
+    assert examine(open_to_examine(uri, storage_options=STORAGE), rows=True) == []
+    assert store.without == [] and store.opened > 5
+    assert not [key for text in store.texts() for key in KEYS if key.encode() in text]
+    assert not [key for key in KEYS if key in f"{sink!r} {table!r} {table.table_schema!r} {table.refreshed()!r}"]
+    assert pickle.loads(pickle.dumps(sink)).storage_options == STORAGE
+
+
+def _as_is(records: pa.Table) -> tuple[pa.Table, None]:
+    return records, None
+
+
+def _write_batch(sink: TableSink, number: int) -> None:
+    identity = BatchIdentity(
+        "query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}", checkpoint=sink.checkpoint
+    )
+    data = pa.table({"id": range(50), "v": [number] * 50, "pt": pa.array([(number + i) % 3 for i in range(50)])})
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
+    sink.write(Cluster(random.Random(number)).frame(data.cast(schema), 2), identity)
+
+
+def _look_after(table: Table) -> None:
+    rows = pa.table({"id": [1], "v": [7], "pt": [1]}).cast(table.schema)
+    table.write(rows)
+    table.create_tag("x")
+    table = table.add_column("more", "INT")
+    table.write(rows.append_column("more", pa.array([1], pa.int32())))
+    table.compact()
+    if table.options.get("bucket") == "2":
+        table.rescale(3)
+    table.to_arrow(snapshot="x")
+    table.create_branch("b", "x")
+    open_table(table.uri, options={"branch": "b"}, storage_options=STORAGE).to_arrow()
+    table.delete_branch("b")
+    table.expire_snapshots(retain_max=1)
+    table.delete_tag("x")
+    table.remove_orphan_files()
+    table.files()
+
+
+def test_a_job_reaches_table_and_bad_records_with_its_storage_section(store: Store) -> None:
+    text = f"""
+        table: {HOST}/w/shop.db/t
+        source: {{format: rate}}
+        checkpoint: /tmp/c
+        storage: {{s3.access-key: AKIA1234, s3.secret-key: hunter2, "s3.endpoint": "http://here:9000"}}
+        create: {{schema: "{COLUMNS}", primary-key: [id], options: {{bucket: "1"}}}}
+    """
+    config = resolve_job(read_settings(text, name="job.yaml"))
+    assert open_or_create(config).storage == open_or_create(config).storage == STORAGE
+    assert store.without == [] and "hunter2" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    "key", ["s3.secret-key", "fs.oss.accessKeySecret", "hadoop.a", "s3.bogus", "dlf.access-key-id"]
+)
+def test_a_storage_option_among_options_of_tables_and_jobs_is_refused_with_the_remedy(key: str, tmp_path: Path) -> None:
+    path, options = str(tmp_path / "t"), {key: "hunter2"}
+    made = create_table(str(tmp_path / "made"), COLUMNS, ("id",), options={"bucket": "1"})
+    job = {"table": path, "source.format": "rate", "checkpoint": "c", "create.schema": COLUMNS}
+
+    def job_with(setting: str) -> str:
+        return "\n".join(f"{k}={v}" for k, v in {**job, setting: "hunter2"}.items())
+
+    ways = [
+        lambda: create_table(path, COLUMNS, options=options),
+        lambda: open_table(made.path, options=options),
+        lambda: made.set_options(options),
+        lambda: made.alter(SetOption(key, "hunter2")),
+        lambda: TableSink(path, options),
+        lambda: resolve_job(read_settings(job_with(f"options.{key}"), name="j.properties")),
+        lambda: resolve_job(read_settings(job_with(f"create.options.{key}"), name="j.properties")),
+    ]
+    for way in ways:
+        with pytest.raises(
+            OptionError, match="storage_options= in Python, 'storage:' in a job file, --storage"
+        ) as found:
+            way()
+        assert f"'{key}'" in found.value.message and "hunter2" not in f"{found.value!r} {found.value.fields}"
+    assert not Path(path).exists()
+
+
+def test_a_table_of_others_that_stores_such_options_is_written_as_it_is(tmp_path: Path) -> None:
+    """Paimon's own jobs may leave them there; what counts is what the writer is given."""
+    made = create_table(str(tmp_path / "t"), COLUMNS, ("id",), options={"bucket": "1"})
+    schema = Path(made.path, "schema/schema-0")
+    schema.write_text(schema.read_text().replace('"bucket"', '"s3.endpoint": "http://old",\n    "bucket"'))
+    table = open_table(made.path)
+    assert table.write(pa.table({"id": [1], "v": [1], "pt": [1]}).cast(table.schema)) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"s3.acess-key": "x"}, "unknown storage option 's3.acess-key'; did you mean 's3.access-key'?"),
+        ({"bucket": "4"}, "unknown storage option 'bucket'"),
+        ({"hadoop.": "x"}, "unknown storage option 'hadoop.'"),
+        ({"security.kerberos.login.keytab": "x"}, "unknown storage option"),
+        ({"s3.path.style.access": "perhaps"}, "'s3.path.style.access'"),
+        ({"s3.access-key": "a"}, "'s3.secret-key' is not set"),
+        ({"s3.region": "a", "fs.s3a.endpoint.region": "b"}, "two spellings"),
+        ({"s3.attempts.maximum": "0"}, "must be at least 1"),
+        ({"fs.gs.auth.type": "magic"}, "must be one of"),
+    ],
+)
+def test_what_is_no_storage_option_is_refused_by_name(options: dict[str, str], says: str, tmp_path: Path) -> None:
+    for way in (
+        lambda: check_storage_options(options),
+        lambda: open_table(str(tmp_path), storage_options=options),
+        lambda: create_table(str(tmp_path / "t"), COLUMNS, storage_options=options),
+        lambda: TableSink("t", storage_options=options),
+    ):
+        with pytest.raises(OptionError) as caught:
+            way()
+        assert says in caught.value.message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("prefix", ["s3.", "s3a.", "fs.s3a.", "hadoop.fs.s3a."])
+def test_the_spellings_of_s3_mean_the_same(prefix: str) -> None:
+    given = {
+        f"{prefix}access.key": "a",
+        f"{prefix}secret-key": "hunter2",
+        f"{prefix}endpoint": "http://h",
+        f"{prefix}endpoint.region": "r",
+        f"{prefix}path.style.access": "true",
+        f"{prefix}connection.establish.timeout": "2 s",
+    }
+    found = s3_settings(check_storage_options(given))
+    assert (found.access_key, found.secret_key, found.endpoint, found.region) == ("a", "hunter2", "http://h", "r")
+    assert "hunter2" not in repr(found)
+    assert (found.path_style, found.connect_timeout_ms) == (True, 2000)
+
+
+AZURE_KEY = "fs.azure.account.key.acct.dfs.core.windows.net"
+AZURE_TOKEN = "fs.azure.sas.fixed.token.acct.blob.core.windows.net"
+GCS = {"fs.gs.auth.type": "UNAUTHENTICATED", "fs.gs.storage.root.url": "http://h:1"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "kind", "path"),
+    [
+        ("s3://bucket/a/b/", {**STORAGE, "s3.region": "r", "s3.attempts.maximum": "2"}, fs.S3FileSystem, "bucket/a/b"),
+        ("s3a://bucket/a", {**STORAGE, "s3.connection.ssl.enabled": "false"}, fs.S3FileSystem, "bucket/a"),
+        ("gs://bucket/a", GCS, fs.GcsFileSystem, "bucket/a"),
+        ("abfss://box@acct.dfs.core.windows.net/a/b", {AZURE_KEY: "a2V5"}, fs.AzureFileSystem, "box/a/b"),
+        ("abfs://box@acct.dfs.core.windows.net/", {AZURE_TOKEN: "sv=1"}, fs.AzureFileSystem, "box"),
+    ],
+)
+def test_each_storage_is_opened_with_the_options_of_its_own(
+    uri: str, options: dict[str, str], kind: type[fs.FileSystem], path: str
+) -> None:
+    io, root = arrow_io_for(uri, check_storage_options(options))
+    assert isinstance(io.filesystem, kind) and root == path
+
+
+def test_a_storage_that_cannot_be_opened_is_one_line_without_its_settings() -> None:
+    with pytest.raises(OptionError, match="pyarrow cannot open it") as caught:
+        arrow_io_for("hdfs://namenode/a", {"hadoop.my.password": "hunter2"})
+    assert "\n" not in caught.value.message and "hunter2" not in caught.value.message
