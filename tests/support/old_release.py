@@ -1,0 +1,71 @@
+"""An earlier commit of this repository as a program of its own: what a user has installed before an upgrade."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FIRST_RELEASE = "75f40c6"
+
+
+class HistoryMissingError(RuntimeError):
+    """The checkout has no history to build an old release from."""
+
+
+def unpack_release(commit: str, folder: Path) -> "OldRelease":
+    """The files of a commit, in a new folder. Raises HistoryMissingError with the remedy where git does not have it."""
+    archive = subprocess.run(["git", "archive", "--format=tar", commit], cwd=ROOT, capture_output=True, check=False)
+    if archive.returncode != 0:
+        raise HistoryMissingError(
+            f"the checkout does not hold commit {commit}, an old release: run `git fetch --unshallow` (CI: clone "
+            f"without a depth). git says: {archive.stderr.decode(errors='replace').strip()}"
+        )
+    folder.mkdir(parents=True)
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(folder, filter="tar")
+    return OldRelease(folder)
+
+
+class OldRelease:
+    """Runs modules and programs with the code in `folder`; the packages it needs are those of this Python."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+        """Starts Python with these arguments, in a process group of its own; what it prints is added to `log`."""
+        with log.open("ab") as out:
+            return subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(map(str, (self.folder / ".ci" / "tree", self.folder))),
+                    "PYSPARK_PYTHON": sys.executable,
+                    "PYSPARK_DRIVER_PYTHON": sys.executable,
+                },
+                start_new_session=True,
+            )
+
+    def stream(
+        self, root: Path, ddl: str, tables: Sequence[str], options: Mapping[str, str], kill: Mapping[str, Any]
+    ) -> subprocess.Popen[bytes]:
+        """Starts what `StreamJob.run` of that commit starts, with the input that is in `root`."""
+        told = {"root": str(root), "ddl": ddl, "tables": list(tables), "options": dict(options), "kill": dict(kill)}
+        return self.start(["-m", "tests.support.stream_job", json.dumps(told)], root / "log")
+
+    def where(self, log: Path) -> str:
+        """Where its `bucketline` is imported from."""
+        program = "import bucketline.state.store.table as t; print(t.__file__)"
+        assert self.start(["-c", program], log).wait(60) == 0, log.read_text()
+        return log.read_text().splitlines()[-1]
