@@ -39,6 +39,11 @@ SCAN_PRIMARY_BRANCH: Option[str] = Option(
     "scan.primary-branch", parse_text, None, "branch that is read first; its own branch stands in for what it lacks"
 )
 
+ROW_TRACKING_ENABLED = Option("row-tracking.enabled", parse_bool, False, "every row has an id that stays")
+DATA_EVOLUTION_ENABLED = Option(
+    "data-evolution.enabled", parse_bool, False, "columns of a row may lie in several files"
+)
+
 POSTPONE_DEFAULT_BUCKETS = Option(
     "postpone.default-bucket-num", parse_count, 1, "buckets of a partition whose first rows leave the postpone bucket"
 )
@@ -60,7 +65,6 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
     "type": ("table", "materialized-table"),
     "sequence.snapshot-ordering": ("false",),
     "pk-clustering-override": ("false",),
-    "data-evolution.enabled": ("false",),
     "query-auth.enabled": ("false",),
     "chain-table.enabled": ("false",),
     "record-level.expire-time": (),

@@ -16,7 +16,7 @@ import fastavro
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro_codec import is_read, pack_block, unpack_block
-from bucketline.state.format.avro_schema import MALFORMED, RecordFormat, reading_schema
+from bucketline.state.format.avro_schema import MALFORMED, RecordFormat, holds_records, reading_schema
 
 Record = dict[str, object]
 
@@ -153,7 +153,7 @@ def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
     the bytes are no container, or its schema lacks a required field or gives one another type.
     """
     container = open_container(data)
-    items = reading_schema(container.schema_text, form)
+    items, may_lack = reading_schema(container.schema_text, form)
     records: list[Record] = []
     for offset, count, body in container.blocks():
         source = BytesIO(encode_varint(count) + body + b"\0")
@@ -161,10 +161,12 @@ def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
             found = fastavro.schemaless_reader(source, items)
         except MALFORMED as e:
             raise CorruptFileError(f"no Avro records in the block at offset {offset}: {e!r}", offset=offset) from e
-        if len(found) != count or None in found or source.tell() != len(source.getbuffer()):
+        if len(found) != count or source.tell() != len(source.getbuffer()):
             raise CorruptFileError(
                 f"the block at offset {offset} does not hold exactly its {count} records", offset=offset
             )
+        if may_lack and not all(holds_records(record, form.schema) for record in found):
+            raise CorruptFileError(f"the block at offset {offset} holds a null in the place of a record", offset=offset)
         records += found
     return records
 

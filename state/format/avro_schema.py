@@ -62,19 +62,30 @@ def nullable(name: str, kind: Json) -> dict[str, Json]:
 
 
 @lru_cache(maxsize=64)
-def reading_schema(text: bytes, form: RecordFormat) -> object:
-    """The parsed schema of an array of the writer's records, held against `form`.
+def reading_schema(text: bytes, form: RecordFormat) -> tuple[object, bool]:
+    """The parsed schema of an array of the writer's records, and if it makes records nullable that `form` does not.
 
-    Paimon up to 0.9 makes the record nullable, which costs every record a byte in front.
+    Writers up to Paimon 0.9 do so, and never write a null there: what was read is to pass `holds_records`.
     """
     try:
         found = _Inliner().inline(json.loads(text), 0)
-        branches = [b for b in found if b != "null"] if isinstance(found, list) else [found]
-        for branch in branches if len(branches) == 1 else [found]:
-            _match(branch, form.schema, "")
-        return fastavro.parse_schema({"type": "array", "items": found})
+        may_lack = _match(found, form.schema, "")
+        return fastavro.parse_schema({"type": "array", "items": found}), may_lack
     except MALFORMED as e:
         raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
+
+
+def holds_records(value: object, wanted: Json) -> bool:
+    """Whether no record is null in a decoded value that may not be null by the schema `wanted`."""
+    if isinstance(wanted, list):
+        return value is None or holds_records(value, wanted[1])
+    if not isinstance(wanted, dict) or wanted["type"] not in ("record", "array"):
+        return True
+    if isinstance(value, list):
+        return all(holds_records(v, wanted["items"]) for v in value)
+    if isinstance(value, dict):
+        return all(holds_records(value.get(f["name"]), f["type"]) for f in _fields(wanted))
+    return False
 
 
 ANNOTATION = "annotation"
@@ -160,13 +171,18 @@ class _Inliner:
         return plain
 
 
-def _match(found: Json, wanted: Json, path: str) -> None:
-    """Raises CorruptFileError unless every value of `found` can be used where `wanted` is expected."""
+def _match(found: Json, wanted: Json, path: str) -> bool:
+    """Whether `found` makes records nullable that `wanted` does not.
+
+    Raises CorruptFileError unless every other value of `found` can be used where `wanted` is expected.
+    """
     if isinstance(wanted, list):
-        for branch in found if isinstance(found, list) else [found]:
-            if branch != "null":
-                _match(branch, wanted[1], path)
-        return
+        branches = found if isinstance(found, list) else [found]
+        return any([_match(branch, wanted[1], path) for branch in branches if branch != "null"])
+    is_record = isinstance(wanted, dict) and wanted["type"] == "record"
+    if is_record and isinstance(found, list) and len(found) == 2 and "null" in found:
+        _match(found[0] if found[1] == "null" else found[1], wanted, path)
+        return True
     kind = found.get("type") if isinstance(found, dict) else found
     wanted_kind = wanted.get("type") if isinstance(wanted, dict) else wanted
     assert isinstance(wanted_kind, str)
@@ -174,19 +190,22 @@ def _match(found: Json, wanted: Json, path: str) -> None:
         raise CorruptFileError(f"{path or 'the record'} has the Avro type {kind!r}, not {wanted_kind}", field=path)
     if isinstance(found, dict) and isinstance(wanted, dict):
         if kind == "array":
-            _match(found["items"], wanted["items"], path)
+            return _match(found["items"], wanted["items"], path)
         if kind == "record":
-            _match_fields(found, wanted, path)
+            return _match_fields(found, wanted, path)
+    return False
 
 
-def _match_fields(found: dict[str, Json], wanted: dict[str, Json], path: str) -> None:
+def _match_fields(found: dict[str, Json], wanted: dict[str, Json], path: str) -> bool:
     have = {f["name"]: f["type"] for f in _fields(found)}
+    may_lack = False
     for want in _fields(wanted):
         inner = f"{path}.{want['name']}".lstrip(".")
         if want["name"] in have:
-            _match(have[want["name"]], want["type"], inner)
+            may_lack |= _match(have[want["name"]], want["type"], inner)
         elif not isinstance(want["type"], list):
             raise CorruptFileError(f"the Avro schema has no field {inner}", field=inner)
+    return may_lack
 
 
 def _fields(record: dict[str, Json]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.paths import extension_of
+from bucketline.state.format.row_ranges import TRACKED, written_fields
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.avro_rows import AvroRows
 from bucketline.state.store.decoding import naming_file
@@ -76,7 +77,7 @@ def read_data_file(
     Raises CorruptFileError when the file is not what its metadata says, UnsupportedTableError for another format,
     StorageError when it cannot be fetched.
     """
-    sources = _sources(schema, stored, columns, partition)
+    sources = _sources(schema, stored, meta, columns, partition)
     out = read_schema(schema, columns)
     opened = _READERS.get(extension_of(meta.file_name))
     if opened is None:
@@ -179,7 +180,8 @@ def _stored_batches(
     present = set(rows.names)
     wanted = [s.stored.name for s in sources if s.stored is not None and s.stored.name in present]
     for s in sources:
-        if s.wanted.name in (SEQUENCE, VALUE_KIND) and s.wanted.name not in present:
+        is_needed = s.wanted.name in (SEQUENCE, VALUE_KIND) and not s.wanted.type.nullable
+        if is_needed and s.wanted.name not in present:
             raise CorruptFileError(f"no column {s.wanted.name}", column=s.wanted.name, offset=rows.offset)
     if groups is not None and isinstance(rows, ParquetRows):
         yield from rows.batches(wanted, batch_rows, batch_bytes, groups)
@@ -214,10 +216,13 @@ def _read_one(batch: pa.RecordBatch, column: _Column, declare: Declare) -> pa.Ar
         raise UnsupportedTableError(f"column {column.wanted.name}: {e.message}", column=column.wanted.name) from e
 
 
-def _sources(schema: TableSchema, stored: TableSchema, columns: Sequence[str], partition: bytes) -> tuple[_Column, ...]:
+def _sources(
+    schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
+) -> tuple[_Column, ...]:
     types = [f.type for f in schema.select(schema.partition_keys)]
     values = dict(zip(schema.partition_keys, decode_row(partition, types), strict=True)) if types else {}
-    of_id = {f.id: f for f in (*stored.fields, *key_value_fields(stored))}
+    tracked = [f for f in TRACKED if f in stored.fields]
+    of_id = {f.id: f for f in (*written_fields(stored, meta), *tracked, *key_value_fields(stored))}
     found = []
     for name in columns:
         wanted = _field(schema, name)
@@ -229,6 +234,7 @@ def _sources(schema: TableSchema, stored: TableSchema, columns: Sequence[str], p
 
 
 def _field(schema: TableSchema, name: str) -> DataField:
-    if name in (SEQUENCE, VALUE_KIND):
-        return next(f for f in key_value_fields(schema) if f.name == name)
-    return schema.field(name)
+    found = next((f for f in schema.fields if f.name == name), None)
+    if found is not None or name not in (SEQUENCE, VALUE_KIND):
+        return schema.field(name) if found is None else found
+    return next(f for f in key_value_fields(schema) if f.name == name)

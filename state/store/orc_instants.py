@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import extension_of
+from bucketline.state.format.row_ranges import stats_fields
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import Timestamp, decode_row
 from bucketline.state.types.logical import TypeRoot
@@ -26,7 +27,7 @@ def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tupl
     """Smallest and largest value (epoch ms, with some tolerance) of an ORC file's columns of instants that has them."""
     if extension_of(meta.file_name) != "orc":
         return {}
-    fields = stored.fields if meta.value_stats_cols is None else stored.select(meta.value_stats_cols)
+    fields = stats_fields(stored, meta)
     counts = meta.value_stats.null_counts
     if counts is None or len(counts) != len(fields):
         return {}

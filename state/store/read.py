@@ -10,11 +10,17 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.read_options import DELETION_VECTORS_ENABLED, refused_option
+from bucketline.conf.read_options import (
+    DATA_EVOLUTION_ENABLED,
+    DELETION_VECTORS_ENABLED,
+    ROW_TRACKING_ENABLED,
+    refused_option,
+)
 from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import bucket_path
+from bucketline.state.format.row_ranges import TRACKED_NAMES, row_ranges, with_tracked
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.change_rows import LEVEL
 from bucketline.state.lsm.fold import Fold, drop_deletes, fold_for
@@ -23,8 +29,9 @@ from bucketline.state.lsm.level_folds import needs_levels, reading_fold
 from bucketline.state.lsm.merge import merge_runs
 from bucketline.state.lsm.merge_engines import columns_to_merge
 from bucketline.state.lsm.run import SortedRun
-from bucketline.state.store.data_files import BATCH_BYTES, BATCH_ROWS, read_data_file
+from bucketline.state.store.data_files import BATCH_BYTES, BATCH_ROWS, read_data_file, read_schema
 from bucketline.state.store.deletions import DeletedRows, drop_deleted
+from bucketline.state.store.evolved_rows import columns_of_files, fill_tracked, side_by_side
 from bucketline.state.store.file_io import FileIO, file_io_for
 from bucketline.state.store.predicate import filter_columns
 from bucketline.state.store.scan import BucketFiles, SchemaOf
@@ -65,17 +72,21 @@ class FileAccess:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one file, retracts included, less those deleted by position. Errors as of `read_data_file`."""
         io, path = self.place(bucket, file)
+        stored = self.schema_of(file.schema_id)
+        is_tracked = not self.schema.primary_keys and any(name in columns for name in TRACKED_NAMES)
         found = read_data_file(
             io,
             path,
             file,
             self.schema,
             columns,
-            stored=self.schema_of(file.schema_id),
+            stored=with_tracked(stored) if is_tracked else stored,
             partition=bucket.partition,
             batch_rows=batch_rows,
             batch_bytes=self.batch_bytes,
         )
+        if is_tracked:
+            found = fill_tracked(found, file)
         if self.deletions is None:
             return found
         deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
@@ -96,17 +107,24 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expressi
 
     Raises SchemaMismatchError naming a column that the table does not have, or one asked for twice.
     """
-    known = [f.name for f in schema.fields]
-    wanted = known if columns is None else list(columns)
+    own = [f.name for f in schema.fields]
+    known = own if not is_tracked(schema) else [*own, *TRACKED_NAMES]
+    wanted = own if columns is None else list(columns)
     for position, name in enumerate(wanted):
         if name not in known:
             raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
         if name in wanted[:position]:
             raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
-    looked_at = () if expression is None else filter_columns(arrow_schema(representable(schema.fields)), expression)
+    fields = representable((with_tracked(schema) if is_tracked(schema) else schema).fields)
+    looked_at = () if expression is None else filter_columns(arrow_schema(fields), expression)
     # Rows without any column would have no number.
     needed = tuple(dict.fromkeys((*wanted, *looked_at))) or tuple(f.name for f in representable(schema.fields)[:1])
     return Projection(tuple(wanted), expression, needed)
+
+
+def is_tracked(schema: TableSchema) -> bool:
+    """Whether rows have the columns of row tracking, for those who ask for them by name."""
+    return ROW_TRACKING_ENABLED.get(schema.options) and not schema.primary_keys
 
 
 def refuse_unreadable(schema: TableSchema) -> None:
@@ -127,7 +145,7 @@ def read_buckets(
 
     Memory: one batch of each run of the section being merged. Batches are never empty.
     """
-    read_bucket = _merged_rows if access.schema.primary_keys else _raw_rows
+    read_bucket = _merged_rows if access.schema.primary_keys else _reader_of_rows(access.schema)
     for bucket in buckets:
         for batch in read_bucket(access, bucket, projection.needed, batch_rows):
             yield from project(access.schema, batch, projection)
@@ -150,14 +168,22 @@ def read_stored_rows(
 
     Rows of tables without a primary key are all of kind +I.
     """
-    has_kinds = bool(access.schema.primary_keys)
-    columns = (*projection.needed, VALUE_KIND) if has_kinds else projection.needed
+    if not access.schema.primary_keys:
+        read_bucket = _reader_of_rows(access.schema)
+        for bucket in buckets:
+            for batch in read_bucket(access, bucket, projection.needed, batch_rows):
+                found = _filtered(batch, projection.expression).combine_chunks()
+                if found.num_rows:
+                    kinds = pa.repeat(_INSERT, found.num_rows)
+                    yield from found.select(list(projection.columns)).append_column(VALUE_KIND, kinds).to_batches()
+        return
+    columns = (*projection.needed, VALUE_KIND)
     for bucket in buckets:
         for file in sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name)):
             for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
                 found = _filtered(batch, projection.expression).combine_chunks()
                 if found.num_rows:
-                    kinds = found[VALUE_KIND] if has_kinds else pa.repeat(_INSERT, found.num_rows)
+                    kinds = found[VALUE_KIND]
                     yield from found.select(list(projection.columns)).append_column(VALUE_KIND, kinds).to_batches()
 
 
@@ -219,6 +245,26 @@ def _raw_rows(
 ) -> Iterator[pa.RecordBatch]:
     files = sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name))
     return chain.from_iterable(map(_reader(access, bucket, columns, batch_rows), files))
+
+
+def _reader_of_rows(schema: TableSchema) -> Callable[..., Iterator[pa.RecordBatch]]:
+    return _evolved_rows if DATA_EVOLUTION_ENABLED.get(schema.options) else _raw_rows
+
+
+def _evolved_rows(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a table with data evolution, by row id, each put together from the files that hold its columns."""
+    out = read_schema(access.schema, columns)
+    for rows in row_ranges(bucket.files):
+        wanted = columns_of_files(rows, access.schema, columns, access.schema_of)
+        plain = replace(access, deletions=None)
+        streams = [plain.rows(bucket, file, names, batch_rows=batch_rows) for file, names in wanted.items()]
+        found = streams[0] if len(streams) == 1 else side_by_side(streams, out)
+        deleted = None
+        if access.deletions is not None:
+            deleted = access.deletions.of_file(bucket.partition, bucket.bucket, rows.anchor.file_name)
+        yield from found if deleted is None else drop_deleted(found, deleted, rows.anchor.file_name)
 
 
 def _merged_rows(

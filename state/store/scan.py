@@ -5,18 +5,19 @@ leaving it out for another column could bring an older version of a row back.
 Source: Paimon 2.0 KeyValueFileStoreScan, AppendOnlyFileStoreScan, MergeTreeSplitGenerator, BucketSelectConverter.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.read_options import DELETION_VECTORS_ENABLED, DV_MERGE_ON_READ
+from bucketline.conf.read_options import DATA_EVOLUTION_ENABLED, DELETION_VECTORS_ENABLED, DV_MERGE_ON_READ
 from bucketline.conf.table_options import MERGE_ENGINE, num_levels
 from bucketline.state.bucket.fixed import assign_fixed_buckets, bucket_function
 from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.entries import ManifestEntry
+from bucketline.state.format.row_ranges import TRACKED, RowRange, row_ranges, stats_fields, written_fields
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.predicate import (
     ALWAYS,
@@ -142,6 +143,8 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
 
     def by_file(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
+        if DATA_EVOLUTION_ENABLED.get(self.schema.options):
+            return self.by_row_range(buckets)
         if not self.schema.primary_keys:
             return self.by_values(buckets)
         by_values = self._passing(buckets, self._value_guarantee)
@@ -156,6 +159,27 @@ class _Pruning:
             return file.file_name in (by_values if _has_one_version_of_each_key(bucket.files) else by_keys)
 
         return _narrowed(buckets, is_kept)
+
+    def by_row_range(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
+        """Without the files of ranges of row ids in which no row can pass: a file alone does not hold whole rows."""
+        ranges = [(b, r) for b in buckets for r in row_ranges(b.files)]
+        kept = possible(self.arrow, self.expression, [self._range_guarantee(b, r) for b, r in ranges])
+        passing = {f.file_name for (_, r), keep in zip(ranges, kept, strict=True) if keep for f in (*r.files, *r.parts)}
+        return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
+
+    def _range_guarantee(self, bucket: BucketFiles, rows: RowRange) -> pc.Expression:
+        """What is known of rows whose columns come from the newest file that holds each."""
+        parts: list[pc.Expression | None] = [self._partition_guarantee(bucket.partition)]
+        claimed: set[int] = {f.id for f in TRACKED}
+        for file in rows.files:
+            stored = self.schema_of(file.schema_id)
+            fresh = {f.id for f in written_fields(stored, file)} - claimed
+            parts.append(self._ranges(file, file.value_stats, stats_fields(stored, file), of=fresh))
+            claimed |= fresh
+        claimed |= {f.id for part in rows.parts for f in written_fields(self.schema_of(part.schema_id), part)}
+        keys = self.schema.partition_keys
+        absent = [f for f in self.schema.fields if f.id not in claimed and f.name not in keys]
+        return conjunction([*parts, *(pc.field(f.name).is_null() for f in representable(absent))])
 
     def _passing(
         self, buckets: Sequence[BucketFiles], describe: Callable[[BucketFiles, DataFileMeta], pc.Expression]
@@ -176,8 +200,8 @@ class _Pruning:
 
     def _value_guarantee(self, bucket: BucketFiles, file: DataFileMeta) -> pc.Expression:
         stored = self.schema_of(file.schema_id)
-        fields = stored.fields if file.value_stats_cols is None else stored.select(file.value_stats_cols)
-        known = {f.id for f in stored.fields}
+        fields = stats_fields(stored, file)
+        known = {f.id for f in (*stored.fields, *TRACKED)}
         # A column that the file's schema did not have yet is null in all its rows.
         added = [pc.field(f.name).is_null() for f in self.schema.fields if f.id not in known]
         outer = (
@@ -185,8 +209,13 @@ class _Pruning:
         )
         return conjunction([outer, self._ranges(file, file.value_stats, fields), *added])
 
-    def _ranges(self, file: DataFileMeta, stats: SimpleStats, stored: Sequence[DataField]) -> pc.Expression:
-        """What statistics over `stored` columns say of the current columns; columns of a changed type say nothing."""
+    def _ranges(
+        self, file: DataFileMeta, stats: SimpleStats, stored: Sequence[DataField], *, of: Collection[int] | None = None
+    ) -> pc.Expression:
+        """What statistics over `stored` columns say of the current columns; columns of a changed type say nothing.
+
+        With `of` only columns with these ids are looked at.
+        """
         if stats.null_counts is None or len(stats.null_counts) != len(stored):
             return ALWAYS
         current = {f.id: f for f in self.schema.fields if f.name not in self.schema.partition_keys}
@@ -194,7 +223,7 @@ class _Pruning:
         lows, highs = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
         parts = []
         for old, low, high, nulls in zip(stored, lows, highs, stats.null_counts, strict=True):
-            now = current.get(old.id)
+            now = current.get(old.id) if of is None or old.id in of else None
             if now is not None and now.type.as_nullable() == old.type.as_nullable():
                 parts.append(guarantee(now, Bounds(low, high, nulls, file.row_count)))
         return conjunction(parts)

@@ -21,6 +21,7 @@ from bucketline.conf.read_options import (
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.deletions import find_deletions
 from bucketline.state.store.fallback import Sight, own_sight, sights
@@ -28,6 +29,7 @@ from bucketline.state.store.postponed import read_with_postponed
 from bucketline.state.store.read import (
     FileAccess,
     Projection,
+    is_tracked,
     plan_projection,
     read_buckets,
     read_stored_rows,
@@ -62,12 +64,20 @@ def read_table(table: TableHandle, request: Request) -> Rows:
         refuse_unreadable(sight.schema)
     own = next(s for s in asked if s.table is table)
     projection = plan_projection(own.schema, request.columns, request.expression)
-    out = arrow_schema(own.schema.select(projection.columns))
+    asked = [_with_asked(s, projection) for s in asked]
+    out = arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
     planned = plan_sights(asked, read_optimized=request.read_optimized)
     if len(planned) == 1:
         return out, _rows_of(planned[0], projection)
     rows = chain.from_iterable(_rows_of(p, projection) for p in planned)
     return out, (pa.RecordBatch.from_arrays(b.columns, schema=out) if len(out) else b for b in rows)
+
+
+def _with_asked(sight: Sight, projection: Projection) -> Sight:
+    """The same with the columns of row tracking in its schema, if they are asked for."""
+    if not is_tracked(sight.schema) or not any(name in TRACKED_NAMES for name in projection.needed):
+        return sight
+    return replace(sight, schema=with_tracked(sight.schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +161,7 @@ def _changes_of(table: TableHandle, request: Request, changes_since: Version) ->
     own = own_sight(table, request.version)
     refuse_unreadable(own.schema)
     projection = plan_projection(own.schema, request.columns, request.expression)
+    own = _with_asked(own, projection)
     versions = Versions(table.io, table.metadata_path)
     since = _position(versions, changes_since)
     until = 0 if own.snapshot is None else own.snapshot.id

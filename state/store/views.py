@@ -14,6 +14,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import bucket_path, extension_of
+from bucketline.state.format.row_ranges import stats_fields
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.store.snapshots import Snapshots
@@ -149,7 +150,7 @@ def key_text(schema: TableSchema, key: bytes) -> str | None:
 
 def _stats_texts(schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> dict[str, str]:
     """Null counts and bounds of the current columns, by name, as Java prints a sorted map."""
-    fields = stored.fields if file.value_stats_cols is None else stored.select(file.value_stats_cols)
+    fields = stats_fields(stored, file)
     found = _values_by_id(fields, file.value_stats)
     known = {f.id for f in stored.fields}
     nulls, lows, highs = {}, {}, {}

@@ -277,6 +277,14 @@ class PyPaimon(Peer):
 
     name = "pypaimon"
 
+    def update(self, table: Path | str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        """Sets columns of rows of a table with data evolution; a row has `_ROW_ID` and the columns."""
+        self.request("update", table=str(table), columns=list(columns), rows=[dict(row) for row in rows])
+
+    def delete(self, table: Path | str, row_ids: Sequence[int]) -> None:
+        """Deletes rows of a table with data evolution and deletion vectors."""
+        self.request("delete", table=str(table), row_ids=list(row_ids))
+
     def __init__(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
         super().__init__([str(pypaimon_python()), "-m", "tests.support.pypaimon_tool", "serve"], environment)

@@ -170,6 +170,35 @@ def write(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
     return {"snapshot_id": None if latest is None else latest.id, "rows": len(rows)}
 
 
+def update(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    """Rows of a table with data evolution get other values: `rows` hold `_ROW_ID` and the columns to set."""
+    builder = open_table(request).new_batch_write_builder()
+    found = table_of(request["rows"], _tracked_schema(request, request["columns"]))
+    return _commit(
+        builder, builder.new_update().with_update_type(request["columns"]).update_by_arrow_with_row_id(found)
+    )
+
+
+def delete(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    """Rows of a table with data evolution and deletion vectors go, by `row_ids`."""
+    builder = open_table(request).new_batch_write_builder()
+    return _commit(builder, builder.new_update().delete_by_row_id(request["row_ids"]))
+
+
+def _tracked_schema(request: dict[str, Any], columns: list[str]) -> pa.Schema:
+    schema = PyarrowFieldParser.from_paimon_schema(open_table(request).fields)
+    return pa.schema([pa.field("_ROW_ID", pa.int64()), *(schema.field(name) for name in columns)])
+
+
+def _commit(builder: Any, messages: Any) -> dict[str, Any]:
+    commit = builder.new_commit()
+    try:
+        commit.commit(messages)
+    finally:
+        commit.close()
+    return {}
+
+
 def compact(request: dict[str, Any], emit: Emit) -> dict[str, Any]:
     raise NotImplementedError("pypaimon has no compaction")
 
@@ -181,6 +210,8 @@ COMMANDS = {
     "filter-read": filter_read,
     "files": files,
     "write": write,
+    "update": update,
+    "delete": delete,
     "compact": compact,
 }
 

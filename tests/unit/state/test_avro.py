@@ -137,6 +137,14 @@ def test_records_that_may_be_null_are_read_and_a_null_is_none() -> None:
     """Paimon up to 0.9 makes the record of a file nullable."""
     schema: Json = ["null", FORM.schema]
     assert decode_records(_written(schema, ROWS), FORM) == ROWS
+    inner: Json = {"type": "record", "name": "stats", "fields": [{"name": "low", "type": "bytes"}]}
+    outer: Json = {"type": "record", "name": "entry", "fields": [{"name": "stats", "type": inner}]}
+    loose: Json = {"type": "record", "name": "entry", "fields": [{"name": "stats", "type": ["null", inner]}]}
+    assert isinstance(outer, dict)
+    form, entry = RecordFormat(outer), {"stats": {"low": b"1"}}
+    assert decode_records(_written(loose, [entry]), form) == [entry]
+    with pytest.raises(CorruptFileError, match="a null in the place of a record"):
+        decode_records(_written(loose, [entry, {"stats": None}]), form)
     columns = AvroColumns(BytesIO(_written(schema, ROWS)).read, len(_written(schema, ROWS)))
     assert [b.column("id").to_pylist() for b in columns.batches(["id"])] == [[row["id"] for row in ROWS]]
     holed = _container(b"null", _long(0), 1, schema)

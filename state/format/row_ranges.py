@@ -1,0 +1,112 @@
+"""Which files of a table with data evolution make up the same rows, and which columns each of them holds.
+
+Every file has a range of row ids. Files of one range hold different columns of the same rows, or newer values of the
+same columns; blob and vector files hold one column, each of a part of the range.
+Source: Paimon 2.0 DataEvolutionSplitRead.mergeRangesAndSort, DataEvolutionUtils, RangeHelper, SpecialFields.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.arrow import SEQUENCE, SEQUENCE_FIELD_ID
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+ROW_ID = "_ROW_ID"
+ROW_ID_FIELD_ID = 2**31 - 6
+
+TRACKED = (
+    DataField(ROW_ID_FIELD_ID, ROW_ID, DataType(TypeRoot.BIGINT)),
+    DataField(SEQUENCE_FIELD_ID, SEQUENCE, DataType(TypeRoot.BIGINT)),
+)
+"""The columns that every row of a table with row tracking has, beside those of its schema."""
+
+TRACKED_NAMES = tuple(f.name for f in TRACKED)
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """The files of one range of row ids: those of ordinary columns, newest first, and those of single columns."""
+
+    first_row_id: int
+    row_count: int
+    files: tuple[DataFileMeta, ...]
+    parts: tuple[DataFileMeta, ...] = ()
+
+    @property
+    def anchor(self) -> DataFileMeta:
+        """The file whose deletion vector stands for all: the oldest of ordinary columns."""
+        return min(self.files, key=lambda f: (f.max_sequence_number, f.file_name))
+
+
+def with_tracked(schema: TableSchema) -> TableSchema:
+    """The schema with the columns of row tracking at its end."""
+    return replace(schema, fields=(*schema.fields, *TRACKED))
+
+
+def written_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, ...]:
+    """The columns that a file holds, of the schema it was written under."""
+    if file.write_cols is None:
+        return stored.fields
+    of_name = {f.name: f for f in stored.fields}
+    return tuple(of_name[name] for name in file.write_cols if name in of_name)
+
+
+def stats_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, ...]:
+    """The columns that a file's statistics are about, in their order."""
+    if file.value_stats_cols is None:
+        return written_fields(stored, file)
+    return stored.select(file.value_stats_cols)
+
+
+def is_blob_file(file: DataFileMeta) -> bool:
+    return file.file_name.endswith(".blob")
+
+
+def is_vector_file(file: DataFileMeta) -> bool:
+    return ".vector." in file.file_name
+
+
+def row_ranges(files: Iterable[DataFileMeta]) -> list[RowRange]:
+    """The files by range of row ids, ascending.
+
+    Raises CorruptFileError for a file without row ids, for ranges that overlap without being the same, and for a range
+    that no file of ordinary columns covers.
+    """
+    ordered = sorted(files, key=lambda f: (_first(f), f.row_count, f.file_name))
+    groups: list[list[DataFileMeta]] = []
+    end = -1
+    for file in ordered:
+        if groups and _first(file) < end:
+            groups[-1].append(file)
+        else:
+            groups.append([file])
+        end = max(end, _first(file) + file.row_count)
+    return [_range_of(group) for group in groups]
+
+
+def _range_of(group: list[DataFileMeta]) -> RowRange:
+    parts = [f for f in group if is_blob_file(f) or is_vector_file(f)]
+    files = sorted((f for f in group if f not in parts), key=lambda f: -f.max_sequence_number)
+    if not files:
+        raise CorruptFileError(f"{parts[0].file_name}: no file holds the other columns of its rows")
+    first, rows = _first(files[0]), files[0].row_count
+    for file in files[1:]:
+        if (_first(file), file.row_count) != (first, rows):
+            raise CorruptFileError(
+                f"{file.file_name} holds the rows {_first(file)} to {_first(file) + file.row_count - 1}, "
+                f"{files[0].file_name} those from {first} to {first + rows - 1}: they cannot be put side by side",
+                file=file.file_name,
+            )
+    for part in parts:
+        if _first(part) < first or _first(part) + part.row_count > first + rows:
+            raise CorruptFileError(f"{part.file_name} holds rows that {files[0].file_name} does not have")
+    return RowRange(first, rows, tuple(files), tuple(parts))
+
+
+def _first(file: DataFileMeta) -> int:
+    if file.first_row_id is None:
+        raise CorruptFileError(f"{file.file_name} has no row ids, in a table with data evolution", file=file.file_name)
+    return file.first_row_id
