@@ -14,7 +14,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import bucket_path, extension_of
-from bucketline.state.format.row_ranges import stats_fields
+from bucketline.state.format.row_ranges import stats_fields, written_fields
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.scan import BucketFiles
 from bucketline.state.store.snapshots import Snapshots
@@ -152,7 +152,7 @@ def _stats_texts(schema: TableSchema, stored: TableSchema, file: DataFileMeta) -
     """Null counts and bounds of the current columns, by name, as Java prints a sorted map."""
     fields = stats_fields(stored, file)
     found = _values_by_id(fields, file.value_stats)
-    known = {f.id for f in stored.fields}
+    known = {f.id for f in written_fields(stored, file)}
     nulls, lows, highs = {}, {}, {}
     for field in schema.fields:
         low, high, null_count = found.get(field.id, (None, None, None))

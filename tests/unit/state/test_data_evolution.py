@@ -190,6 +190,13 @@ def test_changes_are_the_rows_of_each_commit(table: Table) -> None:
     assert rows(table, columns=["a"], changes_since=2, snapshot=3) == [("A1", 0), (None, 0), ("A3", 0)]
 
 
+def test_files_show_columns_that_they_do_not_hold_as_null(table: Table) -> None:
+    found = {f["max_sequence_number"]: f for f in table.files().to_pylist()}
+    assert (found[3]["write_cols"], found[3]["null_value_counts"]) == (["a"], "{a=null, b=3, k=3}")
+    assert found[1]["null_value_counts"] == "{a=0, b=0, k=0}"
+    assert [found[n]["first_row_id"] for n in (1, 2, 3, 4)] == [0, 3, 0, 0]
+
+
 def test_the_doctor_finds_nothing_wrong_with_rows_in_several_files(table: Table) -> None:
     assert [f for f in table.doctor(rows=True) if f.severity == "error"] == []
 
