@@ -218,9 +218,9 @@ def parse_enum(kind: type[E]) -> Callable[[str], E]:
     return lambda text: members[word(text)]
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known word most like the given one, or None when none is similar. Ties go to the first in sorted order."""
-    found = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=cutoff)
     return found[0] if found else None
 
 

@@ -9,17 +9,30 @@ from pathlib import Path
 import yaml
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.fixed_options import check_job_options
-from bucketline.conf.job import CREATE_OPTIONS, JOB_KEYS, JOB_PREFIXES, OPTIONS, JobConfig, Setting, job_config
+from bucketline.conf.fixed_options import FIXED_BY_TABLE, check_job_options
+from bucketline.conf.job import (
+    CREATE_OPTIONS,
+    JOB_KEYS,
+    JOB_PREFIXES,
+    OPTIONS,
+    SOURCE_OPTIONS,
+    STORAGE,
+    JobConfig,
+    Setting,
+    job_config,
+)
 from bucketline.conf.memory_options import WRITE_BUFFER_SIZE, why_without_effect
-from bucketline.conf.option import did_you_mean
+from bucketline.conf.option import did_you_mean, nearest
 from bucketline.conf.other_options import HARMLESS_PREFIXES
 from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import ROUTE_MEMORY, SINK_OPTIONS, route_memory
-from bucketline.conf.storage_options import refuse_storage_keys
+from bucketline.conf.source_options import KAFKA_OPTIONS
+from bucketline.conf.storage_options import STORAGE_OPTIONS, refuse_storage_keys
 from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
 
+_OWN_SECTION = ("bad-records.path", "bad-records.max")
+"""Options of the sink that a job sets in a section of their own."""
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
 
 
@@ -81,12 +94,33 @@ def check_key(key: str, origin: str) -> None:
         if key.startswith(prefix):
             name = key.removeprefix(prefix)
             refuse_storage_keys({name: ""}, origin)
+            if name in _OWN_SECTION:
+                raise OptionError(f"'{key}' in {origin} is written '{name}' in a job", key=key)
             if name not in known and not name.startswith(tuple(HARMLESS_PREFIXES)):
                 raise OptionError(f"unknown option '{name}' in {origin}{did_you_mean(name, known)}", key=key)
             return
     if key not in JOB_KEYS and not (key.startswith(JOB_PREFIXES) and key not in JOB_PREFIXES):
-        every = {*JOB_KEYS, *(OPTIONS + name for name in (*SINK_OPTIONS, *HONOURED))}
-        raise OptionError(f"unknown key '{key}' in {origin}{did_you_mean(key, every)}", key=key)
+        near = _nearest_key(key)
+        raise OptionError(
+            f"unknown key '{key}' in {origin}{'' if near is None else f'; did you mean {near!r}?'}", key=key
+        )
+
+
+def _nearest_key(key: str) -> str | None:
+    """The known key that is meant: one whose last part it is, or that is written much like it, section by section."""
+    options = {name: OPTIONS + name for name in (*HONOURED, *SINK_OPTIONS) if name not in FIXED_BY_TABLE}
+    fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
+    names = {name: f"{SOURCE_OPTIONS}{name}" for name in KAFKA_OPTIONS} | fixed | options
+    storage = {name: STORAGE + name for name in STORAGE_OPTIONS}
+    if key in names | storage:
+        return (names | storage)[key]
+    for prefix in JOB_PREFIXES:
+        depth = prefix.count(".")
+        head, rest = ".".join(key.split(".")[:depth]), ".".join(key.split(".")[depth:])
+        if rest and nearest(head, [prefix.rstrip(".")], cutoff=0.8):
+            inside = {k.removeprefix(prefix) for k in (*names.values(), *fixed.values(), *storage.values())}
+            return prefix + (rest if rest in inside else nearest(rest, inside) or rest)
+    return nearest(key, {*JOB_KEYS, *names.values(), *storage.values()})
 
 
 def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> dict[str, Setting]:

@@ -28,6 +28,21 @@ MAX_OFFSETS_DEFAULT = "1000000"
 _MODE = "mode"
 _FAIL_FAST = "FAILFAST"
 _STARTS = (STARTING_OFFSETS, "startingTimestamp", "startingOffsetsByTimestamp")
+KAFKA_OPTIONS = (
+    SERVERS,
+    *TOPIC_OPTIONS,
+    *_STARTS,
+    "endingOffsets",
+    FAIL_ON_DATA_LOSS,
+    MAX_OFFSETS,
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "groupIdPrefix",
+    "kafka.group.id",
+    INCLUDE_HEADERS,
+)
+"""Spark's options of a Kafka source; Kafka's own follow `kafka.`."""
 PARSED_FORMATS = ("json", "csv", "parquet", "orc", "xml", "avro")
 """Formats that Spark reads into columns by itself, with a schema given beforehand."""
 

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.job import JobConfig, Trigger
-from bucketline.conf.resolve import effective_options, show_settings
+from bucketline.conf.resolve import show_settings
 from bucketline.conf.source_options import (
     KAFKA,
     SourceOptions,
@@ -34,6 +34,7 @@ from bucketline.conf.source_options import (
 )
 from bucketline.conf.spark_options import check_spark_settings
 from bucketline.state.store.table import Table
+from bucketline.streaming.job_check import check_job, sink_options_of
 from bucketline.streaming.job_table import decode_step, open_or_create
 from bucketline.streaming.sink import TableSink
 from bucketline.streaming.source import read_stream
@@ -93,10 +94,10 @@ def run_job(
     `allow_reprocess` writes batches that checkpoint and table disagree about.
     Raises BucketlineError for what the sink, the table or the settings make impossible, and Spark's own errors.
     """
+    check_job(config)
     given = source_options(config.source)
     table = open_or_create(config)
     step = decode_step(config.source.decode, table.table_schema, config.bad_records)
-    effective_options(config.settings, table.options)
     for line in given.advice:
         _LOG.warning("%s", line)
     for key, shown, origin in show_settings(config.settings):
@@ -129,16 +130,6 @@ def start_session(config: JobConfig) -> Any:
         os.environ.setdefault(_PYTHON_OF_WORKERS, sys.executable)
     name = config.table.rstrip("/").rsplit("/", 1)[-1]
     return SparkSession.builder.appName(f"bucketline {name}").getOrCreate()
-
-
-def sink_options_of(config: JobConfig) -> dict[str, str]:
-    """The options of the sink: the job's own, and where bad records go."""
-    found = dict(config.options)
-    if config.bad_records.path is not None:
-        found["bad-records.path"] = config.bad_records.path
-    if config.bad_records.max_count:
-        found["bad-records.max"] = str(config.bad_records.max_count)
-    return found
 
 
 def _with_trigger(writer: Any, trigger: Trigger) -> Any:

@@ -9,6 +9,7 @@ from bucketline.conf.option import UNLIMITED
 from bucketline.conf.read_options import is_read_option
 from bucketline.conf.table_options import BUCKET_KEY, MERGE_ENGINE, ROWKIND_FIELD, SEQUENCE_FIELD
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
+from bucketline.state.errors import TableNotFoundError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.schemas import Schemas
@@ -26,16 +27,11 @@ _MOST_REJECTS = 1 << 31
 def open_or_create(config: JobConfig) -> Table:
     """The job's table, made by the job's `create` section when there is none.
 
-    Raises OptionError when there is neither, and what `create_table` and `open_table` raise.
+    Raises TableNotFoundError when there is neither, and what `create_table` and `open_table` raise.
     """
-    if not _exists(config):
+    if not has_table(config):
         if config.create is None:
-            raise OptionError(
-                f"there is no table at {config.table}, and the job has no section 'create' to make it; add one, or use "
-                "`bucketline create`",
-                key="create.schema",
-                path=config.table,
-            )
+            raise no_table(config)
         try:
             return create_table(
                 config.table,
@@ -47,11 +43,21 @@ def open_or_create(config: JobConfig) -> Table:
                 storage_options=config.storage,
             )
         except OptionError:
-            if not _exists(config):
+            if not has_table(config):
                 raise
             # Another job has made it in the meantime.
     reading = {key: text for key, text in config.options.items() if is_read_option(key)}
     return open_table(config.table, options=reading, storage_options=config.storage)
+
+
+def no_table(config: JobConfig) -> TableNotFoundError:
+    """The error of a job that has no table, and cannot make one."""
+    return TableNotFoundError(
+        f"there is no table at {config.table}, and the job has no section 'create' to make it; add one, or use "
+        "`bucketline create`",
+        key="create.schema",
+        path=config.table,
+    )
 
 
 def decode_step(decode: Decode, schema: TableSchema, bad_records: BadRecords) -> DecodeStep | None:
@@ -93,7 +99,8 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
     return found
 
 
-def _exists(config: JobConfig) -> bool:
+def has_table(config: JobConfig) -> bool:
+    """Whether the job's table is there."""
     io, root = file_io_for(config.table, config.storage)
     return Schemas(io, root).latest_id() is not None
 

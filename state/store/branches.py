@@ -114,6 +114,8 @@ def check_branch_name(name: str) -> None:
     """Returns if a branch can have that name. Raises OptionError."""
     if not name.strip():
         raise OptionError("Branch name shouldn't be blank.", key="branch", value=name)
+    if name in (".", ".."):
+        raise OptionError(f"branch name {name!r}: '.' and '..' are no names", key="branch", value=name)
     if name == MAIN or name.isdigit():
         raise OptionError(f"Branch name {name!r}: neither '{MAIN}' nor a number can be one", key="branch", value=name)
     if "/" in name or "\x00" in name:

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.new_table import check_new_table, lift_keys
 from bucketline.conf.read_options import check_open_options
 from bucketline.conf.sink_options import sink_options, split_options
-from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
+from bucketline.conf.storage_options import check_storage_options
 from bucketline.state.commit.schema_change import (
     AddColumn,
     DropColumn,
@@ -25,10 +24,6 @@ from bucketline.state.commit.schema_change import (
     UnsetOption,
 )
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
-from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.field_options import check_field_options
-from bucketline.state.lsm.fold import fold_for
 from bucketline.state.store.alter import alter_table, column_changes, column_path, column_type, position_of
 from bucketline.state.store.branches import Branches
 from bucketline.state.store.doctor import examine
@@ -37,6 +32,7 @@ from bucketline.state.store.expiry import ExpireResult
 from bucketline.state.store.file_io import file_io_for
 from bucketline.state.store.local_compact import compact_table
 from bucketline.state.store.local_write import Data, write_table
+from bucketline.state.store.new_schema import check_table_path, plan_schema
 from bucketline.state.store.orphans import OrphanResult, remove_orphan_files
 from bucketline.state.store.overwrite import overwrite_table
 from bucketline.state.store.rescale import rescale_table
@@ -56,9 +52,7 @@ from bucketline.state.store.table_read import Request, live_files, read_table
 from bucketline.state.store.versions import Version
 from bucketline.state.store.views import snapshots_table
 from bucketline.state.store.write_result import WriteResult
-from bucketline.state.types.arrow import logical_fields
-from bucketline.state.types.columns_text import parse_columns
-from bucketline.state.types.logical import DataField, DataType, all_fields
+from bucketline.state.types.logical import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,43 +321,19 @@ def create_table(
     Raises OptionError for options and keys that do not fit or a table that exists, SchemaMismatchError for columns that
     Paimon has no type for, UnsupportedTableError on storage that cannot publish. Nothing has been written then.
     """
-    storage = check_storage_options(storage_options)
-    refuse_storage_keys(options or {}, "the table's options")
-    rest, keys, partition_keys = lift_keys(dict(options or {}), primary_key, partition_by)
-    columns = parse_columns(schema) if isinstance(schema, str) else logical_fields(schema)
-    fields = _key_columns_not_null(columns, keys)
-    check_new_table(
-        rest,
-        columns=[f.name for f in fields],
-        nested=[f.name for f in fields if not f.type.is_atomic],
-        primary_key=keys,
-        partition_keys=partition_keys,
-    )
-    io, root = file_io_for(path, storage)
-    io.require_publish()
-    new = TableSchema(
-        id=0,
-        fields=fields,
-        highest_field_id=max((f.id for f in all_fields(fields)), default=-1),
-        partition_keys=partition_keys,
-        primary_keys=keys,
-        options=rest,
-        comment=comment,
+    check_table_path(path)
+    new = plan_schema(
+        schema,
+        primary_key,
+        partition_by,
+        options,
+        comment,
+        storage_options=storage_options,
         time_ms=clock.now_ms(),
-        storage=storage,
     )
-    check_field_options(rest, [f.name for f in fields])
-    if keys:
-        fold_for(new)
+    io, root = file_io_for(path, new.storage)
+    io.require_publish()
     schemas = Schemas(io, root)
     if schemas.latest_id() is not None or not schemas.create(new):
         raise OptionError(f"there is a table at {root} already", key="path", path=root)
-    return Table(io, root, new, location=remote_location(io, path), storage=storage)
-
-
-def _key_columns_not_null(fields: Sequence[DataField], keys: Sequence[str]) -> tuple[DataField, ...]:
-    names = [f.name for f in fields]
-    if len(set(names)) < len(names):
-        twice = next(n for n in names if names.count(n) > 1)
-        raise SchemaMismatchError(f"column {twice!r} is declared twice", column=twice)
-    return tuple(DataField(f.id, f.name, f.type.not_null()) if f.name in keys else f for f in fields)
+    return Table(io, root, new, location=remote_location(io, path), storage=new.storage)

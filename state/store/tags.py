@@ -75,6 +75,7 @@ def tag_snapshot(
 
     Raises OptionError for a name that is taken or cannot be one, and for a snapshot that is not there, or no longer.
     """
+    check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     found = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
     if found is None:
@@ -94,5 +95,7 @@ def check_tag_name(name: str) -> None:
     """Returns if a tag can have that name. Raises OptionError."""
     if not name.strip():
         raise OptionError("Tag name shouldn't be blank.", key="tag", value=name)
+    if name in (".", ".."):
+        raise OptionError(f"tag name {name!r}: '.' and '..' are no names", key="tag", value=name)
     if "/" in name or "\x00" in name:
         raise OptionError(f"tag name {name!r}: a tag is a file, so its name cannot hold '/'", key="tag", value=name)

@@ -5,28 +5,24 @@ from importlib import import_module
 from types import ModuleType
 
 import click
-import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import OPTIONS, JobConfig
 from bucketline.conf.resolve import (
-    effective_options,
     read_assignments,
     read_settings_file,
     resolve_job,
-    show_settings,
 )
 from bucketline.conf.secrets import MaskingFilter
-from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.table import open_table
 from bucketline.streaming.cli.arguments import format_option
 from bucketline.streaming.cli.look import shown_snapshots
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
+from bucketline.streaming.cli.settings import settings_table
 from bucketline.streaming.cli.status import draw_status
 
 _SHOWN_ROWS = 10
-_SETTINGS_SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
 
 
 @program.command()
@@ -54,33 +50,13 @@ def ingest(
         program.keep_secret({key: found.text for key, found in layer.items()})
     config = resolve_job(*layers)
     if print_config:
-        print_table(_settings_table(config), form)
+        print_table(settings_table(config), form)
         return
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for handler in logging.getLogger().handlers:
         handler.addFilter(MaskingFilter(program.secrets))
     logging.getLogger("bucketline").setLevel(logging.INFO)
     spark_module("job").run_job(config, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
-
-
-def _settings_table(config: JobConfig) -> pa.Table:
-    """Every setting in force: what the job says, and each option of sink and table with where it comes from."""
-    options = effective_options(config.settings, _table_options(config))
-    job = {key: found for key, found in config.settings.items() if not key.startswith(OPTIONS)}
-    shown = show_settings(job | {OPTIONS + key: found for key, found in options.items()})
-    return pa.Table.from_pylist(
-        [dict(zip(_SETTINGS_SCHEMA.names, row, strict=True)) for row in shown], schema=_SETTINGS_SCHEMA
-    )
-
-
-def _table_options(config: JobConfig) -> dict[str, str]:
-    """The table's options; where there is none yet, those it will be created with."""
-    try:
-        return open_table(config.table, storage_options=config.storage).options
-    except UnsupportedTableError:
-        if config.create is None:
-            raise
-        return dict(config.create.options)
 
 
 @program.command()

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bucketline.conf.table_options import MERGE_ENGINE
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import Snapshot
@@ -50,15 +51,15 @@ _BACKLOG_WORDS = {
 @click.option(
     "--buckets",
     "most",
-    type=click.IntRange(min=0),
-    default=64,
+    default="64",
     show_default=True,
-    metavar="N",
-    help="Buckets drawn, those with the most runs first; 0 draws all.",
+    metavar="N|all",
+    callback=lambda context, parameter, text: _most(text),
+    help="How many buckets are drawn, those with the most runs first.",
 )
 @format_option
 def status(
-    path: str, option: tuple[str, ...], partitions: list[dict[str, object]] | None, most: int, form: Format
+    path: str, option: tuple[str, ...], partitions: list[dict[str, object]] | None, most: int | None, form: Format
 ) -> None:
     """Draws the levels and runs of each bucket, with sizes, rows and skew, and says what is due.
 
@@ -74,8 +75,17 @@ def status(
         print_table(survey_table([] if snapshot is None else _survey(table, snapshot, partitions)), form)
 
 
-def draw_status(table: Table, partitions: list[dict[str, object]] | None = None, most: int = 64) -> None:
-    """Draws the newest snapshot on the standard output, with at most so many buckets (0: all)."""
+def _most(text: str) -> int | None:
+    """How many buckets are drawn; None for all."""
+    if text.strip().lower() == "all":
+        return None
+    if not text.strip().isdigit() or int(text) < 1:
+        raise click.BadParameter(f"{text!r} is neither a number of buckets, 1 or more, nor 'all'")
+    return int(text)
+
+
+def draw_status(table: Table, partitions: list[dict[str, object]] | None = None, most: int | None = 64) -> None:
+    """Draws the newest snapshot on the standard output, with at most so many buckets; all for None."""
     snapshot = table.snapshot_store.latest()
     _draw(console(), table, snapshot, [] if snapshot is None else _survey(table, snapshot, partitions), most)
 
@@ -90,11 +100,11 @@ def _survey(table: Table, snapshot: Snapshot, partitions: list[dict[str, object]
     ]
 
 
-def _draw(out: Console, table: Table, snapshot: Snapshot | None, buckets: list[BucketSurvey], most: int) -> None:
+def _draw(out: Console, table: Table, snapshot: Snapshot | None, buckets: list[BucketSurvey], most: int | None) -> None:
     mode = bucket_mode(table.table_schema)
     for line in _headlines(table, snapshot, buckets, mode):
         out.print(Text(line))
-    shown = set(map(id, sorted(buckets, key=lambda b: (-b.run_count, -b.size_bytes))[: most or len(buckets)]))
+    shown = set(map(id, sorted(buckets, key=lambda b: (-b.run_count, -b.size_bytes))[:most]))
     largest = max((level.size_bytes for b in buckets for level in b.levels), default=0)
     partitions = survey_partitions(buckets, mode)
     for partition in partitions:
@@ -107,7 +117,8 @@ def _draw(out: Console, table: Table, snapshot: Snapshot | None, buckets: list[B
             for text in _bucket_lines(bucket, largest):
                 out.print(text)
     if len(shown) < len(buckets):
-        out.print(Text(f"\n… and {len(buckets) - len(shown):,} buckets with fewer runs; --buckets 0 draws all"))
+        left = counted(len(buckets) - len(shown), "bucket")
+        out.print(Text(f"\n… and {left} with fewer runs; --buckets all draws every one"))
     for line in _advice_lines(partitions, mode):
         out.print(Text(line, style="yellow"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from bucketline.state.store.table import create_table
 from bucketline.streaming.cli.commands import program
 
 JOB = """
@@ -39,9 +40,62 @@ def test_print_config_tells_each_setting_and_where_it_comes_from(job: str) -> No
     rows = {row["key"]: row for row in map(json.loads, found.stdout.splitlines())}
     assert rows["source.format"] == {"key": "source.format", "value": "kafka", "origin": job}
     assert rows["options.compaction"]["origin"] == "command line"
-    assert rows["options.bucket"] == {"key": "options.bucket", "value": "4", "origin": "table"}
+    assert rows["create.options.bucket"] == {"key": "create.options.bucket", "value": "4", "origin": job}
+    assert "options.bucket" not in rows
+    assert rows["source.options.maxOffsetsPerTrigger"]["origin"] == "default"
+    assert rows["bad-records.max"]["value"] == "0" and "options.bad-records.max" not in rows
     assert rows["options.num-sorted-run.compaction-trigger"]["origin"] == "default"
     assert "hush" not in found.stdout
+
+
+def test_print_config_says_which_settings_the_table_has_decided(job: str, tmp_path: Path) -> None:
+    create_table(str(tmp_path / "shop.db/orders"), "id BIGINT NOT NULL, v STRING", ["id"], options={"bucket": "2"})
+    found = _ingest("--conf-file", job, "--print-config", "--format", "json")
+    rows = [json.loads(line) for line in found.stdout.splitlines()]
+    by_key = {row["key"]: row for row in rows}
+    assert len(by_key) == len(rows)
+    assert by_key["options.bucket"] == {"key": "options.bucket", "value": "2", "origin": "table"}
+    assert by_key["create.options.bucket"]["origin"] == f"{job}; without effect: there is a table"
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "says"),
+    [
+        (["source.options.subscribe=", "source.options.assign=x"], "OPTION", "needs exactly one of"),
+        (["source.format=csv"], "OPTION", "source.decode"),
+        (["bad-records.max=5"], "OPTION", "bad-records.path does not say where they go"),
+        (["options.merge-memory=1 kb"], "OPTION", "must be at least 1 mb"),
+        (["options.compaction=async"], "OPTION", "not supported by this release"),
+        (["options.bad-records.max=5"], "OPTION", "is written 'bad-records.max' in a job"),
+        (["create.schema=id BIGNIT"], "OPTION", "column 'id'"),
+        (["create.primary-key=x"], "OPTION", "should include all primary key fields"),
+        (["create.options.lock.enabled=true"], "OPTION", "no catalog lock is taken"),
+        (
+            ["source.decode=debezium-json", "create.primary-key=", "create.options.bucket=-1"],
+            "OPTION",
+            "decode: debezium-json brings updates",
+        ),
+        (["table=TMP/shop.db/.."], "OPTION", "'..' is no name of a table"),
+        (["table=s3://bucket/shop.db/t"], "UNSUPPORTED_TABLE", "cannot commit safely"),
+    ],
+)
+def test_print_config_refuses_what_ingest_refuses(
+    job: str, tmp_path: Path, settings: list[str], code: str, says: str
+) -> None:
+    changed = [part for setting in settings for part in ("--set", setting.replace("TMP", str(tmp_path)))]
+    printed = _ingest("--conf-file", job, "--print-config", *changed)
+    assert printed.exit_code in (1, 3) and f"error [{code}]" in printed.stderr and says in printed.stderr
+    run = _ingest("--conf-file", job, *changed)
+    assert (run.exit_code, run.stderr) == (printed.exit_code, printed.stderr)
+    assert not (tmp_path / "shop.db").exists()
+
+
+def test_a_job_without_table_and_create_is_told_that_there_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"table: {tmp_path}/shop.db/t\nsource: {{format: rate}}\ncheckpoint: {tmp_path}/c\n")
+    for flags in ([], ["--print-config"]):
+        found = _ingest("--conf-file", str(path), *flags)
+        assert found.exit_code == 3 and "error [TABLE_NOT_FOUND]: there is no table at" in found.stderr
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,8 @@ def test_print_config_shows_every_setting_and_no_secret(job: str, form: str) -> 
     "wrong",
     [
         ("--set", "trigger=soon"),
+        ("--set", "source.format=csv", "--set", "source.decode=json"),
+        ("--set", "create.schema=id hunter-key"),
         ("--set", "s3.secret-key=hunter-0-x"),
         ("--set", "options.s3.secret-key=hunter-0-x"),
         ("--set", "create.options.fs.azure.account.key.box=hunter-0-x"),

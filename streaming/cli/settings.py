@@ -1,0 +1,53 @@
+"""What `ingest --print-config` prints: each setting in force once, with where it comes from."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from bucketline.conf.job import (
+    BAD_RECORDS_MAX,
+    CREATE_OPTIONS,
+    OPTIONS,
+    SOURCE_DECODE,
+    SOURCE_OPTIONS,
+    JobConfig,
+    Setting,
+)
+from bucketline.conf.resolve import DEFAULT, effective_options, show_settings
+from bucketline.conf.source_options import find_option, source_options
+from bucketline.streaming.job_check import check_job
+from bucketline.streaming.job_table import has_table
+
+_SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
+_CREATE = "create."
+_IN_A_JOB = ("bad-records.path", "bad-records.max")
+"""Options of the sink that a job sets in a section of their own."""
+
+
+def settings_table(config: JobConfig) -> pa.Table:
+    """Every setting in force, and those of `create` that are not. Raises as `check_job`: what cannot run has none."""
+    schema = check_job(config)
+    there = has_table(config)
+    options = effective_options(config.settings, schema.options)
+    if not there:
+        # They are shown as what they are: options of the section `create`.
+        options = {k: s for k, s in options.items() if CREATE_OPTIONS + k not in config.settings or s.origin != "table"}
+    job = {key: _told(key, found, there) for key, found in config.settings.items() if not key.startswith(OPTIONS)}
+    sink = {OPTIONS + key: found for key, found in options.items() if key not in _IN_A_JOB}
+    shown = show_settings({**_defaults(config), **job, **sink})
+    return pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in shown], schema=_SCHEMA)
+
+
+def _told(key: str, found: Setting, there: bool) -> Setting:
+    if not there or not key.startswith(_CREATE):
+        return found
+    return Setting(found.text, f"{found.origin}; without effect: there is a table")
+
+
+def _defaults(config: JobConfig) -> Mapping[str, Setting]:
+    """What the job leaves open and does not stay open."""
+    found = {o.key: Setting(o.shown(), DEFAULT) for o in (SOURCE_DECODE, BAD_RECORDS_MAX)}
+    for key, text in source_options(config.source).options.items():
+        if find_option(config.source.options, key) is None:
+            found[SOURCE_OPTIONS + key] = Setting(text, DEFAULT)
+    return found
