@@ -25,7 +25,7 @@ from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.local_write import write_table
 from bucketline.state.store.table_handle import TableHandle
-from bucketline.state.store.table_read import Request, read_table
+from bucketline.state.store.table_read import Filter, Request, read_table
 from bucketline.state.store.write_result import WriteResult
 from bucketline.state.types.row_kind import RowKind
 
@@ -35,7 +35,7 @@ _REMOVES_ON_DELETE = {
 }
 
 
-def delete_rows(table: TableHandle, condition: pc.Expression) -> WriteResult:
+def delete_rows(table: TableHandle, condition: Filter) -> WriteResult:
     """Deletes the rows that a reader sees and that pass; the newest snapshot's id.
 
     Raises UnsupportedTableError for tables in which a delete does not remove a row, SchemaMismatchError for a condition
@@ -61,7 +61,7 @@ def delete_rows(table: TableHandle, condition: pc.Expression) -> WriteResult:
     return _write_found(table, condition, {ROW_KIND_COLUMN: pc.scalar(pa.scalar(int(RowKind.DELETE), pa.int8()))})
 
 
-def update_rows(table: TableHandle, condition: pc.Expression, assignments: Mapping[str, object]) -> WriteResult:
+def update_rows(table: TableHandle, condition: Filter, assignments: Mapping[str, object]) -> WriteResult:
     """Gives columns of the rows that pass other values; the newest snapshot's id.
 
     A value is a constant, or an expression over the columns as they were. Raises UnsupportedTableError for tables whose
@@ -129,9 +129,9 @@ def _constant(field: pa.Field, value: object) -> pc.Expression:
         raise SchemaMismatchError(f"{value!r} is no value of column {field.name!r}: {e}", column=field.name) from e
 
 
-def _write_found(table: TableHandle, condition: pc.Expression, values: Mapping[str, pc.Expression]) -> WriteResult:
+def _write_found(table: TableHandle, condition: Filter, values: Mapping[str, pc.Expression]) -> WriteResult:
     """Writes the rows that pass with these values, batch by batch, so that memory stays bounded."""
-    schema, rows = read_table(table, Request(expression=condition))
+    schema, rows = read_table(table, Request(filter=condition))
     columns = {name: pc.field(name) for name in schema.names} | dict(values)
     kept = _with_values(pa.RecordBatch.from_pylist([], schema=schema), columns).schema
 

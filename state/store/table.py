@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.read_options import check_open_options
@@ -48,7 +47,7 @@ from bucketline.state.store.table_care import (
     untag_table,
 )
 from bucketline.state.store.table_handle import TableHandle, branch_path, newest_schema, remote_location
-from bucketline.state.store.table_read import Request, live_files, read_table
+from bucketline.state.store.table_read import Filter, Request, live_files, read_table
 from bucketline.state.store.versions import Version
 from bucketline.state.store.views import snapshots_table
 from bucketline.state.store.write_result import WriteResult
@@ -62,29 +61,32 @@ class Table(TableHandle):
     def to_arrow(
         self,
         columns: Iterable[str] | None = None,
-        filter: pc.Expression | None = None,
+        filter: Filter | None = None,
         snapshot: Version | None = None,
         read_optimized: bool = False,
         *,
         changes_since: Version | None = None,
+        limit: int | None = None,
     ) -> pa.Table:
         """The rows as one table; arguments and errors are those of `to_batches`."""
-        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since))
+        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
         return pa.Table.from_batches(rows, schema=schema)
 
     def to_batches(
         self,
         columns: Iterable[str] | None = None,
-        filter: pc.Expression | None = None,
+        filter: Filter | None = None,
         snapshot: Version | None = None,
         read_optimized: bool = False,
         *,
         changes_since: Version | None = None,
+        limit: int | None = None,
     ) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, in bounded memory.
 
         Buckets come in order; keys ascend inside a bucket, unless the table has deletion vectors.
-        `columns` are names in the order wanted (None: all); `filter` is a condition on any columns of the table;
+        `columns` are names in the order wanted (None: all); `filter` is a condition on any columns of the table, as an
+        Arrow expression or as SQL text (`amount > 7.5 AND name LIKE 'a%'`); at most `limit` rows come;
         `snapshot` is the id of the snapshot to read, or the name of a tag, with the schema of its time (None: what the
         options say, else the newest, with this handle's schema); `read_optimized` sees only what full compactions have
         written, without merging.
@@ -94,7 +96,7 @@ class Table(TableHandle):
         Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that is not
         there, UnsupportedTableError for a table whose rows cannot be read rightly, CorruptFileError and StorageError.
         """
-        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since))
+        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
         return pa.RecordBatchReader.from_batches(schema, rows)
 
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
@@ -109,7 +111,7 @@ class Table(TableHandle):
         """
         return write_table(self, data, row_kinds)
 
-    def delete(self, filter: pc.Expression) -> WriteResult:
+    def delete(self, filter: Filter) -> WriteResult:
         """Deletes the rows that pass, as one commit; the newest snapshot's id. For tables with a primary key.
 
         Rows that a reader does not see, or that come in between, are not deleted. Raises UnsupportedTableError for
@@ -117,7 +119,7 @@ class Table(TableHandle):
         """
         return delete_rows(self, filter)
 
-    def update(self, filter: pc.Expression, assignments: Mapping[str, object]) -> WriteResult:
+    def update(self, filter: Filter, assignments: Mapping[str, object]) -> WriteResult:
         """Sets columns of the rows that pass, as one commit; the newest snapshot's id. For tables that deduplicate.
 
         `assignments` maps columns to constants, or to expressions over the columns as they were; keys, partition and
@@ -310,12 +312,14 @@ def create_table(
     options: Mapping[str, str] | None = None,
     comment: str | None = None,
     *,
+    exist_ok: bool = False,
     storage_options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Table:
     """Makes the table at a path or URI, `<warehouse>/<db>.db/<table>`, and opens it; key columns become NOT NULL.
 
     `schema` is Arrow's or SQL column text (`columns_text`), which can also say what Arrow cannot, as VARCHAR(20).
+    `exist_ok` opens the table that is there, whatever its columns and options, where there is one.
     `storage_options` (`s3.endpoint`, ...) say how the storage is reached; they are refused among `options`, which are
     stored.
     Raises OptionError for options and keys that do not fit or a table that exists, SchemaMismatchError for columns that
@@ -335,5 +339,7 @@ def create_table(
     io.require_publish()
     schemas = Schemas(io, root)
     if schemas.latest_id() is not None or not schemas.create(new):
+        if exist_ok:
+            return open_table(path, storage_options=storage_options)
         raise OptionError(f"there is a table at {root} already", key="path", path=root)
     return Table(io, root, new, location=remote_location(io, path), storage=new.storage)

@@ -7,6 +7,7 @@ Source: Paimon 2.0 AbstractDataTableScan, IncrementalDeltaStartingScanner, DataT
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,8 +41,11 @@ from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.versions import Version, Versions
 from bucketline.state.store.views import files_table
 from bucketline.state.types.arrow import arrow_schema
+from bucketline.state.types.sql_filter import parse_filter
 
 Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+Filter: TypeAlias = pc.Expression | str
+"""A condition on the columns of a table: an Arrow expression, or SQL text as `id > 5 AND name LIKE 'a%'`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +53,42 @@ class Request:
     """What is asked of a table; see `Table.to_batches`."""
 
     columns: Iterable[str] | None = None
-    expression: pc.Expression | None = None
+    filter: Filter | None = None
     version: Version | None = None
     read_optimized: bool = False
     changes_since: Version | None = None
+    limit: int | None = None
 
 
 def read_table(table: TableHandle, request: Request) -> Rows:
     """The schema of the rows asked for, and the rows, batch by batch. Errors are those of `Table.to_batches`."""
+    if request.limit is not None and request.limit < 0:
+        raise OptionError(f"a read cannot be limited to {request.limit} rows", key="limit", value=request.limit)
     if request.changes_since is not None:
-        return _changes_of(table, request, request.changes_since)
+        schema, rows = _changes_of(table, request, request.changes_since)
+    else:
+        schema, rows = _rows_at(table, request)
+    return schema, rows if request.limit is None else _first(rows, request.limit)
+
+
+def filter_expression(condition: Filter | None, schema: TableSchema) -> pc.Expression | None:
+    """The condition as an expression on the columns of the table. Raises OptionError for text that is no condition."""
+    return parse_filter(condition, schema.fields) if isinstance(condition, str) else condition
+
+
+def _first(rows: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    left = limit
+    while left > 0 and (batch := next(rows, None)) is not None:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def _rows_at(table: TableHandle, request: Request) -> Rows:
     asked = sights(table, request.version)
     for sight in asked:
         refuse_unreadable(sight.schema)
     own = next(s for s in asked if s.table is table)
-    projection = plan_projection(own.schema, request.columns, request.expression)
+    projection = plan_projection(own.schema, request.columns, filter_expression(request.filter, own.schema))
     asked = [_with_asked(s, projection) for s in asked]
     out = arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
     planned = plan_sights(asked, read_optimized=request.read_optimized)
@@ -160,7 +185,7 @@ def _changes_of(table: TableHandle, request: Request, changes_since: Version) ->
         raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
     own = own_sight(table, request.version)
     refuse_unreadable(own.schema)
-    projection = plan_projection(own.schema, request.columns, request.expression)
+    projection = plan_projection(own.schema, request.columns, filter_expression(request.filter, own.schema))
     own = _with_asked(own, projection)
     versions = Versions(table.io, table.metadata_path)
     since = _position(versions, changes_since)

@@ -1,31 +1,125 @@
 """bucketline: streams into Apache Paimon tables, and keeps them compacted.
 
-Public names resolve lazily, so that importing the core imports neither pyspark nor each other.
+Public names resolve lazily, so that importing the core imports neither pyspark nor each other. Type checkers read the
+imports below instead.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bucketline.conf.errors import BucketlineError, OptionError
+    from bucketline.state.commit.schema_change import (
+        AddColumn,
+        ChangeComment,
+        ChangeNullability,
+        ChangeType,
+        DropColumn,
+        MoveColumn,
+        RenameColumn,
+        SchemaChange,
+        SetOption,
+        SetTableComment,
+        UnsetOption,
+    )
+    from bucketline.state.errors import (
+        BranchNotFoundError,
+        CommitConflictError,
+        CommitOutcomeUnknownError,
+        CommittedNotVisibleError,
+        CorruptFileError,
+        IndexStateError,
+        SchemaMismatchError,
+        StorageError,
+        TableNotFoundError,
+        UnsupportedTableError,
+        UserNotFoundError,
+    )
+    from bucketline.state.store.table import Table, create_table, open_table
+    from bucketline.streaming.procedures import compact, rescale
+    from bucketline.streaming.recover import CheckpointMismatchError
+    from bucketline.streaming.rejects import RejectedRecordsError
+    from bucketline.streaming.sink import TableSink
 
 __version__ = "0.1.0"
 
-_PUBLIC = {
-    "BucketlineError": "bucketline.conf.errors",
-    "CommittedNotVisibleError": "bucketline.state.errors",
-    "TableSink": "bucketline.streaming.sink",
-    "WriteResult": "bucketline.state.store.write_result",
-    "compact": "bucketline.streaming.procedures",
-    "create_table": "bucketline.state.store.table",
-    "open_table": "bucketline.state.store.table",
-    "rescale": "bucketline.streaming.procedures",
+_MODULES = {
+    "bucketline.conf.errors": ("BucketlineError", "OptionError"),
+    "bucketline.state.commit.schema_change": (
+        "AddColumn",
+        "ChangeComment",
+        "ChangeNullability",
+        "ChangeType",
+        "DropColumn",
+        "MoveColumn",
+        "RenameColumn",
+        "SchemaChange",
+        "SetOption",
+        "SetTableComment",
+        "UnsetOption",
+    ),
+    "bucketline.state.errors": (
+        "BranchNotFoundError",
+        "CommitConflictError",
+        "CommitOutcomeUnknownError",
+        "CommittedNotVisibleError",
+        "CorruptFileError",
+        "IndexStateError",
+        "SchemaMismatchError",
+        "StorageError",
+        "TableNotFoundError",
+        "UnsupportedTableError",
+        "UserNotFoundError",
+    ),
+    "bucketline.state.store.table": ("Table", "create_table", "open_table"),
+    "bucketline.streaming.procedures": ("compact", "rescale"),
+    "bucketline.streaming.recover": ("CheckpointMismatchError",),
+    "bucketline.streaming.rejects": ("RejectedRecordsError",),
+    "bucketline.streaming.sink": ("TableSink",),
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_PUBLIC)]
+__all__ = [
+    "AddColumn",
+    "BranchNotFoundError",
+    "BucketlineError",
+    "ChangeComment",
+    "ChangeNullability",
+    "ChangeType",
+    "CheckpointMismatchError",
+    "CommitConflictError",
+    "CommitOutcomeUnknownError",
+    "CommittedNotVisibleError",
+    "CorruptFileError",
+    "DropColumn",
+    "IndexStateError",
+    "MoveColumn",
+    "OptionError",
+    "RejectedRecordsError",
+    "RenameColumn",
+    "SchemaChange",
+    "SchemaMismatchError",
+    "SetOption",
+    "SetTableComment",
+    "StorageError",
+    "Table",
+    "TableNotFoundError",
+    "TableSink",
+    "UnsetOption",
+    "UnsupportedTableError",
+    "UserNotFoundError",
+    "__version__",
+    "compact",
+    "create_table",
+    "open_table",
+    "rescale",
+]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'bucketline' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,5 @@
 """`scan`, `snapshots`, `files`, `schema`: what is in a table."""
 
-from collections.abc import Iterable, Iterator
-
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,11 +11,11 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.table import Table
 from bucketline.state.store.versions import Version, Versions
 from bucketline.state.types.columns_text import type_text
+from bucketline.state.types.sql_filter import parse_filter
 from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments
 from bucketline.streaming.cli.parquet_output import check_output, write_parquet
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_rows, print_table
-from bucketline.streaming.cli.where import parse_where
 
 # What a person looks at first; a table of everything is too wide for any terminal.
 _SNAPSHOT_COLUMNS = [
@@ -91,12 +89,12 @@ def scan(
     schema = _schema_at(table, version)
     wanted = _known_columns(schema, names(columns)) if columns else None
     condition = _condition(schema, where)
-    rows = table.to_batches(wanted, condition, version, read_optimized, changes_since=_version(changes_since))
-    batches = rows if limit is None else _first(rows, limit)
+    since = _version(changes_since)
+    rows = table.to_batches(wanted, condition, version, read_optimized, changes_since=since, limit=limit)
     if output is None:
-        print_rows(batches, rows.schema, form)
+        print_rows(rows, rows.schema, form)
     else:
-        count = write_parquet(batches, rows.schema, output)
+        count = write_parquet(rows, rows.schema, output)
         click.echo(f"{count:,} rows written to {output}", err=True)
 
 
@@ -189,18 +187,6 @@ def _condition(schema: TableSchema, where: str | None) -> pc.Expression | None:
     if where is None:
         return None
     try:
-        return parse_where(where, schema.fields)
+        return parse_filter(where, schema.fields)
     except OptionError as e:
         raise click.BadParameter(e.message, param_hint="--where") from e
-
-
-def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """The first rows; nothing beyond them is read."""
-    left = limit
-    if left == 0:
-        return
-    for batch in batches:
-        yield batch.slice(0, left)
-        left -= min(left, batch.num_rows)
-        if left == 0:
-            return

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bucketline.conf.errors import OptionError
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.columns_text import parse_columns
-from bucketline.streaming.cli.where import parse_where
+from bucketline.state.types.sql_filter import parse_filter
 
 FIELDS = parse_columns(
     "id INT, big BIGINT, amount DECIMAL(6, 2), name STRING, ok BOOLEAN, score DOUBLE, part FLOAT, day DATE, "
@@ -44,7 +44,7 @@ TABLE = pa.Table.from_pylist(ROWS, schema=arrow_schema(FIELDS)).append_column("r
 
 
 def _rows(condition: str) -> list[int]:
-    found: list[int] = TABLE.filter(parse_where(condition, FIELDS))["row"].to_pylist()
+    found: list[int] = TABLE.filter(parse_filter(condition, FIELDS))["row"].to_pylist()
     return found
 
 
@@ -117,7 +117,7 @@ def _rows(condition: str) -> list[int]:
 def test_a_condition_finds_the_rows_that_sql_finds(condition: str, rows: list[int] | None) -> None:
     if rows is None:
         with pytest.raises(OptionError):
-            parse_where(condition, FIELDS)
+            parse_filter(condition, FIELDS)
     else:
         assert _rows(condition) == rows
 
@@ -175,7 +175,7 @@ def test_a_condition_finds_the_rows_that_sql_finds(condition: str, rows: list[in
 )
 def test_what_is_not_understood_is_refused_by_name(condition: str, says: str) -> None:
     with pytest.raises(OptionError) as caught:
-        parse_where(condition, FIELDS)
+        parse_filter(condition, FIELDS)
     assert says.lower() in caught.value.message.lower()
     assert "\x1b" not in caught.value.message
 

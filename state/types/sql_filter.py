@@ -61,7 +61,7 @@ _MEMBERS: dict[type, frozenset[str]] = {
 """What a node may say; of every other kind `this` and `expression`."""
 
 
-def parse_where(text: str, fields: Sequence[DataField]) -> pc.Expression:
+def parse_filter(text: str, fields: Sequence[DataField]) -> pc.Expression:
     """The condition as an expression on the named columns.
 
     Raises OptionError naming the column that is unknown, the literal that does not fit, or the SQL that is not
@@ -353,7 +353,7 @@ def _no_value(field: DataField, node: exp.Expression, expected: str) -> OptionEr
 
 
 def _refused(why: str) -> OptionError:
-    return OptionError(why, key="where")
+    return OptionError(why, key="filter")
 
 
 def _first_line(error: SqlglotError) -> str:
