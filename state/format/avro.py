@@ -7,6 +7,7 @@ has the same bytes but for the item count.
 Source: Avro 1.11 specification, object container files; Paimon 2.0 AvroFileFormat, AvroSchemaConverter.
 """
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -26,6 +27,8 @@ BLOCK_RECORDS = 2048
 _HEADER_BYTES = 1 << 16
 _MAX_VARINT_BYTES = 10
 DEFAULT_CODEC = "zstandard"
+_CHECKSUM = "bucketline.crc32"
+"""The header entry that holds a checksum of the schema and the codec; other readers pass over it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,11 @@ class BlockReader:
                 raise CorruptFileError(f"no sync marker at offset {start + at + length}", offset=start + at + length)
             self._drop(end)
             self._block_at = start
+            unpacked = unpack_block(self._codec, body, start) if body else b""
             if count:
-                yield Block(start, count, unpack_block(self._codec, body, start))
+                yield Block(start, count, unpacked)
+            elif unpacked:
+                raise _no_records(start, len(unpacked))
 
     def _shifted(self, parse: Callable[[bytes, int], tuple[int, int]], at: int) -> tuple[int, int]:
         try:
@@ -128,14 +134,7 @@ def encode_records(records: Sequence[Record], form: RecordFormat, codec: str = D
         fastavro.schemaless_writer(out, form.items, chunk)
         body = out.getvalue()[len(encode_varint(len(chunk))) : -1]
         blocks.append((len(chunk), pack_block(codec, body)))
-    header = b"".join(
-        (
-            MAGIC,
-            encode_varint(2),
-            *(_prefixed(b) for b in (b"avro.schema", form.text, b"avro.codec", codec.encode())),
-            encode_varint(0),
-        )
-    )
+    header = container_header(form.text, codec)
     digest = blake2b(header, digest_size=SYNC_BYTES)
     for _, body in blocks:
         digest.update(body)
@@ -144,6 +143,17 @@ def encode_records(records: Sequence[Record], form: RecordFormat, codec: str = D
     for count, body in blocks:
         parts += (encode_varint(count), _prefixed(body), sync)
     return b"".join(parts)
+
+
+def container_header(schema_text: bytes, codec: str) -> bytes:
+    """The header of a container, without the sync marker that follows it: schema, codec, and a checksum of both."""
+    entries = (b"avro.schema", schema_text, b"avro.codec", codec.encode())
+    checksum = (_CHECKSUM.encode(), _header_checksum(schema_text, codec.encode()))
+    return b"".join((MAGIC, encode_varint(3), *(_prefixed(b) for b in (*entries, *checksum)), encode_varint(0)))
+
+
+def _header_checksum(schema_text: bytes, codec: bytes) -> bytes:
+    return f"{zlib.crc32(codec, zlib.crc32(schema_text)):08x}".encode()
 
 
 def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
@@ -192,7 +202,13 @@ def open_container(data: bytes) -> Container:
             raise CorruptFileError(f"the block at offset {start} has a negative count", offset=start)
         if count:
             packed.append((start, count, body))
+        elif body and (unpacked := unpack_block(codec, body, start)):
+            raise _no_records(start, len(unpacked))
     return Container(schema_text, codec, tuple(packed))
+
+
+def _no_records(offset: int, size_bytes: int) -> CorruptFileError:
+    return CorruptFileError(f"the block at offset {offset} has {size_bytes} bytes and no records", offset=offset)
 
 
 def _container_header(data: bytes) -> tuple[dict[str, bytes], int]:
@@ -208,6 +224,9 @@ def _container_header(data: bytes) -> tuple[dict[str, bytes], int]:
 def _schema_and_codec(entries: dict[str, bytes]) -> tuple[bytes, str]:
     if "avro.schema" not in entries:
         raise CorruptFileError("the Avro header has no avro.schema", offset=len(MAGIC))
+    stated = entries.get(_CHECKSUM)
+    if stated is not None and stated != _header_checksum(entries["avro.schema"], entries.get("avro.codec", b"")):
+        raise CorruptFileError("the checksum of the Avro header does not match", offset=len(MAGIC))
     codec = entries.get("avro.codec", b"null").decode("ascii", "replace")
     if not is_read(codec):
         raise CorruptFileError(f"the Avro codec {codec!r} is not read", codec=codec, offset=len(MAGIC))

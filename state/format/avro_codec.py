@@ -1,7 +1,11 @@
 """The codecs of Avro containers: blocks packed and unpacked by Avro's names of them.
 
 Every codec that Paimon writes is in pyarrow or the standard library.
-Source: Avro 1.11 specification, required and optional codecs.
+
+A block that is packed here can be checked: snappy and bzip2 have checksums of their own; behind what zstandard and
+deflate unpack stands a CRC-32 of it, where the formats let readers pass over it: a skippable frame, and bytes behind
+the last block. The codec `null` has no place for one.
+Source: Avro 1.11 specification, required and optional codecs; RFC 8878, 3.1.2 (skippable frames); RFC 1951.
 """
 
 import bz2
@@ -16,6 +20,13 @@ from bucketline.state.errors import CorruptFileError
 
 MAX_BLOCK_BYTES = 1 << 30
 """No block may unpack to more than this; a manifest is some megabytes."""
+
+
+_CHECKED = b"CRC1"
+"""Stands before a CRC-32 of all bytes of the block before it, in four bytes, little-endian."""
+_CHECK_BYTES = len(_CHECKED) + 4
+_SKIPPED = (0x184D2A5B).to_bytes(4, "little") + _CHECK_BYTES.to_bytes(4, "little")
+"""The header of a zstandard frame that readers pass over."""
 
 
 def pack_block(codec: str, data: pa.Buffer | bytes, level: int | None = None) -> bytes:
@@ -44,7 +55,7 @@ def is_read(codec: str) -> bool:
 
 def _pack_deflate(data: pa.Buffer | bytes, level: int | None) -> bytes:
     stream = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return stream.compress(data) + stream.flush()
+    return _with_checksum(stream.compress(data) + stream.flush(), b"")
 
 
 def _pack_bzip2(data: pa.Buffer | bytes, level: int | None) -> bytes:
@@ -58,7 +69,21 @@ def _pack_snappy(data: pa.Buffer | bytes, level: int | None) -> bytes:
 
 def _pack_zstandard(data: pa.Buffer | bytes, level: int | None) -> bytes:
     packed: bytes = pa.Codec("zstd", compression_level=1 if level is None else level).compress(data, asbytes=True)
-    return packed
+    return _with_checksum(packed, _SKIPPED)
+
+
+def _with_checksum(packed: bytes, header: bytes) -> bytes:
+    return b"".join((packed, header, _CHECKED, zlib.crc32(packed).to_bytes(4, "little")))
+
+
+def _without_checksum(data: bytes, header: bytes) -> bytes:
+    """What was packed, without its checksum if it has one. Raises ValueError when that does not match."""
+    end = len(data) - _CHECK_BYTES - len(header)
+    if end < 0 or data[end:-4] != header + _CHECKED:
+        return data
+    if zlib.crc32(data[:end]).to_bytes(4, "little") != data[-4:]:
+        raise ValueError("the CRC-32 does not match")
+    return data[:end]
 
 
 AVRO_CODECS: dict[str, Callable[[pa.Buffer | bytes, int | None], bytes]] = {
@@ -78,7 +103,7 @@ class _Unpacking(Protocol):
 
 def _unpack_deflate(data: bytes) -> bytes:
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
-    return _whole(stream, stream.decompress(data, MAX_BLOCK_BYTES + 1))
+    return _whole(stream, stream.decompress(_without_checksum(data, b""), MAX_BLOCK_BYTES + 1))
 
 
 def _unpack_bzip2(data: bytes) -> bytes:
@@ -114,6 +139,7 @@ def _unpack_snappy(data: bytes) -> bytes:
 
 def _unpack_zstandard(data: bytes) -> bytes:
     # Java streams its frames, so they do not say how much they unpack to.
+    data = _without_checksum(data, _SKIPPED)
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
         body: bytes = stream.read(MAX_BLOCK_BYTES + 1)
     return body

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.avro import MAGIC, SYNC_BYTES, encode_varint
+from bucketline.state.format.avro import SYNC_BYTES, container_header, encode_varint
 from bucketline.state.format.avro_codec import pack_block
 from bucketline.state.format.avro_data_schema import data_schema, is_text_map, map_entry
 from bucketline.state.types.arrow import arrow_type
@@ -68,10 +68,7 @@ class AvroEncoder:
         return [encode_varint(rows.num_rows), encode_varint(len(packed)), packed, self._sync()]
 
     def _header(self) -> bytes:
-        parts = [MAGIC, encode_varint(2)]
-        for text in (b"avro.schema", data_schema(self.fields), b"avro.codec", self.codec.encode()):
-            parts += (encode_varint(len(text)), text)
-        return b"".join((*parts, encode_varint(0)))
+        return container_header(data_schema(self.fields), self.codec)
 
     def _sync(self) -> bytes:
         return blake2b(self._header() + self.seed, digest_size=SYNC_BYTES).digest()

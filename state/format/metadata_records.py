@@ -18,7 +18,7 @@ from bucketline.state.format.avro_schema import Json, RecordFormat
 _EPOCH = datetime(1970, 1, 1)
 _MILLI = timedelta(milliseconds=1)
 _READERS: Mapping[bytes, Callable[[pa.NativeFile], pa.Table]] = {
-    b"PAR1": pq.read_table,
+    b"PAR1": lambda source: pq.read_table(source, page_checksum_verification=True),
     b"ORC": lambda source: orc.ORCFile(source).read(),
 }
 _TYPES: Mapping[str, type] = {"int": int, "long": int, "bytes": bytes, "string": str}

@@ -8,10 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bucketline.conf.secrets import MaskedOptions
+from bucketline.conf.table_options import KNOWN_KEYS
 from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.near_names import check_names, flipped_name
 from bucketline.state.types.logical import DataField, field_to_json, parse_field
 
 CURRENT_VERSION = 3
+_MEMBERS = frozenset(
+    ["version", "id", "fields", "highestFieldId", "partitionKeys", "primaryKeys", "options", "comment", "timeMillis"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class TableSchema:
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
-        raise KeyError(name)
+        raise CorruptFileError(f"schema {self.id} has no column {name!r}", schema=self.id, column=name)
 
     def select(self, names: tuple[str, ...]) -> tuple[DataField, ...]:
         return tuple(self.field(n) for n in names)
@@ -64,13 +69,14 @@ def decode_schema(data: bytes) -> TableSchema:
                 f"schema version {version} is newer than {CURRENT_VERSION}, the newest this release reads",
                 version=version,
             )
+        check_names(found, _MEMBERS, "schema member")
         options = {str(k): str(v) for k, v in found["options"].items()}
         if version <= 2:
             options.setdefault("file.format", "orc")
         if version <= 1:
             options.setdefault("bucket", "1")
         comment = found.get("comment")
-        return TableSchema(
+        schema = TableSchema(
             id=int(found["id"]),
             fields=tuple(parse_field(f) for f in found["fields"]),
             highest_field_id=int(found["highestFieldId"]),
@@ -83,6 +89,24 @@ def decode_schema(data: bytes) -> TableSchema:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise CorruptFileError(f"not a schema file: {e!r}") from e
+    _check(schema)
+    return schema
+
+
+def _check(schema: TableSchema) -> None:
+    """Returns if the parts of a schema fit each other, so that no file would be misread. Raises CorruptFileError."""
+    names = [f.name for f in schema.fields]
+    for key in (*schema.primary_keys, *schema.partition_keys):
+        if key not in names:
+            raise CorruptFileError(f"key column {key} is no column", column=key)
+    if len(set(names)) < len(names):
+        raise CorruptFileError("two columns have the same name")
+    if len({f.id for f in schema.fields}) < len(schema.fields):
+        raise CorruptFileError("two fields have the same id, so files would be misread")
+    check_names(schema.options, KNOWN_KEYS, "option")
+    for key in schema.options:
+        if flipped_name(key.partition(".")[0], ("fields",)) is not None and key not in KNOWN_KEYS:
+            raise CorruptFileError(f"option {key!r} is one of 'fields' with one bit flipped", name=key)
 
 
 def encode_schema(schema: TableSchema) -> bytes:

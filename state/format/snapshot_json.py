@@ -7,10 +7,19 @@ import json
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.format.near_names import check_names
 from bucketline.state.format.paths import checked_name
 
 CURRENT_VERSION = 3
 _LONG = range(-(2**63), 2**63)
+_MEMBERS = frozenset(
+    (
+        *("version", "uuid", "id", "schemaId", "commitUser", "commitIdentifier", "commitKind", "timeMillis"),
+        *("baseManifestList", "baseManifestListSize", "deltaManifestList", "deltaManifestListSize"),
+        *("changelogManifestList", "changelogManifestListSize", "indexManifest", "statistics", "properties"),
+        *("totalRecordCount", "deltaRecordCount", "changelogRecordCount", "watermark", "nextRowId", "operation"),
+    )
+)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -56,6 +65,7 @@ def decode_snapshot(data: bytes) -> Snapshot:
         raise CorruptFileError(f"not a snapshot file: {e!r}") from e
     if not isinstance(found, dict):
         raise CorruptFileError("not a snapshot file: no JSON object")
+    check_names(found, _MEMBERS, "snapshot member")
     version = _integer(found, "version")
     if not 1 <= version <= CURRENT_VERSION:
         raise CorruptFileError(f"snapshot version {version} is not in 1..{CURRENT_VERSION}", version=version)

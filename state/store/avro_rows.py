@@ -26,6 +26,11 @@ class AvroRows:
         return self._columns.names
 
     @property
+    def ids(self) -> dict[str, int]:
+        """Nothing: Avro files have no field ids."""
+        return {}
+
+    @property
     def offset(self) -> int:
         """Where the block begins that is being read, in bytes."""
         return self._columns.offset

@@ -23,6 +23,7 @@ from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.orc_instants import check_instants, instant_bounds
 from bucketline.state.store.orc_rows import OrcRows
 from bucketline.state.store.parquet_rows import ParquetRows, RowGroup
+from bucketline.state.store.stored_names import check_columns
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_field, arrow_type, key_value_fields
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.cast import Declare, read_column
@@ -89,6 +90,8 @@ def read_data_file(
                 f"{source.size()} bytes, {meta.file_size} recorded", offset=min(source.size(), meta.file_size)
             )
         place.rows = opened(source, stored.options)
+        if meta.write_cols is None:
+            check_columns(place.rows.names, place.rows.ids, stored.fields)
         bounds = instant_bounds(meta, stored)
         for batch in _stored_batches(place.rows, meta, sources, batch_rows, batch_bytes, groups):
             arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
@@ -123,6 +126,9 @@ class StoredRows(Protocol):
 
     @property
     def names(self) -> list[str]: ...
+
+    @property
+    def ids(self) -> Mapping[str, int]: ...
 
     @property
     def offset(self) -> int: ...

@@ -130,7 +130,13 @@ def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str, *, fir
         return AvroSink(sink, settings.fields, file_name, codec=settings.codec, codec_level=settings.codec_level)
     physical = arrow_schema(settings.fields)
     if settings.form == "orc":
-        return OrcSink(sink, physical, codec=settings.codec, stripe_bytes=settings.group_bytes)
+        return OrcSink(
+            sink,
+            physical,
+            codec=settings.codec,
+            stripe_bytes=settings.group_bytes,
+            target_bytes=settings.target_bytes,
+        )
     return ParquetSink(sink, physical, codec=settings.codec, codec_level=settings.codec_level, first=first)
 
 

@@ -120,7 +120,10 @@ class Manifests:
         name, size = (manifest, None) if isinstance(manifest, str) else (manifest.file_name, manifest.file_size)
         data = self._read(name, size)
         with naming_file(self.path(name)):
-            return decode_manifest(data)
+            entries = decode_manifest(data)
+            if not isinstance(manifest, str):
+                _check_counts(manifest, entries)
+            return entries
 
     def read_index(self, name: str | None) -> list[IndexManifestEntry]:
         """The index files that an index manifest names; none for a snapshot without one."""
@@ -273,14 +276,26 @@ class Manifests:
         return [e for e in self.read(meta) if wanted.wants(e)]
 
     def _read(self, name: str, size: int | None) -> bytes:
-        """The file's bytes. Paimon reads as many as the table says: too many is harmless, too few hides entries."""
+        """The file's bytes, as many as the table says. Paimon reads so many, and misses entries if they are too few."""
         path = self.path(name)
         data = self._io.read(path)
-        if size is not None and size < len(data):
+        if size is not None and size != len(data):
             raise CorruptFileError(
-                f"{path} has {len(data)} bytes, the table says {size}: Paimon would read it cut off",
+                f"{path} has {len(data)} bytes, the table says {size}: "
+                + ("Paimon would read it cut off" if size < len(data) else "it was cut off"),
                 path=path,
                 expected=size,
                 found=len(data),
             )
         return data
+
+
+def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> None:
+    """Returns if a manifest has as many entries of each kind as its list says."""
+    deleted = sum(e.kind is FileKind.DELETE for e in entries)
+    if (len(entries) - deleted, deleted) != (meta.num_added_files, meta.num_deleted_files):
+        raise CorruptFileError(
+            f"it adds {len(entries) - deleted} files and deletes {deleted}, its list says {meta.num_added_files} and "
+            f"{meta.num_deleted_files}",
+            offset=0,
+        )

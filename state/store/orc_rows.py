@@ -4,6 +4,7 @@ Source: Paimon 2.0 OrcReaderFactory, OrcTypeUtil, `orc.timestamp-ltz.legacy.type
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ import pyarrow.orc as orc
 
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.orc_tail import OrcTail, read_tail, writer_zone
+from bucketline.state.store.checked_file import checked_source
+from bucketline.state.store.stored_names import ids_in
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.cast import declared
 from bucketline.state.types.logical import DataType, TypeRoot
@@ -29,14 +32,16 @@ _MILLI_NS = 999_999
 
 
 class OrcRows:
-    """An ORC file that is read from front to back; its constructor reads the footer.
+    """An ORC file that is read from front to back; its constructor reads the footer. What has checksums is checked.
 
     `options` are those of the schema that the file was written under.
     """
 
     def __init__(self, source: pa.NativeFile, options: Mapping[str, str]) -> None:
-        self._source = source
-        self._file = orc.ORCFile(source)
+        self._checked = checked_source(source)
+        self._source = source if self._checked is None else pa.PythonFile(self._checked, mode="r")
+        with self._damage_named():
+            self._file = orc.ORCFile(self._source)
         self._is_legacy = options.get(_LEGACY_LTZ, "true").strip().lower() == "true"
         self._tail: OrcTail | None = None
         self._number = 0
@@ -52,6 +57,11 @@ class OrcRows:
         """The names of the top-level columns."""
         found: list[str] = self._file.schema.names
         return found
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The field ids of those top-level columns that have one, by name."""
+        return ids_in(self._file.schema, b"paimon.id")
 
     @property
     def offset(self) -> int:
@@ -74,7 +84,8 @@ class OrcRows:
             if has_times:
                 tail = self._read_tail()
                 self._zone = writer_zone(self._read_at, tail, tail.stripes[number])
-            stripe = self._stripe(number, columns)
+            with self._damage_named():
+                stripe = self._stripe(number, columns)
             row_bytes = max(1, stripe.nbytes // max(1, stripe.num_rows))
             size = max(1, min(batch_rows, batch_bytes // row_bytes))
             for start in range(0, stripe.num_rows, size):
@@ -107,13 +118,24 @@ class OrcRows:
                 zone=self._zone,
             )
 
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        """Where a checksum did not match, the error is that, and not what ORC's reader made of it."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as e:
+            if self._checked is not None and self._checked.error is not None:
+                raise self._checked.error from e
+            raise
+
     def _read_tail(self) -> OrcTail:
         if self._tail is None:
             self._tail = read_tail(self._read_at, self._source.size())
         return self._tail
 
     def _read_at(self, offset: int, length: int) -> bytes:
-        found: bytes = self._source.read_at(length, offset)
+        self._source.seek(offset)
+        found: bytes = self._source.read(length)
         return found
 
     def _stripe(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ import pyarrow.orc as orc
 
 from bucketline.conf.file_options import ORC_LEGACY_LTZ
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.store.checked_file import CheckedSink, block_bytes_for
 from bucketline.state.store.orc_output import OrcOutput
 from bucketline.state.types.buffers import leaves
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
@@ -21,13 +22,19 @@ _ORC_ID = b"paimon.id"
 
 
 class OrcSink:
-    """One file being written; closing it leaves the sink open. About `stripe_bytes` wait before they are written."""
+    """One file being written, with checksums in its footer; closing it leaves the sink open.
 
-    def __init__(self, sink: pa.NativeFile, schema: pa.Schema, *, codec: str, stripe_bytes: int) -> None:
+    About `stripe_bytes` wait before they are written; `target_bytes` is how large the file is to become.
+    """
+
+    def __init__(
+        self, sink: pa.NativeFile, schema: pa.Schema, *, codec: str, stripe_bytes: int, target_bytes: int
+    ) -> None:
         self._stored = [_stored_field(f) for f in schema]
         # By an index Java would skip rows it is to find: it orders text by UTF-16, and NaN has no place in it.
         self._output = OrcOutput(sink)
-        self._writer = orc.ORCWriter(pa.PythonFile(self._output, mode="w"), compression=codec, stripe_size=stripe_bytes)
+        self._sink = CheckedSink(self._output, block_bytes_for(target_bytes))
+        self._writer = orc.ORCWriter(pa.PythonFile(self._sink, mode="w"), compression=codec, stripe_size=stripe_bytes)
 
     def write(self, group: pa.Table) -> None:
         """Adds rows of the columns, in order.
@@ -44,8 +51,10 @@ class OrcSink:
 
     def close(self) -> None:
         """Writes what is left, and the footer."""
+        self._sink.hold()
         with self._output.errors():
             self._writer.close()
+            self._sink.finish()
 
 
 def refuse_for_orc(fields: Iterable[DataField], options: Mapping[str, str]) -> None:

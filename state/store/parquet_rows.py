@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.stored_names import ids_in
 from bucketline.state.types.buffers import leaves
 from bucketline.state.types.cast import declared
 
@@ -56,6 +57,11 @@ class ParquetRows:
         """The names of the top-level columns."""
         found: list[str] = self._file.schema_arrow.names
         return found
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The field ids of those top-level columns that have one, by name."""
+        return ids_in(self._file.schema_arrow, b"PARQUET:field_id")
 
     def batches(
         self, columns: Sequence[str], batch_rows: int, batch_bytes: int, groups: Sequence[int] | None = None

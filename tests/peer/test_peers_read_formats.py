@@ -85,6 +85,17 @@ def test_a_peer_reads_every_type_in_every_format(
     assert_same_rows(peer.read(table), expected, table_fields(table))
 
 
+@pytest.mark.parametrize(("form", "codec"), [("avro", "deflate"), ("orc", "zlib"), ("orc", "lz4"), ("orc", "none")])
+def test_a_peer_passes_over_our_checksums(peer: Peer, form: str, codec: str, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    options = {"file.format": form, "file.compression": codec, "bucket": "1"}
+    make_table(table, {"k": "INT NOT NULL", "v": "STRING"}, primary_key=("k",), options=options)
+    expected = [{"k": k, "v": f"text {k * 7919 % 100003}"} for k in range(40_000)]
+    write_rows(table, expected)
+    assert_same_rows(peer.read(table), expected, table_fields(table))
+    assert_same_rows(peer.read(table, equals={"k": 33_333}), expected[33_333:33_334], table_fields(table))
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_peer_reads_nested_columns_in_every_format(peer: Peer, form: str, tmp_path: Path) -> None:
     table = tmp_path / "t"

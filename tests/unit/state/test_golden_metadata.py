@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bucketline.state.commit.manifest_merge import live_entries, merge_entries
-from bucketline.state.format.avro import open_container
+from bucketline.state.format.avro import MAGIC, container_header, open_container
 from bucketline.state.format.deletion_vector import (
     DELETION_VECTORS,
     decode_deletion_vector,
@@ -74,10 +74,11 @@ def test_every_snapshot_and_manifest_comes_back_from_our_bytes(table: Path) -> N
         theirs, mine = open_container(data), open_container(ours)
         assert mine.schema_text == theirs.schema_text
         assert [body for _, _, body in mine.blocks()] == [body for _, _, body in theirs.blocks()], file
-        # Header and framing are the same bytes too, but for the sync marker, which is 16 bytes in both.
-        header = data.index(b"\x12zstandard\0") + len(b"\x12zstandard\0")
-        assert ours[:header] == data[:header]
-        assert ours.count(ours[header : header + 16]) == data.count(data[header : header + 16])
+        # Schema and codec are the same bytes too; behind them our headers have a checksum.
+        start, end = len(MAGIC) + 1, data.index(b"\x12zstandard\0") + len(b"\x12zstandard")
+        assert ours[start:end] == data[start:end] and ours[:start] == MAGIC + b"\x06"
+        header = len(container_header(theirs.schema_text, "zstandard"))
+        assert ours.count(ours[header : header + 16]) == data.count(data[end + 1 : end + 17])
 
 
 @each_table

@@ -1,0 +1,179 @@
+"""A file under checksums: bytes are added up while they are written, and checked when they are read.
+
+Plain Python objects that Arrow's readers and writers take for files.
+"""
+
+import io
+import zlib
+from collections import OrderedDict
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, checked_tail, read_checksums
+
+SMALLEST_BLOCK_BYTES = 64 << 10
+_MOST_BLOCKS = 12_000
+_REMEMBERED_BLOCKS = 16
+
+
+def block_bytes_for(target_bytes: int) -> int:
+    """The size of a block for files of about that size: their checksums have to fit into one chunk of the footer."""
+    found = SMALLEST_BLOCK_BYTES
+    while found * _MOST_BLOCKS < 2 * target_bytes:
+        found *= 2
+    return found
+
+
+class CheckedSink(io.RawIOBase):
+    """Passes on what is written to `sink`, which stays open, until `hold`; then keeps it for `finish`.
+
+    Memory: one block, and after `hold` what is written.
+    """
+
+    def __init__(self, sink: "pa.NativeFile | io.RawIOBase", block_bytes: int) -> None:
+        self._sink, self._block_bytes = sink, block_bytes
+        self._values: list[int] = []
+        self._crc = self._filled = self._written = 0
+        self._started: list[bytes] = []
+        self._held: list[bytes] | None = None
+        self._held_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: "bytes | memoryview") -> int:  # type: ignore[override]  # what Arrow gives
+        found = bytes(data)
+        if self._held is not None:
+            self._held.append(found)
+            self._held_bytes += len(found)
+        else:
+            self._sink.write(found)
+            self._add(found)
+        return len(found)
+
+    def tell(self) -> int:
+        return self._written + self._held_bytes
+
+    def hold(self) -> None:
+        """What is written from here on is the file's tail."""
+        self._held = []
+
+    def finish(self) -> None:
+        """Writes the tail with the checksums."""
+        tail = b"".join(self._held or ())
+        self._held = None
+        if tail:
+            started = b"".join(self._started)
+            self._sink.write(
+                checked_tail(
+                    tail, offset=self._written, block_bytes=self._block_bytes, values=self._values, started=started
+                )
+            )
+
+    def _add(self, data: bytes) -> None:
+        self._written += len(data)
+        while data:
+            part = data[: self._block_bytes - self._filled]
+            self._started.append(part)
+            self._crc = zlib.crc32(part, self._crc)
+            self._filled += len(part)
+            data = data[len(part) :]
+            if self._filled == self._block_bytes:
+                self._values.append(self._crc)
+                self._crc = self._filled = 0
+                self._started = []
+
+
+class CheckedSource(io.RawIOBase):
+    """A file of which every block is checked before a byte of it is given out. Raises CorruptFileError from `read`.
+
+    The error is kept too, as `error`: libraries in between make another one of it. Memory: some blocks, and what is
+    read at once.
+    """
+
+    def __init__(self, source: pa.NativeFile, size: int, sums: BlockChecksums, tail: bytes) -> None:
+        self._source, self._size, self._sums, self._tail = source, size, sums, tail
+        self._at = 0
+        self._known: OrderedDict[int, bytes] = OrderedDict()
+        self.error: CorruptFileError | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def size(self) -> int:
+        return self._size
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
+        found = self._between(self._at, end)
+        self._at = max(self._at, end)
+        return found
+
+    def _between(self, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        body = self._sums.body_bytes
+        if start >= body:
+            return self._unchecked(start, end)
+        inside = min(end, body)
+        step = self._sums.block_bytes
+        first, last = start // step, (inside - 1) // step
+        data = self._blocks(first, last)[start - first * step : inside - first * step]
+        return data if inside == end else data + self._unchecked(inside, end)
+
+    def _blocks(self, first: int, last: int) -> bytes:
+        missing = [n for n in range(first, last + 1) if n not in self._known]
+        fetched: dict[int, bytes] = {}
+        if missing:
+            step, low = self._sums.block_bytes, missing[0]
+            data = self._unchecked(low * step, min((missing[-1] + 1) * step, self._sums.body_bytes))
+            for n in range(low, missing[-1] + 1):
+                block = data[(n - low) * step : (n - low + 1) * step]
+                try:
+                    self._sums.check(n, block)
+                except CorruptFileError as e:
+                    self.error = e
+                    raise
+                fetched[n] = block
+        found = b"".join(fetched[n] if n in fetched else self._known[n] for n in range(first, last + 1))
+        for n in list(fetched)[-_REMEMBERED_BLOCKS:]:
+            self._known[n] = fetched[n]
+        while len(self._known) > _REMEMBERED_BLOCKS:
+            self._known.popitem(last=False)
+        return found
+
+    def _unchecked(self, start: int, end: int) -> bytes:
+        from_tail = self._size - len(self._tail)
+        if start >= from_tail:
+            return self._tail[start - from_tail : end - from_tail]
+        found: bytes = self._source.read_at(min(end, from_tail) - start, start)
+        return found if end <= from_tail else found + self._tail[: end - from_tail]
+
+
+def checked_source(source: pa.NativeFile) -> CheckedSource | None:
+    """The file with its blocks checked; None when it has no checksums. Reads its last bytes, which are not read again.
+
+    Raises CorruptFileError when the end of the file is damaged.
+    """
+    size = source.size()
+    wanted = min(TAIL_BYTES, size)
+    while True:
+        tail: bytes = source.read_at(wanted, size - wanted)
+        found = read_checksums(tail, size)
+        if found is None:
+            return None
+        if isinstance(found, BlockChecksums):
+            return CheckedSource(source, size, found, tail)
+        wanted = min(found, size)

@@ -1,0 +1,43 @@
+"""Are the columns of a data file those of the schema that it was written under? Asked of their names and field ids.
+
+A column that a file lacks is read as nulls, as Paimon does; so a damaged name would turn values into nulls. Files that
+others brought into a table may lack columns and have ids of their own, and are left alone: what is refused is one
+column that does not fit where all the others do.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.types.logical import DataField
+
+
+def ids_in(schema: pa.Schema, key: bytes) -> dict[str, int]:
+    """The field ids that a format keeps under a key of its columns' metadata, by name."""
+    texts = {f.name: (f.metadata or {}).get(key, b"") for f in schema}
+    return {name: int(text) for name, text in texts.items() if text.removeprefix(b"-").isdigit()}
+
+
+def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence[DataField]) -> None:
+    """Returns if a file's columns can be those of its schema. Raises CorruptFileError naming the one that cannot."""
+    if ids:
+        of_id = {number: name for name, number in ids.items()}
+        fit = [f for f in stored if ids.get(f.name) == f.id]
+        odd = [f for f in stored if ids.get(f.name) != f.id and (f.name in ids or f.id in of_id)]
+        if len(odd) == 1 and fit:
+            (field,) = odd
+            raise CorruptFileError(
+                f"the schema has column {field.name} with id {field.id}, the file "
+                + (f"{of_id[field.id]} with that id" if field.id in of_id else f"has id {ids[field.name]} for it"),
+                column=field.name,
+            )
+        return
+    # System columns come first.
+    own = list(names)[-len(stored) :] if stored else []
+    wanted = [f.name for f in stored]
+    odd_names = [(mine, its) for mine, its in zip(wanted, own, strict=False) if mine != its]
+    if len(own) == len(wanted) > 1 and len(odd_names) == 1:
+        ((mine, its),) = odd_names
+        if its not in wanted:
+            raise CorruptFileError(f"the schema has column {mine}, the file {its} in its place", column=mine)
