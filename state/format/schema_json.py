@@ -50,7 +50,7 @@ class TableSchema:
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
-        raise CorruptFileError(f"schema {self.id} has no column {name!r}", schema=self.id, column=name)
+        raise CorruptFileError(f"schema/schema-{self.id} has no column {name!r}", schema=self.id, column=name)
 
     def select(self, names: tuple[str, ...]) -> tuple[DataField, ...]:
         return tuple(self.field(n) for n in names)
