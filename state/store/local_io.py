@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -129,6 +130,14 @@ class LocalIO:
 
 class _SyncedFile(io.FileIO):
     """A file whose content and name are durable once it is closed."""
+
+    def write(self, data: Any) -> int:
+        """Takes all of the bytes: the system may take a part, and who writes here does not ask how much."""
+        rest = memoryview(data).cast("B")
+        total = len(rest)
+        while len(rest):
+            rest = rest[super().write(rest) or 0 :]
+        return total
 
     def close(self) -> None:
         try:
