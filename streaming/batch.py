@@ -53,15 +53,19 @@ def plan_batch(
     expected_rows: int = 0,
     shares_before: int | None = None,
     touched: frozenset[bytes] | None = None,
+    owes_full: bool = False,
 ) -> BatchPlan:
     """The plan of a batch on the table as the session sees it; `parallelism` is Spark's.
 
     `expected_rows` is a guess at what the batch brings to each partition it touches, from the last one: it decides how
     many tasks open dynamic buckets there.
-    `shares_before` is `key_shares` of the batch before, `touched` are the partitions that it wrote.
+    `shares_before` is `key_shares` of the batch before, `touched` are the partitions that it wrote, `owes_full` says
+    that it lost its full compaction.
     """
     plan = replace(session.plan, touched=touched)
     trigger = plan.trigger(identity.batch_id)
+    if owes_full and trigger is not CompactTrigger.NONE:
+        trigger = CompactTrigger.FULL
     shares = _share_count(session, parallelism, shares_before)
     shards = _shard_count(session, parallelism, shares)
     entries = session.hash_entries()

@@ -6,7 +6,7 @@ Whatever follows the commit may fail without harm: the next batch, or the next s
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import SinkOptions
@@ -15,6 +15,7 @@ from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.committer import Committed
 from bucketline.state.store.expiry import maybe_expire
 from bucketline.state.store.key_index_note import NOTE_PROPERTY
+from bucketline.state.store.visibility import Rounds, is_lasting
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import LiveTable
 from bucketline.streaming.recover import DIGEST, END_OFFSETS, KEY_SHARES, SOURCE, START_OFFSETS, check_twin
@@ -31,6 +32,16 @@ class CommitReport:
     committed: Committed
     rejected_rows: int
     expired_snapshots: int
+
+    def with_rounds(self, rounds: Rounds | None, later: Sequence["CommitReport"]) -> "CommitReport":
+        """This report, with the commits by which its lost compaction was made up for; None: nothing was lost."""
+        report = self
+        for one in later:
+            report = report.followed_by(one)
+        if rounds is None:
+            return report
+        dropped = self.committed.dropped if rounds.lost is not None else None
+        return replace(report, committed=replace(report.committed, dropped=dropped))
 
     def followed_by(self, later: "CommitReport | None") -> "CommitReport":
         """This report, with what a second commit of the same batch added."""
@@ -70,15 +81,20 @@ def commit_batch(
     )
     if committed.replayed:
         check_twin(identity, committed.snapshots[0])
-    _tell_dropped(committed)
+    if isinstance(committed.dropped, BucketlineError) and is_lasting(committed.dropped):
+        raise committed.dropped
+    if committed.dropped is not None:
+        _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
     return CommitReport(committed, rejected, _settle(table, committed.snapshots))
 
 
 def commit_owed_compaction(
     table: LiveTable, identity: BatchIdentity, messages: tuple[CommitMessage, ...], key_shares: int | None = None
 ) -> CommitReport:
-    """Commits the compaction that a batch owed when it was interrupted, under the same identity, with its
-    `key_shares`."""
+    """Commits a compaction that is done after its batch was committed, under the same identity, with its `key_shares`.
+
+    That it was lost is in the report, and owed.
+    """
     committed = table.session.commit(
         messages,
         user=table.user,
@@ -86,7 +102,8 @@ def commit_owed_compaction(
         properties=batch_properties(identity, key_shares=key_shares),
         kind=CommitKind.COMPACT,
     )
-    _tell_dropped(committed)
+    if committed.dropped is not None:
+        _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
     return CommitReport(committed, 0, _settle(table, committed.snapshots))
 
 
@@ -115,11 +132,6 @@ def batch_properties(
 
 def reject_policy(sink: SinkOptions) -> RejectPolicy:
     return RejectPolicy(sink.bad_records_path, sink.bad_records_max)
-
-
-def _tell_dropped(committed: Committed) -> None:
-    if committed.dropped is not None:
-        _LOG.warning("a compaction was dropped and will be done again by a later batch: %s", committed.dropped)
 
 
 def _settle(table: LiveTable, made: tuple[Snapshot, ...]) -> int:

@@ -76,6 +76,12 @@ class BatchGate:
         """Lets no further batch in; the one inside goes on."""
         self._closed.set()
 
+    def finish(self, spark: Any, query_id: str) -> None:
+        """Compacts what the batches of a query that has ended still owe, and says what readers do not see even then."""
+        hidden = self._sink.finish(spark, query_id)
+        if hidden:
+            _LOG.warning("the job ends with %d rows that cannot be read yet; they are in the table", hidden)
+
     @property
     def is_closed(self) -> bool:
         return self._closed.is_set()
@@ -121,7 +127,10 @@ def run_job(
     )
     writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
     with _ending(gate):
-        _await_end(_with_trigger(writer, config.trigger).start(), gate)
+        query = _with_trigger(writer, config.trigger).start()
+        _await_end(query, gate)
+        if config.trigger.interval_ms is None and not gate.is_closed:
+            gate.finish(session, str(query.id))
 
 
 def start_session(config: JobConfig) -> Any:

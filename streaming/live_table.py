@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from threading import Lock
 
 from bucketline.state.commit.replay import newest_of_user, writer_of
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, SYSTEM_RANDOM, Clock, Pause, Random
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.expiry import move_tag
 from bucketline.state.store.expiry_notes import MARKER_TAG, seen_up_to
+from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.tags import Tags
+from bucketline.state.store.visibility import Budget, FileNames, Waits, all_on_level0, what_waits
 from bucketline.state.store.write_session import WriteSession
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.recover import END_OFFSETS, KEY_SHARES, UserHistory
@@ -28,12 +31,28 @@ class _Turn:
 
 
 class LiveTable:
-    """A write session, what its writer has committed, and its turn, which lets one batch in at a time."""
+    """A write session, what its writer has committed and still owes, and its turn, which lets one batch in at a time.
+
+    `hidden` are files on level 0 that readers skip and that this writer is to compact; None until `take_over`. A lost
+    compaction of all buckets, and lost postponed rows, are owed as well (`owes_full`, `owes_postponed`).
+    """
 
     def __init__(
-        self, path: str, options: Mapping[str, str], user: str, storage: Mapping[str, str] | None = None
+        self,
+        path: str,
+        options: Mapping[str, str],
+        user: str,
+        storage: Mapping[str, str] | None = None,
+        *,
+        table: TableHandle | None = None,
     ) -> None:
-        self.session = WriteSession(path, options, storage=storage)
+        self.session = WriteSession(path, options, table=table, storage=storage)
+        self.hidden: FileNames | None = None
+        self.owes_full = False
+        self.owes_postponed = False
+        self.clock: Clock = SYSTEM_CLOCK
+        self.random: Random = SYSTEM_RANDOM
+        self.pause: Pause = SYSTEM_PAUSE
         self.user = user
         self.rows_a_partition = 0
         self.touched: frozenset[bytes] | None = None
@@ -66,6 +85,19 @@ class LiveTable:
             self._turn.last_call = call
         finally:
             self._turn.lock.release()
+
+    def take_over(self) -> None:
+        """Owes, from its start, whatever waits on level 0 already: what this writer left before it ended is among it,
+        and nothing on level 0 says who has written it. Call it after the session was refreshed.
+        """
+        if self.hidden is None:
+            waits = what_waits(self.session.plan.schema) is not Waits.NOTHING and self.session.plan.compacts
+            self.hidden = all_on_level0(self.session.view) if waits else {}
+
+    def budget(self) -> Budget:
+        """The time for making rows visible, from now on."""
+        sink = self.session.plan.sink
+        return Budget(sink.visibility_timeout_ms, clock=self.clock, random=self.random, pause=self.pause)
 
     def history(self) -> UserHistory:
         """What the table knows of this writer; reads the snapshots that came since the last call.
@@ -149,13 +181,23 @@ _tables: dict[tuple[str, str, _Options, _Options], LiveTable] = {}
 _tables_lock = Lock()
 
 
-def live_table(path: str, options: Mapping[str, str], user: str, storage: Mapping[str, str] | None = None) -> LiveTable:
-    """The open table of a writer, opened now if it is not. Raises what WriteSession raises."""
+def live_table(
+    path: str,
+    options: Mapping[str, str],
+    user: str,
+    storage: Mapping[str, str] | None = None,
+    *,
+    table: TableHandle | None = None,
+) -> LiveTable:
+    """The open table of a writer, opened now if it is not, by `table` where one is given.
+
+    Raises what WriteSession raises.
+    """
     key = (path, user, tuple(sorted(options.items())), tuple(sorted((storage or {}).items())))
     with _tables_lock:
         found = _tables.get(key)
         if found is None:
-            found = _tables[key] = LiveTable(path, options, user, storage)
+            found = _tables[key] = LiveTable(path, options, user, storage, table=table)
         return found
 
 

@@ -6,19 +6,25 @@ from collections import Counter
 from dataclasses import dataclass
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import CommitKind
+from bucketline.state.store.visibility import Hidden
 from bucketline.streaming.age import age_text
 from bucketline.streaming.commit_step import CommitReport
 from bucketline.streaming.route import BatchOutcome
 
 _LOG = logging.getLogger("bucketline.progress")
 
+NOTHING_HIDDEN = Hidden()
+
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
     """One batch. Times in seconds, sizes in bytes; `level_files` counts the files it made by level.
 
-    `postponed_rows` wait in a postpone table after it, the oldest of them for `postponed_seconds`.
+    `postponed_rows` wait in a postpone table after it, the oldest of them for `postponed_seconds`. `hidden_rows` are
+    committed by it or earlier, and batch readers do not see them: a lost compaction has to be done again, for up to
+    `hidden_seconds` now.
     """
 
     table: str
@@ -41,12 +47,14 @@ class BatchReport:
     total_seconds: float
     postponed_rows: int = 0
     postponed_seconds: int = 0
+    hidden_rows: int = 0
+    hidden_seconds: int = 0
 
     def line(self) -> str:
         """The report on one line."""
         if self.skipped:
             done = f"compacted {self.compacted_files} files" if self.compacted_files else "nothing left to do"
-            return f"batch {self.batch_id}: already in the table, {done}"
+            return " | ".join([f"batch {self.batch_id}: already in the table, {done}", *self._hidden()])
         files = " ".join(f"L{level}+{count}" for level, count in self.level_files) or "no files"
         rate = int(self.input_rows / self.total_seconds) if self.total_seconds > 0 else 0
         parts = [
@@ -60,6 +68,7 @@ class BatchReport:
             parts.append(f"{self.behind_records:,} records behind")
         if self.postponed_rows:
             parts.append(f"{self.postponed_rows:,} rows postponed, for up to {age_text(self.postponed_seconds)}")
+        parts += self._hidden()
         if self.rejected_rows:
             parts.append(f"rejected {self.rejected_rows:,}")
         if self.expired_snapshots:
@@ -70,6 +79,11 @@ class BatchReport:
             parts.append("compaction lost a race and will be repeated")
         return " | ".join(parts)
 
+    def _hidden(self) -> list[str]:
+        if not self.hidden_rows:
+            return []
+        return [f"{self.hidden_rows:,} rows cannot be read yet, for up to {age_text(self.hidden_seconds)}"]
+
 
 def describe_batch(
     table: str,
@@ -79,10 +93,12 @@ def describe_batch(
     seconds: tuple[float, float, float],
     behind: int | None = None,
     postponed: tuple[int, int] = (0, 0),
+    hidden: Hidden = NOTHING_HIDDEN,
 ) -> BatchReport:
     """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit.
 
-    `behind` counts the records that wait at the source; `postponed` are the rows that wait in the table, and seconds.
+    `behind` counts the records that wait at the source; `postponed` are the rows that wait in the table, and seconds;
+    `hidden` is what readers do not see.
     """
     messages = outcome.messages
     plan, tasks, commit = seconds
@@ -107,11 +123,18 @@ def describe_batch(
         total_seconds=plan + tasks + commit,
         postponed_rows=postponed[0],
         postponed_seconds=postponed[1],
+        hidden_rows=hidden.rows,
+        hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
     )
 
 
 def describe_skipped(
-    table: str, batch_id: int, messages: tuple[CommitMessage, ...], report: CommitReport | None, seconds: float
+    table: str,
+    batch_id: int,
+    messages: tuple[CommitMessage, ...],
+    report: CommitReport | None,
+    seconds: float,
+    hidden: Hidden = NOTHING_HIDDEN,
 ) -> BatchReport:
     """The report of a batch that was in the table already; `messages` are of the compaction it still owed."""
     return BatchReport(
@@ -133,6 +156,8 @@ def describe_skipped(
         task_seconds=0.0,
         commit_seconds=0.0,
         total_seconds=seconds,
+        hidden_rows=hidden.rows,
+        hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
     )
 
 

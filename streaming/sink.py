@@ -4,18 +4,22 @@ The sink is a frozen value, so that it can be pickled; what lives between batche
 kept by path in this process and follows other writers by their snapshots.
 """
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from bucketline.conf.errors import OptionError
+from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.state.bucket.mode import BucketMode
-from bucketline.state.determinism import SYSTEM_CLOCK
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS
+from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.postpone_compact import plan_postponed
 from bucketline.state.store.waiting import find_waiting
@@ -32,6 +36,9 @@ from bucketline.streaming.progress import BatchReport, describe_batch, describe_
 from bucketline.streaming.recover import SkipBatch, decide
 from bucketline.streaming.route import run_batch
 from bucketline.streaming.route_task import Decode
+from bucketline.streaming.visible_step import compact_in_tasks, finish_visibility, hidden_rows, settle_visibility
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,7 @@ class TableSink:
         started = time.monotonic()
         spark, session = batch.sparkSession, table.session
         session.refresh()
+        table.take_over()
         decision = decide(identity, table.history(), allow_reprocess=self.allow_reprocess)
         if isinstance(decision, SkipBatch):
             return self._settle_skipped(table, spark, identity, started)
@@ -101,12 +109,41 @@ class TableSink:
             refuse_need(session, outcome)
         ran = time.monotonic()
         report = commit_batch(table, identity, outcome, plan.key_shares)
+        table.owes_full = plan.trigger is CompactTrigger.FULL and report.committed.dropped is not None
         report = report.followed_by(self._compact_postponed(table, spark, identity, plan.key_shares))
+        report = self._make_visible(table, spark, identity, plan.trigger, outcome.messages, report, plan.key_shares)
         table.touched = frozenset(m.partition for m in outcome.messages if m.new_files)
         table.rows_a_partition = outcome.accepted_rows // max(1, len(table.touched))
         seconds = (planned - started, ran - planned, time.monotonic() - ran)
-        name, waiting = session.table.path, self._waiting(table)
-        return describe_batch(name, identity.batch_id, outcome, report, seconds, identity.behind, waiting)
+        name, waiting, hidden = session.table.path, self._waiting(table), hidden_rows(table)
+        return describe_batch(name, identity.batch_id, outcome, report, seconds, identity.behind, waiting, hidden)
+
+    def _make_visible(
+        self,
+        table: LiveTable,
+        spark: Any,
+        identity: BatchIdentity,
+        trigger: CompactTrigger,
+        messages: Sequence[CommitMessage],
+        report: CommitReport,
+        key_shares: int | None,
+    ) -> CommitReport:
+        """The report, with what was compacted so that readers see the batch, and what earlier ones owed."""
+        later: list[CommitReport] = []
+
+        def commit(made: Sequence[CommitMessage]) -> Committed:
+            later.append(commit_owed_compaction(table, identity, tuple(made), key_shares))
+            return later[-1].committed
+
+        rounds = settle_visibility(
+            table,
+            compact_in_tasks(table, spark),
+            commit,
+            trigger=trigger,
+            messages=messages,
+            committed=report.committed,
+        )
+        return report.with_rounds(rounds, later)
 
     def _waiting(self, table: LiveTable) -> tuple[int, int]:
         """How many rows wait in a postpone table, and the seconds the oldest have waited."""
@@ -129,6 +166,7 @@ class TableSink:
             expected_rows=table.rows_a_partition,
             touched=table.touched,
             shares_before=table.key_shares(),
+            owes_full=table.owes_full,
         )
         if isinstance(plan.place, PlaceTask) and not table.told_shares:
             table.told_shares = advise_shares(table.session, plan, parallelism)
@@ -140,8 +178,18 @@ class TableSink:
         """Deals what waits in a postpone table to its buckets, when this batch's turn has come; None when it has
         not."""
         session, every = table.session, table.session.plan.sink.postpone_compact_batches
-        if session.plan.mode is not BucketMode.POSTPONE or every is None or (identity.batch_id + 1) % every:
+        if session.plan.mode is not BucketMode.POSTPONE or every is None:
             return None
+        if (identity.batch_id + 1) % every and not table.owes_postponed:
+            return None
+        messages = self._deal_postponed(table, spark)
+        report = commit_owed_compaction(table, identity, messages, key_shares) if messages else None
+        table.owes_postponed = report is not None and report.committed.dropped is not None
+        return report
+
+    def _deal_postponed(self, table: LiveTable, spark: Any) -> tuple[CommitMessage, ...]:
+        """The messages of a compaction that takes all postponed rows to their buckets, on the newest snapshot."""
+        session = table.session
         session.refresh()
         write = session.plan.bucket_write(CompactTrigger.MINOR)
         parallelism = spark.sparkContext.defaultParallelism
@@ -154,8 +202,7 @@ class TableSink:
             vectors=session.deletion_entries(),
         )
         sink = session.plan.sink
-        messages = deal_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
-        return commit_owed_compaction(table, identity, tuple(messages), key_shares) if messages else None
+        return tuple(deal_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory))
 
     def _settle_skipped(self, table: LiveTable, spark: Any, identity: BatchIdentity, started: float) -> BatchReport:
         """A batch that is in the table may still owe the compaction that was due with it, idle buckets included."""
@@ -167,5 +214,31 @@ class TableSink:
         messages = compact_over_spark(spark, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
         shares = table.key_shares()
         report = commit_owed_compaction(table, identity, messages, shares) if messages else None
-        report = report or self._compact_postponed(table, spark, identity, shares)
-        return describe_skipped(session.table.path, identity.batch_id, messages, report, time.monotonic() - started)
+        table.owes_full = trigger is CompactTrigger.FULL and report is not None and report.committed.dropped is not None
+        report = report or self._compact_postponed(table, spark, identity, shares) or CommitReport(Committed(), 0, 0)
+        report = self._make_visible(table, spark, identity, trigger, messages, report, shares)
+        seconds = time.monotonic() - started
+        return describe_skipped(session.table.path, identity.batch_id, messages, report, seconds, hidden_rows(table))
+
+    def finish(self, spark: Any, query_id: str) -> int:
+        """Compacts, once a query has ended, what its batches still owe; the rows that readers do not see even then.
+
+        For bounded queries: a later start does it as well. What could not be done is a warning.
+        """
+        user = query_id if self.sink_id is None else f"{query_id}-{self.sink_id}"
+        try:
+            table = live_table(self.path, self.options, user, self.storage_options)
+            table.session.refresh()
+            table.take_over()
+            finish_visibility(table, spark)
+            budget = table.budget()
+            while table.owes_postponed and budget.left_ms > 0:
+                made = self._deal_postponed(table, spark)
+                done = table.session.commit(made, user=SYSTEM_IDS.new_uuid(), kind=CommitKind.COMPACT)
+                table.owes_postponed = done.dropped is not None
+                if table.owes_postponed:
+                    budget.wait()
+            return hidden_rows(table).rows
+        except BucketlineError as e:
+            _LOG.warning("%s: what the query still owes could not be compacted: %s", self.path, e)
+            return 0

@@ -214,6 +214,41 @@ def check_index_unchanged(
     return None
 
 
+def check_unmarked(
+    planned_index: Iterable[IndexManifestEntry],
+    base_index: Iterable[IndexManifestEntry],
+    delta_entries: Sequence[ManifestEntry],
+) -> Conflict | None:
+    """Rule `rows-deleted`: of the files that are taken away no more rows are deleted than when they were read.
+
+    A compaction that has written such a row again would bring it back. Not a rule of Paimon 2.0.
+    """
+    kept = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.ADD}
+    gone = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.DELETE} - kept
+    planned, now = (
+        {
+            (e.partition, e.bucket, vector.data_file_name): (e.file_name, vector.cardinality)
+            for e in index
+            if e.index_type == DELETION_VECTORS
+            for vector in e.deletion_vector_ranges or ()
+        }
+        for index in (planned_index, base_index)
+    )
+    for place in sorted(gone & now.keys()):
+        known, found = planned.get(place), now[place]
+        # Vectors only grow; a bucket's index file is written anew for each of them.
+        unchanged = known is not None and (known[0] == found[0] or (known[1] == found[1] and found[1] is not None))
+        if not unchanged:
+            partition, bucket, name = place
+            return Conflict(
+                "rows-deleted",
+                f"rows of {name} were deleted after it was read ({found[0]}): another writer changed the bucket "
+                "meanwhile; plan again from the newest snapshot",
+                {"partition": partition.hex(), "bucket": bucket, "file": name},
+            )
+    return None
+
+
 def check_looked_up(
     newer_entries: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: KeyOrder
 ) -> Conflict | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from bucketline.conf.changelog_options import DELETION_VECTORS
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.changes import Changes, changed_buckets
 from bucketline.state.commit.conflict import (
@@ -16,6 +17,7 @@ from bucketline.state.commit.conflict import (
     check_index_deletes,
     check_index_unchanged,
     check_looked_up,
+    check_unmarked,
 )
 from bucketline.state.commit.plan import CommitIdentity, overwrite_entries
 from bucketline.state.commit.replay import find_twin, writer_of
@@ -103,6 +105,7 @@ class CommitChecks:
         self._mode = bucket_mode(schema)
         key_types = [f.type for f in schema.select(schema.trimmed_primary_key)]
         self._key_order = key_order(key_types) if schema.primary_keys else None
+        self._has_vectors = DELETION_VECTORS.get(schema.options)
         self._looks_up = (
             bool(schema.primary_keys) and CompactOptions.from_options(schema.options).lookup_cause is not None
         )
@@ -157,7 +160,7 @@ class CommitChecks:
             latest_id = 0 if base.latest is None else base.latest.id
             spans = [(based_on, latest_id)] if own is None else [(based_on, own - 1), (own, latest_id)]
             spans = [(before, after) for before, after in spans if before != after]
-            conflict = self._check_planned_index(spans, half.index) if half.index else None
+            conflict = self._check_planned_index(spans, half)
             if half.kind is CommitKind.COMPACT and self._looks_up:
                 conflict = conflict or self._check_looked_up(spans, half.entries)
         if half.check is not AppendCheck.ALL_RULES:
@@ -202,10 +205,12 @@ class CommitChecks:
         known = {e.partition for e in live}
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
 
-    def _check_planned_index(
-        self, spans: Sequence[tuple[int, int]], delta_index: tuple[IndexManifestEntry, ...]
-    ) -> Conflict | None:
-        """Rule `index-changed` from the first to the second snapshot of each span; 0 is the empty table."""
+    def _check_planned_index(self, spans: Sequence[tuple[int, int]], half: Half) -> Conflict | None:
+        """Rules `index-changed` and `rows-deleted` from the first to the second snapshot of each span; 0 is the empty
+        table."""
+        takes_away = self._has_vectors and any(e.kind is FileKind.DELETE for e in half.entries)
+        if not half.index and not takes_away:
+            return None
         for before_id, after_id in spans:
             before, after = (self._snapshots.get(i) if i > 0 else None for i in (before_id, after_id))
             if (before is None and before_id > 0) or (after is None and after_id > 0):
@@ -214,7 +219,7 @@ class CommitChecks:
             if names[0] == names[1]:
                 continue
             planned, found = (self._manifests.read_index(name) for name in names)
-            conflict = check_index_unchanged(planned, found, delta_index)
+            conflict = check_index_unchanged(planned, found, half.index) or check_unmarked(planned, found, half.entries)
             if conflict is not None:
                 return conflict
         return None

@@ -151,7 +151,7 @@ class Rounds:
 
 def compact_until_visible(
     session: WriteSession,
-    files: FileNames,
+    files: FileNames | None,
     *,
     trigger: CompactTrigger,
     compact: Callable[[CompactTrigger, Work], Sequence[CommitMessage]],
@@ -160,18 +160,20 @@ def compact_until_visible(
 ) -> Rounds:
     """Compacts the buckets of these files, on the newest snapshot each time, until none is on level 0 any more.
 
+    None stands for no files, but all buckets in which the trigger finds something.
     Each round looks first whether they are gone by anybody's work. After a lost round the next one waits, and takes
     half as many buckets, since a smaller compaction is done sooner. `trigger` is that of the lost compaction. `compact`
     makes the messages of buckets, `commit` publishes them as a COMPACT commit of the session.
     Raises what `session.refresh`, `compact` and `commit` do, StorageError excepted, which is a lost round.
     """
-    left, made = files, list[Snapshot]()
+    left, made = files or {}, list[Snapshot]()
     lost, most = "no time was given to compact again", 1 << 31
     while True:
         try:
             session.refresh()
-            left, used = still_on_level0(session.view, left), _trigger(session, trigger)
-            due = session.due(used, among=left.keys()) if left and session.plan.compacts else []
+            left = still_on_level0(session.view, left)
+            used = trigger if files is None else _trigger(session, trigger)
+            due = session.due(used, among=None if files is None else left.keys()) if session.plan.compacts else []
             if not due:
                 return Rounds(left, tuple(made))
             if budget.left_ms == 0:

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from bucketline.state.commit.conflict import Conflict, check_conflicts, check_looked_up, without_known_files
+from bucketline.state.commit.conflict import (
+    Conflict,
+    check_conflicts,
+    check_looked_up,
+    check_unmarked,
+    without_known_files,
+)
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import (
@@ -151,6 +157,22 @@ def test_what_was_looked_up_is_still_all_there_is(case: str) -> None:
     assert (conflict is not None and conflict.rule == "levels-changed") if broken else conflict is None
     # Without rows of level 0 nothing is looked up.
     assert check_looked_up([newer], [entry(DELETE, replace(old, level=3))], number_of) is None
+
+
+def test_rows_that_were_deleted_after_a_compaction_read_their_file_do_not_come_back() -> None:
+    upgraded = [entry(DELETE, OLD), entry(ADD, replace(OLD, level=5))]
+    gone = [entry(DELETE, OLD), entry(ADD, data_file("merged", level=5))]
+    marked, others = [vectors("index-1", "old")], [vectors("index-1", "else")]
+    conflict = check_unmarked([], marked, gone)
+    assert conflict is not None and conflict.rule == "rows-deleted"
+    for planned, found, delta in (
+        (marked, marked, gone),
+        (marked, [vectors("index-2", "old", "else")], gone),  # written anew, as many rows of the file
+        ([], marked, upgraded),
+        ([], others, gone),
+        (marked, [], gone),
+    ):
+        assert check_unmarked(planned, found, delta) is None
 
 
 def test_known_files_can_be_discarded_instead_of_refused() -> None:

@@ -274,6 +274,21 @@ def test_two_writers_of_one_key_do_not_leave_it_twice(tmp_path: Path, kind: str)
     assert errors(table) == []
 
 
+def test_a_compaction_does_not_bring_back_rows_that_were_replaced_while_it_ran(tmp_path: Path) -> None:
+    """The files that it read had no deletion vectors then, so that none of its own changes was about one."""
+    table = make(tmp_path, KINDS["deletion vectors"])
+    for first, count in ((0, 60_000), (100_000, 15_000)):
+        ids = range(first, first + count)
+        values = [i * 7919 % 1_000_003 for i in ids]
+        table.write(pa.table({"id": ids, "v": values, "p": [0] * count}, schema=COLUMNS))
+    assert {f["level"] for f in table.files().to_pylist()} == {4, 5}
+    with pytest.raises(CommitConflictError, match="were deleted after it was read"):
+        beside(table, Others({1: lambda: open_table(table.path).write(rows(1, v=7))})).compact()
+    assert found(table, 1) == [7] and errors(table) == []
+    assert open_table(table.path).compact() is not None
+    assert found(table, 1) == [7] and errors(table) == []
+
+
 def test_a_compaction_by_hand_that_loses_a_race_says_so(tmp_path: Path) -> None:
     table = make(tmp_path, KINDS["deletion vectors"])
     table.write(rows(*range(2000)))
