@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         UserNotFoundError,
     )
     from bucketline.state.store.table import Table, create_table, open_table
+    from bucketline.state.store.write_result import WriteResult
     from bucketline.streaming.procedures import compact, rescale
     from bucketline.streaming.recover import CheckpointMismatchError
     from bucketline.streaming.rejects import RejectedRecordsError
@@ -72,6 +73,7 @@ _MODULES = {
         "UserNotFoundError",
     ),
     "bucketline.state.store.table": ("Table", "create_table", "open_table"),
+    "bucketline.state.store.write_result": ("WriteResult",),
     "bucketline.streaming.procedures": ("compact", "rescale"),
     "bucketline.streaming.recover": ("CheckpointMismatchError",),
     "bucketline.streaming.rejects": ("RejectedRecordsError",),
@@ -108,6 +110,7 @@ __all__ = [
     "UnsetOption",
     "UnsupportedTableError",
     "UserNotFoundError",
+    "WriteResult",
     "__version__",
     "compact",
     "create_table",
