@@ -6,4 +6,4 @@ def age_text(seconds: int) -> str:
     for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length:,} {name}s"
-    return f"{max(0, seconds)} second{'' if seconds == 1 else 's'}"
+    return "less than a second" if seconds < 1 else f"{seconds} second{'' if seconds == 1 else 's'}"

@@ -109,7 +109,7 @@ def advise_shares(session: WriteSession, plan: BatchPlan, parallelism: int) -> b
     if shares is None or asked_shares(session.plan) is not None or most < 2 * shares:
         return False
     _LOG.warning(
-        "%s: %d tasks share the keys, as in the batches before, though Spark runs %d at a time; set "
+        "%s: the keys have %d shares, one a task, as in the batches before, though Spark runs %d tasks at a time; set "
         "'assigner-parallelism' to %d to share them anew, which builds the key index once more",
         session.table.path,
         shares,

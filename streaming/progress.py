@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 
+from bucketline.conf.wording import counted
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import CommitKind
@@ -53,36 +54,47 @@ class BatchReport:
     def line(self) -> str:
         """The report on one line."""
         if self.skipped:
-            done = f"compacted {self.compacted_files} files" if self.compacted_files else "nothing left to do"
+            compacted = counted(self.compacted_files, "file")
+            done = f"compacted {compacted}" if self.compacted_files else "nothing left to do"
             return " | ".join([f"batch {self.batch_id}: already in the table, {done}", *self._hidden()])
         files = " ".join(f"L{level}+{count}" for level, count in self.level_files) or "no files"
-        rate = int(self.input_rows / self.total_seconds) if self.total_seconds > 0 else 0
+        compacted = f", compacted {self.compacted_files}" if self.compacted_files else ""
+        stored = f"stored {counted(self.stored_rows, 'row')}, {_size(self.stored_bytes)}"
         parts = [
-            f"batch {self.batch_id}: {self.input_rows:,} rows in {self.total_seconds:.2f} s ({rate:,}/s)",
-            f"stored {self.stored_rows:,} rows, {_size(self.stored_bytes)}",
-            f"{files}, compacted {self.compacted_files}",
+            f"batch {self.batch_id}: {counted(self.input_rows, 'row')} in {self.total_seconds:.2f} s{self._rate()}",
+            stored if self.stored_rows else "stored nothing",
+            f"{files}{compacted}",
             f"plan {self.plan_seconds:.2f} tasks {self.task_seconds:.2f} commit {self.commit_seconds:.2f} s",
             "snapshot " + ("-".join(str(i) for i in self.snapshot_ids) or "none"),
         ]
         if self.behind_records is not None:
-            parts.append(f"{self.behind_records:,} records behind")
+            parts.append(f"{counted(self.behind_records, 'record')} behind")
         if self.postponed_rows:
-            parts.append(f"{self.postponed_rows:,} rows postponed, for up to {age_text(self.postponed_seconds)}")
+            waiting = counted(self.postponed_rows, "row")
+            parts.append(f"{waiting} postponed, for up to {age_text(self.postponed_seconds)}")
         parts += self._hidden()
         if self.rejected_rows:
             parts.append(f"rejected {self.rejected_rows:,}")
         if self.expired_snapshots:
-            parts.append(f"expired {self.expired_snapshots} snapshots")
+            parts.append(f"expired {counted(self.expired_snapshots, 'snapshot')}")
         if self.spilled_bytes:
             parts.append(f"spilled {_size(self.spilled_bytes)}")
         if self.compaction_dropped:
             parts.append("compaction lost a race and will be repeated")
         return " | ".join(parts)
 
+    def _rate(self) -> str:
+        """Rows a second in parentheses; nothing where there are no rows, or no time has passed."""
+        if not self.input_rows or self.total_seconds <= 0:
+            return ""
+        rate = self.input_rows / self.total_seconds
+        return f" ({rate:,.0f}/s)" if rate >= 10 else f" ({max(rate, 0.1):.1f}/s)"
+
     def _hidden(self) -> list[str]:
         if not self.hidden_rows:
             return []
-        return [f"{self.hidden_rows:,} rows cannot be read yet, for up to {age_text(self.hidden_seconds)}"]
+        waiting = counted(self.hidden_rows, "row")
+        return [f"not readable yet: {waiting}, for up to {age_text(self.hidden_seconds)}"]
 
 
 def describe_batch(

@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.store.table import create_table
 from bucketline.state.types.row_kind import RowKind
@@ -58,7 +59,8 @@ class QuickstartRun:
         return bool(rows.sort_by("id").equals(wanted))
 
     def __str__(self) -> str:
-        return f"{self.event_count:,} events in {self.batch_count:,} batches leave {len(self.expected):,} orders"
+        events, batches = counted(self.event_count, "event"), counted(self.batch_count, "batch", "batches")
+        return f"{events} in {batches} make {counted(len(self.expected), 'order')}"
 
 
 def run_quickstart(directory: str | None, *, batches: int, events: int, tell: Callable[[str], None]) -> QuickstartRun:

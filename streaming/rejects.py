@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.wording import counted
 from bucketline.state.store.file_io import file_io_for
 
 REJECTS_SCHEMA = pa.schema(
@@ -91,8 +92,8 @@ def settle_rejects(
     )
     if rejects.num_rows > policy.max_count or policy.path is None:
         raise RejectedRecordsError(
-            f"at least {rejects.num_rows} records of batch {batch_id} cannot be written, {policy.max_count} are "
-            f"allowed; first: {_describe(rejects)}. Mend the source, or set bad-records.path and bad-records.max to "
+            f"at least {counted(rejects.num_rows, 'record')} of batch {batch_id} cannot be written, "
+            f"{policy.max_count} are allowed; first: {_describe(rejects)}. Mend the source, or set bad-records.path and bad-records.max to "
             "let records like this one go to a folder",
             rejected=rejects.num_rows,
             allowed=policy.max_count,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from bucketline.conf.wording import counted
 from bucketline.state.commit.changes import DELETION_VECTORS
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.data_file import DataFileMeta
@@ -93,7 +94,7 @@ def check_bucket_counts(
         if known > 0 and known != entry.total_buckets:
             return Conflict(
                 "bucket-count",
-                f"the partition has {known} buckets, these files were written for {entry.total_buckets}: "
+                f"the partition has {counted(known, 'bucket')}, these files were written for {entry.total_buckets}: "
                 "rescale the partition, or set the table's `bucket` back",
                 {"partition": entry.partition.hex(), "found": known, "expected": entry.total_buckets},
             )

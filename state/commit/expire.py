@@ -16,6 +16,7 @@ from bucketline.conf.table_options import (
     SNAPSHOT_NUM_RETAINED_MIN,
     SNAPSHOT_TIME_RETAINED,
 )
+from bucketline.conf.wording import counted
 from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
 
 FileKey = tuple[bytes, int, str]
@@ -42,7 +43,7 @@ class Retention:
             raise OptionError("at least one snapshot is kept", key=SNAPSHOT_NUM_RETAINED_MIN.key, value=self.min_count)
         if self.max_count < self.min_count:
             raise OptionError(
-                f"at most {self.max_count} snapshots and at least {self.min_count} cannot both be kept",
+                f"at least {counted(self.min_count, 'snapshot')} cannot be kept where at most {self.max_count:,} may",
                 key=SNAPSHOT_NUM_RETAINED_MAX.key,
                 value=self.max_count,
             )

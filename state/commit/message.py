@@ -19,6 +19,7 @@ from typing import Any
 
 import fastavro
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
@@ -94,7 +95,7 @@ def decode_messages(data: bytes) -> tuple[CommitMessage, ...]:
     Raises CorruptFileError when a byte differs, or another version of the library made them.
     """
     if len(data) < _HEAD.size:
-        raise CorruptFileError(f"commit messages cut off after {len(data)} bytes", size=len(data))
+        raise CorruptFileError(f"commit messages cut off after {counted(len(data), 'byte')}", size=len(data))
     magic, version, checksum = _HEAD.unpack_from(data)
     if magic != MAGIC:
         raise CorruptFileError(f"not commit messages: they start with {magic!r}", found=magic)

@@ -29,6 +29,7 @@ from itertools import groupby
 import numpy as np
 from pyroaring import BitMap64
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 
 _EMPTY = b"\x00"
@@ -87,7 +88,7 @@ def decode_bitmap64(data: bytes) -> BitMap64:
         leaves, at = _read_leaves(data)
         containers, at = _read_containers(data, at)
         if at + 16 != len(data):
-            raise _corrupt(at, f"{len(data) - at} bytes follow, 16 should")
+            raise _corrupt(at, f"{counted(len(data) - at, 'byte')} follow, 16 should")
         if sorted(number for _, number in leaves) != sorted(containers):
             raise _corrupt(at, "leaves and containers do not belong together")
         bitmap = BitMap64.deserialize(_write_portable([(key, containers[number]) for key, number in leaves]))
@@ -115,13 +116,15 @@ def _read_leaves(data: bytes) -> tuple[list[tuple[int, int]], int]:
             leaves.append((key, number))
             at += _KEY_BYTES + 8
         elif kind > _LEAF or not 0 < children <= _CHILDREN[kind] or path_length >= _KEY_BYTES:
-            raise _corrupt(at - 4, f"a node of kind {kind} with {children} children and a path of {path_length} bytes")
+            raise _corrupt(
+                at - 4, f"a node of kind {kind} with {children} children and a path of {counted(path_length, 'byte')}"
+            )
         else:
             at += path_length + _BODY_BYTES[kind]
             open_nodes += children
         open_nodes -= 1
     if len(leaves) != key_count:
-        raise _corrupt(1, f"it says to have {key_count} keys, but has {len(leaves)}")
+        raise _corrupt(1, f"it says to have {counted(key_count, 'key')}, but has {len(leaves)}")
     return leaves, at
 
 

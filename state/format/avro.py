@@ -15,6 +15,7 @@ from io import BytesIO
 
 import fastavro
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro_codec import is_read, pack_block, unpack_block
 from bucketline.state.format.avro_schema import MALFORMED, RecordFormat, holds_records, reading_schema
@@ -78,7 +79,8 @@ class BlockReader:
             length, at = self._shifted(_read_varint, at)
             if count < 0 or not 0 <= length <= self._size - start - at - SYNC_BYTES:
                 raise CorruptFileError(
-                    f"the block at offset {start} announces {count} records in {length} bytes", offset=start
+                    f"the block at offset {start} announces {counted(count, 'record')} in {counted(length, 'byte')}",
+                    offset=start,
                 )
             self._fill(at + length + SYNC_BYTES)
             body, end = self._data[at : at + length], at + length + SYNC_BYTES
@@ -173,7 +175,7 @@ def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
             raise CorruptFileError(f"no Avro records in the block at offset {offset}: {e!r}", offset=offset) from e
         if len(found) != count or source.tell() != len(source.getbuffer()):
             raise CorruptFileError(
-                f"the block at offset {offset} does not hold exactly its {count} records", offset=offset
+                f"the block at offset {offset} does not hold exactly its {counted(count, 'record')}", offset=offset
             )
         if may_lack and not all(holds_records(record, form.schema) for record in found):
             raise CorruptFileError(f"the block at offset {offset} holds a null in the place of a record", offset=offset)
@@ -275,5 +277,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 def _read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
     size, start = _read_varint(data, at)
     if not 0 <= size <= len(data) - start:
-        raise CorruptFileError(f"{size} bytes announced at offset {at}, {len(data) - start} are left", offset=at)
+        raise CorruptFileError(
+            f"{counted(size, 'byte')} announced at offset {at}, {len(data) - start:,} left", offset=at
+        )
     return data[start : start + size], start + size

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 
 MAX_BLOCK_BYTES = 1 << 30
@@ -130,7 +131,7 @@ def _unpack_snappy(data: bytes) -> bytes:
         if byte < 0x80:
             break
     if size > MAX_BLOCK_BYTES:
-        raise ValueError(f"{size} bytes announced")
+        raise ValueError(f"{counted(size, 'byte')} announced")
     body: bytes = pa.Codec("snappy").decompress(packed, decompressed_size=size, asbytes=True)
     if zlib.crc32(body).to_bytes(4, "big") != checksum:
         raise ValueError("the CRC32 does not match")

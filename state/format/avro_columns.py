@@ -13,6 +13,7 @@ from io import BytesIO
 import fastavro
 import pyarrow as pa
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.avro import BlockReader, encode_varint
 from bucketline.state.format.avro_schema import ANNOTATION, MALFORMED, Json, inline_schema
@@ -76,7 +77,7 @@ class AvroColumns:
                 source = BytesIO(encode_varint(block.count) + block.body + b"\0")
                 records = fastavro.schemaless_reader(source, self._layout.items)
                 if len(records) != block.count or None in records or source.tell() != len(source.getbuffer()):
-                    raise ValueError(f"the block does not hold exactly its {block.count} records")
+                    raise ValueError(f"the block does not hold exactly its {counted(block.count, 'record')}")
                 found = pa.array(records, wanted)
             except (*MALFORMED, pa.ArrowException) as e:
                 raise CorruptFileError(

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 from pyroaring import BitMap, BitMap64
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.entries import DeletionVectorRange
 
@@ -51,7 +52,7 @@ def encode_deletion_vectors(
     offset = len(FILE_VERSION)
     for data_file_name, vector in vectors.items():
         body = _body_v2(vector) if bitmap64 else MAGIC_V1 + _portable(vector)
-        assert len(body) <= _MAX_LENGTH, f"{data_file_name}: a vector of {len(body)} bytes"
+        assert len(body) <= _MAX_LENGTH, f"{data_file_name}: a vector of {counted(len(body), 'byte')}"
         blob = struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
         length = len(blob) if bitmap64 else len(body)
         ranges.append(DeletionVectorRange(data_file_name, offset, length, len(vector)))
@@ -72,22 +73,22 @@ def decode_deletion_vector(blob: bytes, at: DeletionVectorRange) -> BitMap:
     or cardinality do not agree, and UnsupportedTableError for positions of 2^32 and more.
     """
     if len(blob) < 12:
-        raise _corrupt(at, f"{len(blob)} bytes are left, too few for a vector")
+        raise _corrupt(at, f"{counted(len(blob), 'byte')} are left, too few for a vector")
     size = int.from_bytes(blob[:4], "big", signed=True)
     if not 4 <= size <= len(blob) - _FRAME_BYTES:
-        raise _corrupt(at, f"it says to be {size} bytes long, {len(blob) - _FRAME_BYTES} are left")
+        raise _corrupt(at, f"it says to be {counted(size, 'byte')} long, {len(blob) - _FRAME_BYTES} are left")
     body, checksum = blob[4 : 4 + size], blob[4 + size : 8 + size]
     magic = body[:4]
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise _corrupt(at, f"magic {magic.hex()} is neither {MAGIC_V1.hex()} nor {MAGIC_V2.hex()}")
     length = size if magic == MAGIC_V1 else size + _FRAME_BYTES
     if length != at.length:
-        raise _corrupt(at, f"it is {length} bytes long, the index manifest says {at.length}")
+        raise _corrupt(at, f"it is {counted(length, 'byte')} long, the index manifest says {at.length}")
     if zlib.crc32(body).to_bytes(4, "big") != checksum:
         raise _corrupt(at, "the CRC32 does not match")
     vector = _bitmap_v1(body[4:], at) if magic == MAGIC_V1 else _bitmap_v2(body[4:], at)
     if at.cardinality is not None and len(vector) != at.cardinality:
-        raise _corrupt(at, f"it deletes {len(vector)} rows, the index manifest says {at.cardinality}")
+        raise _corrupt(at, f"it deletes {counted(len(vector), 'row')}, the index manifest says {at.cardinality}")
     return vector
 
 

@@ -6,6 +6,7 @@ Source: Paimon 2.0 HashIndexFile, IntFileUtils.
 import numpy as np
 from numpy.typing import NDArray
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 
 HASH = "HASH"
@@ -28,6 +29,8 @@ def decode_hash_index(data: bytes) -> NDArray[np.int32]:
     """
     if len(data) % 4:
         raise CorruptFileError(
-            f"a HASH index file of {len(data)} bytes ends inside a hash", size=len(data), offset=len(data) // 4 * 4
+            f"a HASH index file of {counted(len(data), 'byte')} ends inside a hash",
+            size=len(data),
+            offset=len(data) // 4 * 4,
         )
     return np.frombuffer(data, dtype=">i4").astype(np.int32)

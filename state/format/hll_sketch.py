@@ -24,6 +24,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 
 _VERSION, _FAMILY = 1, 7
@@ -42,7 +43,7 @@ _MOST = 63
 def check_hll_sketch(data: bytes) -> None:
     """Returns when the sketch can be read. Raises CorruptFileError when it cannot, or counts in it are wrong."""
     if len(data) < 8:
-        raise _corrupt(f"{len(data)} bytes are too few")
+        raise _corrupt(f"{counted(len(data), 'byte')} are too few")
     words, version, family, lg_registers, lg_places, flags, low, form = data[:8]
     mode, width = form & 3, form >> 2
     if (
@@ -81,7 +82,7 @@ def _check_registers(data: bytes, lg_registers: int, width: int, lowest: int, lg
     stored_bytes = {_HLL_4: size // 2, _HLL_6: size * 3 // 4 + 1, _HLL_8: size}[width]
     stored = np.frombuffer(data[_REGISTERS_AT : _REGISTERS_AT + stored_bytes], np.uint8)
     if len(stored) != stored_bytes:
-        raise _corrupt(f"{len(stored)} bytes of registers are left of {stored_bytes}")
+        raise _corrupt(f"{counted(len(stored), 'byte')} of registers are left of {stored_bytes}")
     if width == _HLL_4:
         values = np.stack([stored & 15, stored >> 4], axis=1).reshape(size)
         exceptions = np.flatnonzero(values == _EXCEPTION)
@@ -109,7 +110,7 @@ def _check_registers(data: bytes, lg_registers: int, width: int, lowest: int, lg
 
 def _coupons(data: bytes, at: int, places: int) -> NDArray[np.uint32]:
     if len(data) < at + 4 * places:
-        raise _corrupt(f"{len(data) - at} bytes are left for {places} coupons")
+        raise _corrupt(f"{counted(len(data) - at, 'byte')} are left for {places} coupons")
     return np.frombuffer(data, "<u4", places, at)
 
 
@@ -121,7 +122,7 @@ def _check_count(coupons: NDArray[np.uint32], count: int) -> None:
 
 def _unpacked(form: str, data: bytes, at: int) -> tuple[int, ...]:
     if len(data) < at + struct.calcsize(form):
-        raise _corrupt(f"{len(data)} bytes are too few")
+        raise _corrupt(f"{counted(len(data), 'byte')} are too few")
     return struct.unpack_from(form, data, at)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 
 MAGIC = b"ORC"
@@ -53,7 +54,7 @@ def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
         raise CorruptFileError("no ORC file: its postscript is not one, or of an unknown compression", offset=at)
     footer_length, block_bytes = _number(postscript.get(1, 0)), _number(postscript.get(3, 256 << 10))
     if not 0 <= footer_length <= min(at, MAX_TAIL_BYTES) or block_bytes > MAX_TAIL_BYTES:
-        raise CorruptFileError(f"the ORC footer cannot be {footer_length} bytes long", offset=at)
+        raise CorruptFileError(f"the ORC footer cannot be {counted(footer_length, 'byte')} long", offset=at)
     start = at - footer_length
     footer = _unpacked(_exactly(read_at, start, footer_length), codec, block_bytes, start)
     stripes = [_stripe(v, start) for member, v in _members(footer, start) if member == 3 and isinstance(v, bytes)]
@@ -75,7 +76,7 @@ def _stripe(data: bytes, at: int) -> Stripe:
     found = dict(_members(data, at))
     offset, index, rows, footer = (_number(found.get(i, 0)) for i in (1, 2, 3, 4))
     if footer > MAX_TAIL_BYTES:
-        raise CorruptFileError(f"an ORC stripe footer cannot be {footer} bytes long", offset=at)
+        raise CorruptFileError(f"an ORC stripe footer cannot be {counted(footer, 'byte')} long", offset=at)
     return Stripe(offset, offset + index + rows, footer)
 
 
@@ -150,7 +151,7 @@ def _unpack(block: bytes, codec: str, block_bytes: int, at: int) -> bytes:
             return body
         size = _varint(block, 0, at)[0]
         if size > block_bytes:
-            raise ValueError(f"{size} bytes announced")
+            raise ValueError(f"{counted(size, 'byte')} announced")
         found: bytes = pa.Codec(codec).decompress(block, decompressed_size=size, asbytes=True)
         return found
     except (ValueError, OSError, EOFError, MemoryError, zlib.error) as e:

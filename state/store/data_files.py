@@ -12,6 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.paths import extension_of
@@ -87,7 +88,8 @@ def read_data_file(
     with io.open_input(path) as source, _naming(path) as place:
         if source.size() != meta.file_size:
             raise CorruptFileError(
-                f"{source.size()} bytes, {meta.file_size} recorded", offset=min(source.size(), meta.file_size)
+                f"it has {counted(source.size(), 'byte')}, {meta.file_size:,} recorded",
+                offset=min(source.size(), meta.file_size),
             )
         place.rows = opened(source, stored.options)
         if meta.write_cols is None:
@@ -182,7 +184,9 @@ def _stored_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The wanted columns of an open file, as they are stored, held against what the manifest says of it."""
     if rows.row_count is not None and rows.row_count != meta.row_count:
-        raise CorruptFileError(f"{rows.row_count} rows, {meta.row_count} recorded", offset=rows.offset)
+        raise CorruptFileError(
+            f"it holds {counted(rows.row_count, 'row')}, {meta.row_count:,} recorded", offset=rows.offset
+        )
     present = set(rows.names)
     wanted = [s.stored.name for s in sources if s.stored is not None and s.stored.name in present]
     for s in sources:
@@ -200,7 +204,7 @@ def _stored_batches(
         seen += batch.num_rows
         yield batch
     if seen != meta.row_count:
-        raise CorruptFileError(f"{seen} rows, {meta.row_count} recorded", offset=rows.offset)
+        raise CorruptFileError(f"it holds {counted(seen, 'row')}, {meta.row_count:,} recorded", offset=rows.offset)
 
 
 def _blank(row_count: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

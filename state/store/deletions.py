@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.deletion_vector import (
     DELETION_VECTORS,
@@ -98,5 +99,5 @@ def drop_deleted(batches: Iterable[pa.RecordBatch], deleted: Positions, path: st
         start += batch.num_rows
     if len(deleted) and deleted[-1] >= start:
         raise CorruptFileError(
-            f"{path}: its deletion vector names row {deleted[-1]}, it has {start} rows", path=path, offset=0
+            f"{path}: its deletion vector names row {deleted[-1]}, it has {counted(start, 'row')}", path=path, offset=0
         )

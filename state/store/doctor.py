@@ -12,6 +12,7 @@ from dataclasses import replace
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.read_options import check_open_options
 from bucketline.conf.storage_options import check_storage_options
+from bucketline.conf.wording import counted
 from bucketline.state.commit.replay import writer_of
 from bucketline.state.determinism import SYSTEM_PAUSE, Pause
 from bucketline.state.errors import CorruptFileError
@@ -72,7 +73,8 @@ def examine(
     else:
         if orphans.files:
             message = (
-                f"{len(orphans.files)} files, {orphans.size_bytes} bytes, are older than a day and belong to nothing"
+                f"{counted(len(orphans.files), 'file')}, {counted(orphans.size_bytes, 'byte')}, older than a day, that "
+                "no snapshot, tag or branch names; `bucketline orphans` lists them"
             )
             findings.append(Finding(Severity.WARNING, "orphans", orphans.files[0].path, message))
     return sorted(findings, key=lambda f: f.severity is Severity.WARNING)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.wording import counted
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry
 from bucketline.state.format.schema_json import TableSchema
@@ -72,7 +73,7 @@ class FileChecks:
         if found is None:
             self.broken.note(state, "missing-file", path, text, owner=owner)
         elif size is not None and found != size:
-            text = f"it has {found} bytes, and should have {size}: {text}"
+            text = f"it has {counted(found, 'byte')}, and should have {size}: {text}"
             self.broken.note(state, "file-size", path, text, owner=owner)
         else:
             if len(self._sound) >= _KNOWN_FILES:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.wording import span
 from bucketline.state.format.paths import EARLIEST, LATEST, SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.branches import Branches
@@ -99,7 +100,7 @@ def _snapshot_folder(table: TableHandle) -> Iterator[Finding]:
                 Severity.ERROR,
                 "snapshot-gap",
                 f"{directory}/snapshot-{before + 1}",
-                f"snapshots {before + 1} to {after - 1} are missing between others",
+                f"no file of {span(before + 1, after - 1, 'snapshot')}, though there are older and newer ones",
             )
     for hint, data in hints.items():
         if data is not None:
@@ -116,7 +117,8 @@ def _hint(path: str, hint: str, data: bytes, ids: list[int]) -> Iterator[Finding
             Severity.ERROR,
             "hint",
             path,
-            f"it says {hinted}, the newest snapshot is {max(ids, default=None)}: Paimon believes it and fails",
+            f"it says {hinted}, {f'the newest snapshot is {max(ids)}' if ids else 'and there is no snapshot'}: Paimon "
+            "believes it and fails",
         )
     elif hinted not in ids or hinted != (ids[-1] if hint == LATEST else ids[0]):
         yield Finding(Severity.WARNING, "hint", path, f"it says {hinted}, which is not right; readers have to list")

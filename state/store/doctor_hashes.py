@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.fill import Int32s
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
@@ -69,8 +70,8 @@ def _in_several_buckets(name: str, index: Mapping[int, Int32s]) -> Iterator[Prob
         yield Problem(
             "hash-index",
             name,
-            f"{int(again.sum())} hashes are in several buckets, the first in {low} and {high}: two jobs wrote at once, "
-            "and their keys may be in both",
+            f"{counted(int(again.sum()), 'hash', 'hashes')} in several buckets, the first in {low} and {high}: two "
+            "jobs wrote at once, and the keys may be in both",
         )
 
 
@@ -92,8 +93,8 @@ def _unknown_keys(table: TableHandle, bucket: BucketFiles, known: Int32s) -> Ite
             yield Problem(
                 "hash-index",
                 file.file_name,
-                f"the HASH index of bucket {bucket.bucket} does not hold {unknown} of its keys: the next change of "
-                "each would go to another bucket, and the key be there twice",
+                f"the HASH index of bucket {bucket.bucket} lacks {counted(unknown, 'key')} of it: the next change of "
+                "such a key would go to another bucket, and the key be there twice",
             )
 
 

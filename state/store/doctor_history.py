@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.wording import counted
 from bucketline.state.commit.changes import DELETION_VECTORS
 from bucketline.state.format.entries import (
     EntryIdentity,
@@ -173,13 +174,15 @@ class History:
     ) -> Iterator[Problem]:
         change = sum(s.rows for m in delta if (s := self._sums[m.file_name]) is not None)
         if change != snapshot.delta_record_count:
-            message = f"its changes make {change} rows, it says {snapshot.delta_record_count}"
+            message = f"its changes make {counted(change, 'row')}, it says {snapshot.delta_record_count}"
             yield Problem("record-count", name, message)
         if base is None or not self._is_whole:
             return
         rows = change + sum(s.rows for m in base if (s := self._sums.get(m.file_name)) is not None)
         if rows != snapshot.total_record_count:
-            yield Problem("record-count", name, f"its files hold {rows} rows, it says {snapshot.total_record_count}")
+            yield Problem(
+                "record-count", name, f"its files hold {counted(rows, 'row')}, it says {snapshot.total_record_count}"
+            )
 
     def _changelog(self, state: State, snapshot: Snapshot) -> None:
         if snapshot.changelog_manifest_list is None:

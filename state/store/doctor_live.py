@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import EntryIdentity, FileKind, ManifestEntry
@@ -110,7 +111,9 @@ class LiveFiles:
                     yield Problem(rule, where, message)
         for partition in sorted({p for p, _ in touched}):
             totals = sorted(t for t, count in self._totals[partition].items() if count)
-            message = f"its buckets were written for {totals} buckets: one key may be in two of them"
+            message = (
+                f"its buckets were written for different numbers of buckets, {totals}: one key may be in two of them"
+            )
             if sum(t > 0 for t in totals) > 1 and ("bucket-count", (partition, 0), message) not in self._told:
                 self._told.add(("bucket-count", (partition, 0), message))
                 yield Problem("bucket-count", f"{state}, partition {partition.hex()}", message)
@@ -120,7 +123,7 @@ class LiveFiles:
         entries = list(self._buckets.get(bucket, {}).values())
         for total in sorted({e.total_buckets for e in entries}):
             if 0 < total <= number:
-                yield "bucket", f"it is none of {total} buckets"
+                yield "bucket", f"it is none of {counted(total, 'bucket')}"
         files = [e.file for e in entries]
         for file_name, count in sorted(Counter(f.file_name for f in files).items()):
             if count > 1:

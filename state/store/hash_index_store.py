@@ -15,6 +15,7 @@ from threading import Lock
 
 import numpy as np
 
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.dynamic import NOTHING_KNOWN, KnownHashes, known_hashes
 from bucketline.state.bucket.fill import Int32s, Ownership, hash_share
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
@@ -174,7 +175,9 @@ class HashIndexStore:
             raise CorruptFileError(f"{path}: {e.message}", path=path, **e.fields) from e
         if len(found) != entry.row_count:
             raise CorruptFileError(
-                f"{path} holds {len(found)} hashes, {entry.row_count} are recorded", path=path, found=len(found)
+                f"{path} holds {counted(len(found), 'hash', 'hashes')}, {entry.row_count:,} recorded",
+                path=path,
+                found=len(found),
             )
         return found
 

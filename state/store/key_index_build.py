@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.key_entries import KeyEntries, key_borders, key_order, stored_keys, stored_places
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import CorruptFileError
@@ -195,7 +196,7 @@ class KeyIndexBuild:
         names = self._index.partitions([int(found.partitions[here]), int(found.partitions[before])])
         places = [(names[int(found.partitions[r])].hex(), int(found.buckets[r])) for r in (before, here)]
         raise CorruptFileError(
-            f"{count} keys are in two places, the first in {places}: several jobs wrote this table at once, or "
+            f"{counted(count, 'key')} in two places, the first in {places}: several jobs wrote this table at once, or "
             "keys expired ('cross-partition-upsert.index-ttl') and came back; delete the older rows, or set the option",
             places=places,
             keys=count,

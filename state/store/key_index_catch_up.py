@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.cross_partition import NOWHERE, OldPlaceRule, Places, old_place_rule
 from bucketline.state.bucket.fill import Int32s
 from bucketline.state.bucket.key_entries import HashedKeys, KeyEntries, number_keys
@@ -79,7 +80,7 @@ def catch_up(
             return MustRebuild(f"snapshot {step.id} replaced files")
         added = sum(e.file.row_count for e in entries)
         if added * _BYTES_PER_ROW > memory_bytes * wanted.shards:
-            return MustRebuild(f"snapshot {step.id} added {added} rows, too many to be taken in one by one")
+            return MustRebuild(f"snapshot {step.id} added {counted(added, 'row')}, too many to be taken in one by one")
         try:
             delta = _read_delta(index, source.access, entries, wanted)
         except StorageError as e:
@@ -204,8 +205,8 @@ def _check_single(alive: np.ndarray) -> None:
     doubled = int((alive[1:] == alive[:-1]).sum())
     if doubled:
         raise CorruptFileError(
-            f"{doubled} keys are in two places after one commit: several jobs wrote this table at once; let one job "
-            "write it, and delete the older rows",
+            f"{counted(doubled, 'key')} in two places after one commit: several jobs wrote this table at once; let one "
+            "job write it, and delete the older rows",
             keys=doubled,
         )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bucketline.conf.bucket_options import BOOTSTRAP_PARALLELISM, INDEX_TTL
+from bucketline.conf.wording import counted
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, Clock, IdSource, Pause
 from bucketline.state.errors import IndexStateError
 from bucketline.state.format.entries import Snapshot
@@ -188,5 +189,6 @@ def _built(
         for block in found:
             build.add(block)
         report = build.finish(label_of(latest))
-    _LOG.info("key index %s: %d keys loaded, %d bytes spilled", plan.path, report.keys, report.spilled_bytes)
+    spilled = f", {counted(report.spilled_bytes, 'byte')} spilled" if report.spilled_bytes else ""
+    _LOG.info("key index %s: %s loaded%s", plan.path, counted(report.keys, "key"), spilled)
     return KeyIndex.open(plan.path, scope, plan.settings), IndexReport(IndexOrigin.BUILT, reason, 0, report.keys)

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from bucketline.conf.bucket_options import BATCH_WRITE_FIXED_BUCKET
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
@@ -106,7 +107,8 @@ def with_kinds(data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None) -
         )
     if len(row_kinds) != data.num_rows:
         raise SchemaMismatchError(
-            f"there are {len(row_kinds)} row kinds for {data.num_rows} rows", column=ROW_KIND_COLUMN
+            f"{counted(len(row_kinds), 'row kind')} for {counted(data.num_rows, 'row')}: give one for each row",
+            column=ROW_KIND_COLUMN,
         )
     if ROW_KIND_COLUMN in data.column_names:
         raise SchemaMismatchError(

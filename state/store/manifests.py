@@ -6,6 +6,7 @@ Source: Paimon 2.0 ManifestFile, ManifestList, IndexManifestFile, AbstractFileSt
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from bucketline.conf.wording import counted
 from bucketline.state.commit.manifest_merge import (
     FullMerge,
     ManifestMergeOptions,
@@ -281,7 +282,7 @@ class Manifests:
         data = self._io.read(path)
         if size is not None and size != len(data):
             raise CorruptFileError(
-                f"{path} has {len(data)} bytes, the table says {size}: "
+                f"{path} has {counted(len(data), 'byte')}, the table says {size}: "
                 + ("Paimon would read it cut off" if size < len(data) else "it was cut off"),
                 path=path,
                 expected=size,

@@ -68,7 +68,9 @@ def remove_orphan_files(
     been removed then.
     """
     if older_than_ms < 0:
-        raise OptionError(f"files cannot be older than {older_than_ms} ms", key="older_than", value=older_than_ms)
+        raise OptionError(
+            f"older_than must not be negative, and is {older_than_ms} ms", key="older_than", value=older_than_ms
+        )
     # Listed before the names are collected: what is committed in between is named by then.
     candidates = _candidates(table, clock.now_ms() - older_than_ms)
     used = _Names(table.io, table.path, table.manifests)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.read_options import POSTPONE_MERGE_ON_READ
 from bucketline.conf.sink_options import VISIBILITY_TIMEOUT
+from bucketline.conf.wording import counted
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import Clock, IdSource, Pause, Random
@@ -115,7 +116,7 @@ def _not_visible(
     budget_ms = session.plan.sink.visibility_timeout_ms
     return CommittedNotVisibleError(
         f"snapshot {snapshot_id} of {session.table.path} holds the rows: do not write again. {rows:,} of them cannot "
-        f"be read yet: they wait on level 0 of {len(left)} buckets for a compaction, and none was committed "
+        f"be read yet: they wait on level 0 of {counted(len(left), 'bucket')} for a compaction, and none was committed "
         f"within {VISIBILITY_TIMEOUT.text_of(budget_ms)} ('{VISIBILITY_TIMEOUT.key}'): {lost}. The next compaction of "
         "these buckets makes them visible, whoever runs it",
         snapshot_id=snapshot_id,

@@ -145,5 +145,5 @@ def _refuse_branch(io: FileIO, root: str, table: str) -> NoReturn:
     folder, prefix = f"{table}/{BRANCH_DIR}", "branch-"
     names = sorted(n.removeprefix(prefix) for n in io.list_names(folder) if n.startswith(prefix))
     name = root.removeprefix(f"{folder}/{prefix}")
-    there = f"there are {', '.join(names)}" if names else "there is only 'main'"
+    there = f"its branches: main, {', '.join(names)}" if names else "it has only 'main'"
     raise BranchNotFoundError(f"{table} has no branch '{name}'; {there}", path=table, branch=name)

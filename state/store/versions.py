@@ -13,6 +13,7 @@ from bucketline.conf.read_options import (
     SCAN_VERSION,
     check_read_options,
 )
+from bucketline.conf.wording import span
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, TAG_DIR, changelog_name, parse_tag, tag_name
 from bucketline.state.format.snapshot_json import decode_snapshot
@@ -58,10 +59,8 @@ class Versions:
         found = self._snapshots.get(snapshot_id)
         if found is None:
             there = self._snapshots.ids()
-            range_text = f"{there[0]} to {there[-1]}" if there else "none"
-            raise OptionError(
-                f"{self._path} has no snapshot {snapshot_id}; there are {range_text}", key=key, value=snapshot_id
-            )
+            known = f"it has {span(there[0], there[-1], 'snapshot')}" if there else "it has none yet"
+            raise OptionError(f"{self._path} has no snapshot {snapshot_id}; {known}", key=key, value=snapshot_id)
         return found
 
     def by_tag(self, tag: str, key: str) -> Snapshot:
@@ -69,9 +68,8 @@ class Versions:
         found = self._tagged(tag)
         if found is None:
             names = sorted(filter(None, map(parse_tag, self._io.list_names(f"{self._path}/{TAG_DIR}"))))
-            raise OptionError(
-                f"{self._path} has no tag {tag!r}; there are {', '.join(names) or 'none'}", key=key, value=tag
-            )
+            known = f"its tags: {', '.join(names)}" if names else "it has no tags"
+            raise OptionError(f"{self._path} has no tag {tag!r}; {known}", key=key, value=tag)
         return found
 
     def is_tag(self, text: str) -> bool:
@@ -111,8 +109,13 @@ class Versions:
         `with_changelogs` also takes those whose changelog outlived them. Raises OptionError when one is gone.
         """
         if since > until:
+            newest = (
+                f"snapshot {until}, the newest that is read" if until else "what is read: the table has no snapshot"
+            )
             raise OptionError(
-                f"changes are asked for from snapshot {since} to {until}, which is older", key="changes_since"
+                f"changes_since is snapshot {since}, which is newer than {newest}; give an older one, or 0 for all",
+                key="changes_since",
+                value=since,
             )
         found: list[Snapshot] = []
         for snapshot_id in range(since + 1, until + 1):
@@ -120,9 +123,10 @@ class Versions:
             if snapshot is None and with_changelogs:
                 snapshot = self._changelog(snapshot_id)
             if snapshot is None:
+                oldest = self._snapshots.earliest_id()
                 raise OptionError(
                     f"{self._path}: snapshot {snapshot_id} is expired, so that the changes since {since} are not "
-                    f"complete; the oldest snapshot is {self._snapshots.earliest_id()}",
+                    f"complete; {'no snapshot is left' if oldest is None else f'the oldest snapshot is {oldest}'}",
                     key="changes_since",
                     value=since,
                 )

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.types.buffers import (
     BYTE_ROOTS,
@@ -227,7 +228,7 @@ def _lay_out(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> _RowWords
             tails.append(_Tail(cursors, (millis.view(np.uint64),)))
             cursors = cursors + 8
     if row_count and int(cursors.max()) > _MAX_ROW_BYTES:
-        raise SchemaMismatchError(f"a key of {cursors.max()} bytes; a row holds at most {_MAX_ROW_BYTES}")
+        raise SchemaMismatchError(f"a key of {counted(cursors.max(), 'byte')}; a row holds at most {_MAX_ROW_BYTES}")
     offsets = np.zeros(row_count + 1, dtype=np.int64)
     np.cumsum(cursors >> 3, out=offsets[1:])
     if not tails:
@@ -381,7 +382,7 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
     row = memoryview(data)[4:]
     fixed_bytes = 8 * (_null_area_words(len(types)) + len(types))
     if len(data) < 4 or int.from_bytes(data[:4], "big") != len(types) or len(row) < fixed_bytes:
-        raise CorruptFileError(f"not a row of {len(types)} fields: {data[:64].hex()}", expected=len(types))
+        raise CorruptFileError(f"not a row of {counted(len(types), 'field')}: {data[:64].hex()}", expected=len(types))
     first_slot = fixed_bytes - 8 * len(types)
     found: list[object] = []
     for i, data_type in enumerate(types):
@@ -423,5 +424,5 @@ def _decode_value(row: memoryview, slot: int, data_type: DataType) -> object:
 def _referenced(row: memoryview, slot: int) -> bytes:
     length, cursor = struct.unpack_from("<ii", row, slot)
     if length < 0 or cursor < 0 or cursor + length > len(row):
-        raise ValueError(f"{length} bytes at {cursor} of a row of {len(row)}")
+        raise ValueError(f"length {length} at offset {cursor} of a row of {counted(len(row), 'byte')}")
     return bytes(row[cursor : cursor + length])

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import parse_duration
+from bucketline.conf.wording import counted
 from bucketline.state.store.doctor import examine, open_to_examine
 from bucketline.state.store.doctor_finding import Finding, Severity
 from bucketline.state.store.local_compact import STRATEGIES, compact_table
@@ -74,8 +75,9 @@ def expire(
     table = opened(path, option)
     done = table.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than)
     files = done.data_files + done.changelog_files + done.metadata_files
-    tags = f", {len(done.tags):,} tags whose time was over" if done.tags else ""
-    click.echo(f"{done.snapshots:,} snapshots and {files:,} files removed{tags}")
+    tags = f", {counted(len(done.tags), 'tag')} whose time was over" if done.tags else ""
+    removed = f"{counted(done.snapshots, 'snapshot')} and {counted(files, 'file')} removed{tags}"
+    click.echo(removed if done.snapshots or files or tags else "nothing to expire")
 
 
 @program.command()
@@ -94,8 +96,9 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, f
     table = opened(path, option)
     found = table.remove_orphan_files(dry_run=not delete, older_than=_duration(older_than, "--older-than"))
     print_table(_orphans_table(found), form)
-    done = "removed" if found.deleted else "found; --delete removes them"
-    click.echo(f"{len(found.files):,} files, {found.size_bytes:,} bytes {done}", err=True)
+    done = "removed" if found.deleted else "found; --delete removes what is listed"
+    size = f"{counted(len(found.files), 'file')}, {counted(found.size_bytes, 'byte')} {done}"
+    click.echo(size if found.files else "no orphan files", err=True)
 
 
 @program.command()
@@ -111,7 +114,9 @@ def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: boo
     if found or form is not Format.TABLE:
         print_table(_findings_table(found), form)
     errors = sum(f.severity is Severity.ERROR for f in found)
-    click.echo(f"{errors:,} errors, {len(found) - errors:,} warnings" if found else "the table is sound", err=True)
+    warnings = counted(len(found) - errors, "warning")
+    told = warnings if not errors else f"{counted(errors, 'error')}, {warnings}"
+    click.echo(told if found else "the table is sound", err=True)
     context.exit(FAILED if errors else DONE)
 
 

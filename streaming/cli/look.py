@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.secrets import mask
+from bucketline.conf.wording import counted
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.table import Table
 from bucketline.state.store.versions import Version, Versions
@@ -95,7 +96,7 @@ def scan(
         print_rows(rows, rows.schema, form)
     else:
         count = write_parquet(rows, rows.schema, output)
-        click.echo(f"{count:,} rows written to {output}", err=True)
+        click.echo(f"{counted(count, 'row')} written to {output}", err=True)
 
 
 @program.command()

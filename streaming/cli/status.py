@@ -33,6 +33,7 @@ from bucketline.streaming.cli.survey import (
 )
 from bucketline.streaming.cli.texts import printable
 
+_NOT_DUE = "no compaction is due"
 _BAR_CELLS = 30
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _RUNS_DRAWN = 12
@@ -153,11 +154,16 @@ def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[Bucket
     lines.append(f"snapshot {snapshot.id} ({snapshot.commit_kind.value}) {age} ago by {user}; oldest kept: {earliest}")
     files, size = sum(b.file_count for b in buckets), sum(b.size_bytes for b in buckets)
     rows, deletes = sum(b.row_count for b in buckets), sum(b.delete_row_count for b in buckets)
-    lines.append(f"{rows:,} rows ({deletes:,} of them deletes) in {files:,} files, {_size_text(size)}")
+    deleted = f" ({deletes:,} of them deletes)" if deletes else ""
+    held = f"{counted(rows, 'row')}{deleted} in {counted(files, 'file')}, {_size_text(size)}"
+    lines.append(held if files else "no rows: no file is live")
     due = [b for b in buckets if b.backlog is not Backlog.NONE]
     waiting = sum(b.backlog is Backlog.WRITERS_WAIT for b in due)
     if schema.primary_keys:
-        lines.append(f"compaction due in {len(due):,} of {len(buckets):,} buckets, writers wait for {waiting:,}")
+        held_back = f", writers wait for {waiting:,}" if waiting else ""
+        lines.append(
+            f"compaction due in {len(due):,} of {counted(len(buckets), 'bucket')}{held_back}" if due else _NOT_DUE
+        )
     if mode is BucketMode.POSTPONE:
         lines.append(_waiting_line(buckets))
     return lines
@@ -170,22 +176,22 @@ def _waiting_line(buckets: Sequence[BucketSurvey]) -> str:
         return "nothing is postponed: every row has its bucket"
     where = f" in {found.partitions:,} partitions" if found.partitions > 1 else ""
     age = age_text(found.age_seconds(SYSTEM_CLOCK.local_ms()))
-    return f"{found.rows:,} rows are postponed{where}, the oldest for {age}: no reader sees them yet"
+    return f"postponed: {counted(found.rows, 'row')}{where}, for up to {age}; no reader sees them yet"
 
 
 def _partition_line(partition: PartitionSurvey, *, partitioned: bool) -> Text:
     name = f"partition {printable(partition.partition)}: " if partitioned else ""
-    size = f"{_size_text(partition.size_bytes)}, {partition.row_count:,} rows"
+    size = f"{_size_text(partition.size_bytes)}, {counted(partition.row_count, 'row')}"
     count = len(partition.buckets)
     skew = f", largest bucket {partition.skew:.1f} × mean" if count > 1 else ""
-    return Text(f"{name}{count:,} bucket{'s' if count > 1 else ''} with files, {size}{skew}", style="bold")
+    return Text(f"{name}{counted(count, 'bucket')} with files, {size}{skew}", style="bold")
 
 
 def _bucket_lines(bucket: BucketSurvey, largest: int) -> list[Text]:
     of = f" of {bucket.total_buckets}" if bucket.total_buckets > 0 else ""
     name = "postpone bucket" if bucket.bucket < 0 else f"bucket {bucket.bucket}{of}"
-    head = Text(f"  {name}: {_size_text(bucket.size_bytes)}, {bucket.row_count:,} rows, ")
-    head.append(f"{bucket.run_count} run{'s' if bucket.run_count > 1 else ''}")
+    head = Text(f"  {name}: {_size_text(bucket.size_bytes)}, {counted(bucket.row_count, 'row')}, ")
+    head.append(counted(bucket.run_count, "run"))
     if bucket.backlog is not Backlog.NONE:
         head.append(f"  {_BACKLOG_WORDS[bucket.backlog]}", style=_BACKLOG_STYLES[bucket.backlog])
     return [head, *(_level_line(level, largest) for level in bucket.levels)]
@@ -200,7 +206,7 @@ def _level_line(level: LevelSurvey, largest: int) -> Text:
     files = len(level.files)
     line = Text(f"    L{level.level}  ")
     line.append(drawn, style=style)
-    line.append(f"  {files:,} file{'s' if files > 1 else ''}, {_size_text(level.size_bytes)}", style="dim")
+    line.append(f"  {counted(files, 'file')}, {_size_text(level.size_bytes)}", style="dim")
     return line
 
 
@@ -220,4 +226,4 @@ def _size_text(size: int) -> str:
     value, unit = float(size), 0
     while value >= 1024 and unit < len(units) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{size:,} bytes" if unit == 0 else f"{value:,.1f} {units[unit]}"
+    return counted(size, "byte") if unit == 0 else f"{value:,.1f} {units[unit]}"

@@ -11,6 +11,7 @@ from enum import Enum
 import pyarrow as pa
 
 from bucketline.conf.table_options import COMPACTION_TRIGGER, stop_trigger
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.store.scan import BucketFiles
@@ -199,9 +200,9 @@ def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str
     if not large or not small:
         return None
     return (
-        f"{large:,} partitions have more than 1 GB a bucket and {small:,} less than 200 MB: no one number of buckets "
-        "serves both. Rescale the large ones alone, if they are written no more; else postponed ('bucket' = '-2') or, "
-        "with one writer, dynamic buckets ('bucket' = '-1') give each partition its own number"
+        f"more than 1 GB a bucket in {counted(large, 'partition')} and less than 200 MB in {small:,}: no one number "
+        "of buckets serves both. Rescale the large ones alone, if they are written no more; else postponed ('bucket' "
+        "= '-2') or, with one writer, dynamic buckets ('bucket' = '-1') give each partition its own number"
     )
 
 

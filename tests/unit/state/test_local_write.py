@@ -102,7 +102,7 @@ def test_bad_input_is_refused_before_anything_is_written(tmp_path: Path) -> None
         (pa.table({"id": pa.array([None], pa.int64()), "name": ["x"], "n": pa.array([1], pa.int32())}), None, "id"),
         (pa.table({"id": [1], "name": ["x"], "n": ["word"]}), None, "n"),
         (rows((1, "a", 1)), pa.array([9], pa.int8()), "_row_kind"),
-        (rows((1, "a", 1)), pa.array([0, 0], pa.int8()), "2 row kinds for 1 rows"),
+        (rows((1, "a", 1)), pa.array([0, 0], pa.int8()), "2 row kinds for 1 row: give one"),
         (rows((1, "a", 1)), "kind", "kind"),
     ]
     for data, kinds, told in cases:

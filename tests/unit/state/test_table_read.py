@@ -74,7 +74,7 @@ def test_a_version_is_read_by_id_tag_or_time(path: Path) -> None:
     assert _bag(table.to_arrow(snapshot="kept")) == expected
     with pytest.raises(OptionError, match="no snapshot committed"):
         _opened(path, scan__timestamp_millis=str(1_000_000 + 1000 * older - 1)).to_arrow()
-    with pytest.raises(OptionError, match="no tag 'lost'; there are kept"):
+    with pytest.raises(OptionError, match="no tag 'lost'; its tags: kept"):
         table.to_arrow(snapshot="lost")
     with pytest.raises(OptionError, match="both say"):
         _opened(path, scan__timestamp_millis="1", scan__tag_name="kept")
@@ -110,7 +110,7 @@ def test_a_branch_has_its_own_snapshots_and_shares_the_files(path: Path) -> None
     assert found.snapshots()["snapshot_id"].to_pylist() == [ids[3]]
     assert _bag(found.to_arrow()) == _bag(open_table(str(path)).to_arrow(snapshot=ids[3]))
     assert _bag(found.refreshed().to_arrow()) == _bag(found.to_arrow())
-    with pytest.raises(BranchNotFoundError, match="has no branch 'none'; there are b1"):
+    with pytest.raises(BranchNotFoundError, match="has no branch 'none'; its branches: main, b1"):
         open_table(str(path), options={"branch": "none"})
     with pytest.raises(TableNotFoundError, match="nowhere is no Paimon table"):
         open_table(f"{path}/nowhere", options={"branch": "none"})

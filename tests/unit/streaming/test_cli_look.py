@@ -150,7 +150,7 @@ def test_create_makes_what_it_is_told(tmp_path: Path) -> None:
         (["create", "--table", "nope://h/T", "--schema", "id INT"], 3, "error [OPTION]"),
         (["scan", "nowhere"], 3, "error [TABLE_NOT_FOUND]"),
         (["scan"], 2, "error [USAGE]: Missing argument 'PATH'"),
-        (["scan", "PATH", "--snapshot", "99"], 3, "has no snapshot 99; there are 1 to 2"),
+        (["scan", "PATH", "--snapshot", "99"], 3, "has no snapshot 99; it has snapshots 1 to 2"),
         (["scan", "PATH", "--snapshot", "x"], 3, "has no tag 'x'"),
         (["scan", "PATH", "--limit", "-1"], 2, "error [USAGE]"),
         (["scan", "PATH", "--columns", "nmae"], 2, "did you mean 'name'"),
