@@ -93,8 +93,8 @@ def settle_rejects(
     if rejects.num_rows > policy.max_count or policy.path is None:
         raise RejectedRecordsError(
             f"at least {counted(rejects.num_rows, 'record')} of batch {batch_id} cannot be written, "
-            f"{policy.max_count} are allowed; first: {_describe(rejects)}. Mend the source, or set bad-records.path and bad-records.max to "
-            "let records like this one go to a folder",
+            f"the limit is {policy.max_count:,}; first: {_describe(rejects)}. Mend the source, or set bad-records.path "
+            "and bad-records.max to let records like this one go to a folder",
             rejected=rejects.num_rows,
             allowed=policy.max_count,
         )

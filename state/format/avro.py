@@ -210,7 +210,9 @@ def open_container(data: bytes) -> Container:
 
 
 def _no_records(offset: int, size_bytes: int) -> CorruptFileError:
-    return CorruptFileError(f"the block at offset {offset} has {size_bytes} bytes and no records", offset=offset)
+    return CorruptFileError(
+        f"the block at offset {offset} has {counted(size_bytes, 'byte')} and no records", offset=offset
+    )
 
 
 def _container_header(data: bytes) -> tuple[dict[str, bytes], int]:

@@ -296,7 +296,7 @@ def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> N
     deleted = sum(e.kind is FileKind.DELETE for e in entries)
     if (len(entries) - deleted, deleted) != (meta.num_added_files, meta.num_deleted_files):
         raise CorruptFileError(
-            f"it adds {len(entries) - deleted} files and deletes {deleted}, its list says {meta.num_added_files} and "
+            f"it adds {counted(len(entries) - deleted, 'file')} and deletes {deleted}, its list says {meta.num_added_files} and "
             f"{meta.num_deleted_files}",
             offset=0,
         )

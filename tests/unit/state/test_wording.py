@@ -21,6 +21,7 @@ NO_COUNTS = {
     "_WIDTH",
     "bucket_num",
     "fitting",
+    "request.limit",
     "len(partitions):,",
     "found.partitions:,",
 }
