@@ -94,7 +94,7 @@ class BatchReport:
         if not self.hidden_rows:
             return []
         waiting = counted(self.hidden_rows, "row")
-        return [f"not readable yet: {waiting}, for up to {age_text(self.hidden_seconds)}"]
+        return [f"{waiting} cannot be read yet, for up to {age_text(self.hidden_seconds)}"]
 
 
 def describe_batch(

@@ -295,8 +295,8 @@ def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> N
     """Returns if a manifest has as many entries of each kind as its list says."""
     deleted = sum(e.kind is FileKind.DELETE for e in entries)
     if (len(entries) - deleted, deleted) != (meta.num_added_files, meta.num_deleted_files):
+        added = counted(len(entries) - deleted, "file")
         raise CorruptFileError(
-            f"it adds {counted(len(entries) - deleted, 'file')} and deletes {deleted}, its list says {meta.num_added_files} and "
-            f"{meta.num_deleted_files}",
+            f"it adds {added} and deletes {deleted}, its list says {meta.num_added_files} and {meta.num_deleted_files}",
             offset=0,
         )
