@@ -2,6 +2,7 @@
 
 BucketlineError
 ├── OptionError                 fix the setting
+│   └── FilesTooYoungError      ask for older files, or say that nobody writes
 └── (bucketline.state.errors)   what a table, a file or a commit made impossible
 """
 
@@ -30,6 +31,12 @@ class OptionError(BucketlineError):
     """A setting is wrong, unknown or not honoured; the caller fixes the setting. Nothing has been written."""
 
     code = "OPTION"
+
+
+class FilesTooYoungError(OptionError):
+    """Files that a running writer may be about to commit were to be removed; nothing has been removed."""
+
+    code = "FILES_TOO_YOUNG"
 
 
 def _rebuild(kind: type[BucketlineError], message: str, fields: dict[str, object]) -> BucketlineError:

@@ -5,6 +5,7 @@ Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS; more here, as Paimon lets a dy
 
 from collections.abc import Mapping
 
+from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table_options import HONOURED
 
@@ -56,8 +57,10 @@ def is_fixed_by_table(key: str) -> bool:
 def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origin: str = "the job's options") -> None:
     """Returns when a job may override the table's options like this. Repeating what the table says is allowed.
 
-    Raises OptionError naming both values when the job changes what only the table may decide; an unreadable value, too.
+    Raises OptionError naming both values when the job changes what only the table may decide; an unreadable value, and
+    a duration without a unit, too.
     """
+    check_given_durations(job, origin=origin)
     for key, text in job.items():
         if is_fixed_by_table(key) and not _says_the_same(key, job, table):
             there = table.get(key)

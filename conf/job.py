@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from bucketline.conf.durations import check_given_durations, parse_given_duration
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
     parse_count,
-    parse_duration,
     parse_enum,
     parse_names,
     parse_text,
@@ -99,7 +99,7 @@ def parse_trigger(text: str) -> Trigger:
     if text.strip().lower().replace("-", "") == "availablenow":
         return Trigger(None)
     try:
-        return Trigger(parse_duration(text))
+        return Trigger(parse_given_duration(text))
     except OptionError as e:
         raise OptionError(f"neither 'availableNow' nor an interval: {e.message}", value=text) from e
 
@@ -151,11 +151,13 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
 def _create(texts: Mapping[str, str]) -> Create | None:
     if not any(key.startswith("create.") for key in texts):
         return None
+    options = _family(texts, CREATE_OPTIONS)
+    check_given_durations(options, origin="create.options")
     return Create(
         schema=CREATE_SCHEMA.get(texts),
         primary_key=CREATE_PRIMARY_KEY.find(texts) or (),
         partition_by=CREATE_PARTITION_BY.find(texts) or (),
-        options=_family(texts, CREATE_OPTIONS),
+        options=options,
         comment=CREATE_COMMENT.find(texts),
     )
 

@@ -98,6 +98,7 @@ def parse_size(text: str) -> int:
 def parse_duration(text: str) -> int:
     """The milliseconds that a text like `10 s` names, rounded down; a bare number is milliseconds.
 
+    This is how Paimon reads what a table holds; what users hand over goes through `durations` as well.
     Raises OptionError for anything else.
     """
     nanos = _scaled(text, _NANOS_OF_UNIT, "a duration like '10 s' (units d, h, min, s, ms, us, ns)")

@@ -39,6 +39,12 @@ class CommitConflictError(BucketlineError):
     code = "COMMIT_CONFLICT"
 
 
+class FilesGoneError(CommitConflictError):
+    """Files of the commit were removed as orphans before it was published; the caller does the work again."""
+
+    code = "FILES_GONE"
+
+
 class CommitOutcomeUnknownError(BucketlineError):
     """It could not be learned whether the commit happened; delete nothing, the next start finds out."""
 

@@ -6,6 +6,7 @@ from typing import Any
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.store.local_compact import commit_compaction, plan_compaction, plan_postpone_table
+from bucketline.state.store.repeat import repeat_if_gone
 from bucketline.state.store.rescale import commit_rescale, plan_rescale
 from bucketline.state.store.table_handle import open_handle
 from bucketline.streaming.compact_task import compact_over_spark
@@ -27,6 +28,17 @@ def compact(
     on the way; a partition without a bucket count gets `postpone.default-bucket-num`, or as many as Spark has cores.
     Raises as `Table.compact` does, and Spark's own errors from tasks.
     """
+    return repeat_if_gone(lambda: _compact_once(spark, path, strategy, partitions, options, storage_options))
+
+
+def _compact_once(
+    spark: Any,
+    path: str,
+    strategy: str,
+    partitions: Sequence[Mapping[str, object]] | None,
+    options: Mapping[str, str] | None,
+    storage_options: Mapping[str, str] | None,
+) -> int | None:
     handle, user = open_handle(path, storage_options), SYSTEM_IDS.new_uuid()
     if bucket_mode(handle.table_schema) is BucketMode.POSTPONE:
         parallelism = spark.sparkContext.defaultParallelism
@@ -47,6 +59,17 @@ def rescale(
     storage_options: Mapping[str, str] | None = None,
 ) -> int | None:
     """Gives partitions another number of buckets, in Spark tasks. Arguments and errors as in `Table.rescale`."""
+    return repeat_if_gone(lambda: _rescale_once(spark, path, bucket_num, partitions, options, storage_options))
+
+
+def _rescale_once(
+    spark: Any,
+    path: str,
+    bucket_num: int,
+    partitions: Sequence[Mapping[str, object]] | None,
+    options: Mapping[str, str] | None,
+    storage_options: Mapping[str, str] | None,
+) -> int | None:
     handle = open_handle(path, storage_options)
     session, work = plan_rescale(handle, bucket_num, partitions, options=options)
     sink = session.plan.sink

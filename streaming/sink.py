@@ -22,6 +22,7 @@ from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.postpone_compact import plan_postponed
+from bucketline.state.store.repeat import repeat_if_gone
 from bucketline.state.store.waiting import find_waiting
 from bucketline.streaming.batch import BatchPlan, advise_shares, plan_batch
 from bucketline.streaming.commit_step import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
@@ -34,7 +35,7 @@ from bucketline.streaming.place_task import PlaceTask
 from bucketline.streaming.preflight import check_session
 from bucketline.streaming.progress import BatchReport, describe_batch, describe_skipped, tell
 from bucketline.streaming.recover import SkipBatch, decide
-from bucketline.streaming.route import run_batch
+from bucketline.streaming.route import BatchOutcome, run_batch
 from bucketline.streaming.route_task import Decode
 from bucketline.streaming.visible_step import compact_in_tasks, finish_visibility, hidden_rows, settle_visibility
 
@@ -99,6 +100,24 @@ class TableSink:
             return self._settle_skipped(table, spark, identity, started)
         if self.decode is None:
             batch = fit_frame(batch, session)
+        # Where files were removed before they were committed, all of the batch is written again.
+        plan, outcome, report, planned, ran = repeat_if_gone(
+            lambda: self._written(table, batch, identity), again=session.refresh
+        )
+        table.owes_full = plan.trigger is CompactTrigger.FULL and report.committed.dropped is not None
+        report = report.followed_by(self._compact_postponed(table, spark, identity, plan.key_shares))
+        report = self._make_visible(table, spark, identity, plan.trigger, outcome.messages, report, plan.key_shares)
+        table.touched = frozenset(m.partition for m in outcome.messages if m.new_files)
+        table.rows_a_partition = outcome.accepted_rows // max(1, len(table.touched))
+        seconds = (planned - started, ran - planned, time.monotonic() - ran)
+        name, waiting, hidden = session.table.path, self._waiting(table), hidden_rows(table)
+        return describe_batch(name, identity.batch_id, outcome, report, seconds, identity.behind, waiting, hidden)
+
+    def _written(
+        self, table: LiveTable, batch: Any, identity: BatchIdentity
+    ) -> tuple[BatchPlan, BatchOutcome, CommitReport, float, float]:
+        """A batch written and committed: its plan, what became of it, and when it was planned and its tasks ended."""
+        spark, session = batch.sparkSession, table.session
         plan = self._plan(table, spark, identity)
         planned = time.monotonic()
         outcome = run_batch(batch, plan)
@@ -108,15 +127,7 @@ class TableSink:
             outcome = run_batch(batch, plan)
             refuse_need(session, outcome)
         ran = time.monotonic()
-        report = commit_batch(table, identity, outcome, plan.key_shares)
-        table.owes_full = plan.trigger is CompactTrigger.FULL and report.committed.dropped is not None
-        report = report.followed_by(self._compact_postponed(table, spark, identity, plan.key_shares))
-        report = self._make_visible(table, spark, identity, plan.trigger, outcome.messages, report, plan.key_shares)
-        table.touched = frozenset(m.partition for m in outcome.messages if m.new_files)
-        table.rows_a_partition = outcome.accepted_rows // max(1, len(table.touched))
-        seconds = (planned - started, ran - planned, time.monotonic() - ran)
-        name, waiting, hidden = session.table.path, self._waiting(table), hidden_rows(table)
-        return describe_batch(name, identity.batch_id, outcome, report, seconds, identity.behind, waiting, hidden)
+        return plan, outcome, commit_batch(table, identity, outcome, plan.key_shares), planned, ran
 
     def _make_visible(
         self,

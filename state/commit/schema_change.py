@@ -13,6 +13,7 @@ from bucketline.conf.changelog_options import (
     DELETION_VECTORS_MODIFIABLE,
     ROW_DEDUPLICATE_IGNORE_FIELDS,
 )
+from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.new_table import check_new_table
 from bucketline.conf.option import parse_bool, parse_int, parse_names
@@ -166,6 +167,7 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
     match change:
         case SetOption(key, value):
             refuse_storage_keys({key: value}, "the table's options")
+            check_given_durations({key: value})
             _check_option(schema.options, key, value, has_snapshots=has_snapshots)
             return replace(schema, options={**schema.options, key: value})
         case UnsetOption(key):

@@ -256,7 +256,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _millis(info: fs.FileInfo) -> int:
-    return 0 if info.mtime_ns is None else int(info.mtime_ns) // 1_000_000
+    return -1 if info.mtime_ns is None else int(info.mtime_ns) // 1_000_000
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind,
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.commit_base import CommitBase, LiveView, PartitionTest
 from bucketline.state.store.commit_check import AppendCheck, CommitChecks, Half, append_half, compact_half
+from bucketline.state.store.commit_proof import FilesProof, brought_files, files_gone
 from bucketline.state.store.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit_waste import discard_manifests, discard_outputs, names_since
 from bucketline.state.store.file_io import FileIO
@@ -73,6 +74,7 @@ class Committer:
         self._snapshots, self._schemas = Snapshots(io, path), Schemas(io, path)
         self._checks = CommitChecks(schema, self._snapshots, self._manifests)
         self._settings = RetrySettings.of(schema.options)
+        self._planned_ms = 0
         self._vectors_by_file = bucket_mode(schema) is BucketMode.UNAWARE
 
     def commit(
@@ -90,6 +92,7 @@ class Committer:
         ignore_empty: bool | None = None,
         based_on: int | None = None,
         view: LiveView | None = None,
+        planned_ms: int | None = None,
     ) -> CommitResult:
         """Publishes what the messages promise; Conflict and Unknown speak of the first snapshot, see Committed.dropped.
 
@@ -98,7 +101,8 @@ class Committer:
         files of the partitions that pass `overwrite`, found anew at each try. `based_on` is the id of the snapshot the
         work was planned on (0: the empty table): a commit of the same user and identifier after it is recognised as
         this one; index files, and with OVERWRITE all files, of what is changed must be as they were then. `view` saves
-        reading the table's manifests.
+        reading the table's manifests. `planned_ms` is when the work began, by this committer's clock (None: now): files
+        that may be old by then are looked for before a snapshot is published, and a missing one is a Conflict.
 
         Without changes there is a snapshot all the same, to show that the identifier is done, unless `ignore_empty`;
         None takes that from the table's options, and ignores empty batch commits (identifier 2^63-1).
@@ -110,6 +114,7 @@ class Committer:
         self._io.require_publish()
         user = commit_user(COMMIT_USER_PREFIX.find(self._schema.options), user)
         identity = CommitIdentity(user, identifier, dict(properties or {}), watermark, operation)
+        self._planned_ms = self._clock.now_ms() if planned_ms is None else planned_ms
         found = list(messages)
         changes = collect_changes(found)
         assert (overwrite is not None) == (kind is CommitKind.OVERWRITE), "OVERWRITE goes with its partitions"
@@ -178,6 +183,9 @@ class Committer:
         of_half: list[str] = []
         delta: list[ManifestFileMeta] | None = None
         seen = based_on
+        proof = FilesProof(
+            self._io, brought_files(self._path, self._schema, half), self._clock, planned_ms=self._planned_ms
+        )
         while True:
             of_try: list[str] = []
             try:
@@ -190,17 +198,25 @@ class Committer:
                     journal = of_half if half.overwrite is None else of_try
                     delta = self._manifests.recording(journal).write(plan.delta_entries, plan.schema_id)
                 snapshot = self._write(plan, base, delta, of_try, retries)
+                proof.add_manifests([self._manifests.path(name) for name in (*of_half, *of_try)])
+                gone = proof.first_gone()
             except BucketlineError:
                 # Nothing of this half was published: every earlier try is known to have lost.
                 discard_manifests(self._manifests, of_half + of_try)
                 raise
-            publication = publish_snapshot(self._snapshots, self._manifests, snapshot, retries)
+            if gone is not None:
+                discard_manifests(self._manifests, of_half + of_try)
+                return files_gone(gone)
+            publication = publish_snapshot(self._snapshots, self._manifests, snapshot, retries, proof)
             if publication.fate is Fate.UNKNOWN:
                 return outcome_unknown(snapshot, str(publication.error))
             if publication.fate is Fate.WON:
                 self._write_hints(snapshot)
                 return snapshot
             discard_manifests(self._manifests, of_try)
+            if publication.gone is not None:
+                discard_manifests(self._manifests, of_half)
+                return files_gone(publication.gone)
             if publication.error is not None:
                 discard_manifests(self._manifests, of_half)
                 raise publication.error

@@ -9,6 +9,7 @@ from bucketline.conf.option import Option, parse_duration
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.paths import CONSUMER_DIR
 from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.storage_clock import modified_or_unknown, storage_now_ms
 
 CONSUMER_EXPIRATION_TIME = Option(
     "consumer.expiration-time", parse_duration, None, "ms after which a consumer that does not move is dropped"
@@ -40,21 +41,29 @@ def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
     return found
 
 
-def drop_idle_consumers(io: FileIO, path: str, *, older_than_ms: int) -> list[str]:
-    """Removes the consumers whose files last changed before a time (ms since the epoch), and names them."""
-    dropped = []
+def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, now_ms: int) -> list[str]:
+    """Removes the consumers whose files have not changed for `idle_ms`, and names them.
+
+    `now_ms` is this machine's time. The storage's, by which ages count, is asked only where one seems to be idle.
+    """
+    found = {}
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         file = f"{path}/{CONSUMER_DIR}/{name}"
         modified_ms = _modified_ms(io, file) if name.startswith(_PREFIX) else None
-        if modified_ms is not None and modified_ms < older_than_ms:
-            io.delete(file)
-            dropped.append(name.removeprefix(_PREFIX))
-    return dropped
+        if modified_ms is not None and modified_ms + idle_ms < now_ms:
+            found[name] = modified_ms
+    if not found:
+        return []
+    now_ms = storage_now_ms(io, path)
+    idle = [name for name, modified_ms in found.items() if modified_ms + idle_ms < now_ms]
+    for name in idle:
+        io.delete(f"{path}/{CONSUMER_DIR}/{name}")
+    return [name.removeprefix(_PREFIX) for name in idle]
 
 
 def _modified_ms(io: FileIO, file: str) -> int | None:
     try:
-        return io.modified_ms(file)
+        return modified_or_unknown(io, file)
     except StorageError as e:
         if e.fields.get("missing"):
             return None

@@ -169,7 +169,7 @@ class _Expiry:
         ended = self._end_tags(clock)
         idle_ms = CONSUMER_EXPIRATION_TIME.find(self._schema.options)
         if idle_ms is not None:
-            drop_idle_consumers(self._io, self._path, older_than_ms=clock.now_ms() - idle_ms)
+            drop_idle_consumers(self._io, self._path, idle_ms=idle_ms, now_ms=clock.now_ms())
         for _ in range(_PLANS):
             names = self._tags.names()
             begin, end = self._range(retention, clock)

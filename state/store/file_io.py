@@ -62,7 +62,7 @@ class FileIO(Protocol):
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When the file's content last changed, milliseconds since the epoch."""
+        """When the file's content last changed, milliseconds since the epoch; -1 where the storage does not tell."""
         ...
 
     def delete(self, path: str) -> None:

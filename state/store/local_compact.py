@@ -8,12 +8,14 @@ from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Unknown
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import CommitConflictError
+from bucketline.state.errors import CommitConflictError, FilesGoneError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketline.state.store.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
+from bucketline.state.store.commit_proof import FILES_GONE
 from bucketline.state.store.partition_choice import choose_partitions
 from bucketline.state.store.postpone_compact import PostponeWork, plan_postponed
 from bucketline.state.store.postpone_local import compact_postponed
+from bucketline.state.store.repeat import repeat_if_gone
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.table_view import BucketId
 from bucketline.state.store.write_session import WriteSession
@@ -33,10 +35,23 @@ def compact_table(
 ) -> int | None:
     """Compacts and commits; the snapshot's id, None when nothing was due. See `Table.compact`.
 
-    `watch` is told how many buckets are done, and of how many, before the first and after each.
+    `watch` is told how many buckets are done, and of how many, before the first and after each. A compaction whose
+    files were removed before they were committed is planned and done again.
     """
     if bucket_mode(table.table_schema) is BucketMode.POSTPONE:
-        return _compact_postpone_table(table, strategy, partitions, options or {}, clock, ids)
+        return repeat_if_gone(lambda: _compact_postpone_table(table, strategy, partitions, options or {}, clock, ids))
+    return repeat_if_gone(lambda: _compact_buckets(table, strategy, partitions, options or {}, clock, ids, watch))
+
+
+def _compact_buckets(
+    table: TableHandle,
+    strategy: str,
+    partitions: Sequence[Mapping[str, object]] | None,
+    options: Mapping[str, str],
+    clock: Clock,
+    ids: IdSource,
+    watch: Callable[[int, int], None],
+) -> int | None:
     session, write, work = plan_compaction(table, strategy, partitions, options=options, clock=clock, ids=ids)
     return commit_compaction(session, compact_buckets(write, work, watch), user=ids.new_uuid())
 
@@ -136,7 +151,8 @@ def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], 
     done = session.commit(messages, user=user, identifier=BATCH_COMMIT_IDENTIFIER, kind=CommitKind.COMPACT)
     lost = done.dropped
     if isinstance(lost, Conflict):
-        raise CommitConflictError(
+        kind = FilesGoneError if lost.rule == FILES_GONE else CommitConflictError
+        raise kind(
             f"the compaction was lost: {lost.message}; no row is lost, run it again", rule=lost.rule, **lost.fields
         )
     if lost is not None:

@@ -28,6 +28,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger, write_bucket
 from bucketline.state.store.key_index_note import NOTE_PROPERTY
 from bucketline.state.store.postpone_local import write_fixed
+from bucketline.state.store.repeat import repeat_if_gone
 from bucketline.state.store.row_acceptance import RowAcceptance
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import RunSealer
@@ -56,9 +57,27 @@ def write_table(
     `row_kinds` is an int8 array with one kind a row, or the name of the column that holds them. Raises
     SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed; CommitConflictError,
     CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it, when readers do not see the rows
-    within `visibility-timeout` although this writer compacts.
+    within `visibility-timeout` although this writer compacts. Where files were removed before they were committed, the
+    rows are written again; those of a reader, which can be read only once, make it a FilesGoneError.
     """
-    session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
+
+    def write() -> WriteResult:
+        return _write_once(table, data, row_kinds, options or {}, clock, ids, random, pause)
+
+    return write() if isinstance(data, pa.RecordBatchReader) else repeat_if_gone(write)
+
+
+def _write_once(
+    table: TableHandle,
+    data: Data,
+    row_kinds: pa.Array | pa.ChunkedArray | str | None,
+    options: Mapping[str, str],
+    clock: Clock,
+    ids: IdSource,
+    random: Random,
+    pause: Pause,
+) -> WriteResult:
+    session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
     session.refresh()
     entries = session.hash_entries()
     # An index that is too large for memory is gone through share by share.

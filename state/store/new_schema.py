@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.new_table import check_new_table, lift_keys
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
@@ -33,6 +34,7 @@ def plan_schema(
     storage = check_storage_options(storage_options)
     refuse_storage_keys(options or {}, "the table's options")
     rest, keys, partition_keys = lift_keys(dict(options or {}), primary_key, partition_by)
+    check_given_durations(rest, origin="the new table's options")
     columns = parse_columns(schema) if isinstance(schema, str) else logical_fields(schema)
     fields = _key_columns_not_null(columns, keys)
     check_new_table(

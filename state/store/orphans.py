@@ -1,17 +1,19 @@
 """Finds and removes the files that no snapshot, tag, changelog or branch of a table names.
 
-They are what crashed writers and clean-ups left. A file that is still to be committed looks the same, so only old ones
-count: a commit has to take less than that time.
-Source: Paimon 2.0 OrphanFilesClean, LocalOrphanFilesClean. Stricter in one thing: a kept state that cannot be read
-stops the removal, since the files it needs are not known.
+They are what crashed writers and clean-ups left. A file that is still to be committed looks the same, so only those
+count that are a day old by the storage's clock (`commit.file_age`), and what is committed while files are removed is
+looked at again and again.
+Source: Paimon 2.0 OrphanFilesClean, LocalOrphanFilesClean. Stricter in two things: a kept state that cannot be read
+stops the removal, since the files it needs are not known; and Paimon takes any age.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bucketline.conf.errors import OptionError
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.conf.errors import FilesTooYoungError, OptionError
+from bucketline.state.commit.file_age import REMOVABLE_MS
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.format.paths import (
@@ -37,10 +39,12 @@ from bucketline.state.store.kept_files import reraise_unless_missing
 from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.store.storage_clock import storage_now_ms
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.tags import Tags
 
-DAY_MS = 86_400_000
+_AT_ONCE = 200
+"""Files that are removed before it is looked again what has been committed since."""
 
 _NAMED = frozenset({MANIFEST_DIR, INDEX_DIR, STATISTICS_DIR})
 _METADATA = frozenset({SCHEMA_DIR, SNAPSHOT_DIR, TAG_DIR, CONSUMER_DIR, CHANGELOG_DIR})
@@ -60,26 +64,50 @@ class OrphanResult:
 
 
 def remove_orphan_files(
-    table: TableHandle, *, dry_run: bool = True, older_than_ms: int = DAY_MS, clock: Clock = SYSTEM_CLOCK
+    table: TableHandle,
+    *,
+    dry_run: bool = True,
+    older_than_ms: int = REMOVABLE_MS,
+    no_writers: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+    ids: IdSource = SYSTEM_IDS,
 ) -> OrphanResult:
     """The orphans whose content last changed more than `older_than_ms` ago; removes them unless it is a dry run.
 
-    Raises OptionError for a negative time, CorruptFileError when a snapshot, tag or branch cannot be read: nothing has
-    been removed then.
+    Ages are by the storage's clock; a dry run, which writes nothing, takes `clock` for it. A file whose time the
+    storage does not tell is left alone. `no_writers` says that nobody writes, and lifts the limit of a day.
+    Raises FilesTooYoungError when younger ones are to be removed without it, OptionError for a negative time,
+    UnsupportedTableError as `storage_now_ms`, CorruptFileError when a snapshot, tag or branch cannot be read: nothing
+    has been removed then, unless it came while files were being removed.
     """
     if older_than_ms < 0:
         raise OptionError(
             f"older_than must not be negative, and is {older_than_ms} ms", key="older_than", value=older_than_ms
         )
+    if older_than_ms < REMOVABLE_MS and not (dry_run or no_writers):
+        raise FilesTooYoungError(
+            f"{table.path}: files younger than a day may be those of a writer that is about to commit, and are not "
+            f"removed; {older_than_ms} ms were asked for",
+            key="older_than",
+            value=older_than_ms,
+        )
+    now_ms = clock.now_ms() if dry_run else storage_now_ms(table.io, table.path, ids=ids)
     # Listed before the names are collected: what is committed in between is named by then.
-    candidates = _candidates(table, clock.now_ms() - older_than_ms)
+    candidates = _candidates(table, now_ms - older_than_ms)
     used = _Names(table.io, table.path, table.manifests)
     used.collect()
-    orphans = [f for f in candidates if _is_temporary(f) or _name(f) not in used.names]
-    if not dry_run:
-        for file in orphans:
-            table.io.delete(file.path)
-    return OrphanResult(tuple(orphans), not dry_run)
+    orphans = [f for f in candidates if used.is_orphan(f)]
+    if dry_run:
+        return OrphanResult(tuple(orphans), deleted=False)
+    removed: list[FileInfo] = []
+    for start in range(0, len(orphans), _AT_ONCE):
+        # A commit of old files that was published since the names were collected has proven that they were there.
+        used.follow()
+        for file in orphans[start : start + _AT_ONCE]:
+            if used.is_orphan(file):
+                table.io.delete(file.path)
+                removed.append(file)
+    return OrphanResult(tuple(removed), deleted=True)
 
 
 def _candidates(table: TableHandle, before_ms: int) -> list[FileInfo]:
@@ -89,7 +117,7 @@ def _candidates(table: TableHandle, before_ms: int) -> list[FileInfo]:
     found = []
     for file in table.io.list_files(table.path):
         parts = file.path.removeprefix(start).split("/")
-        if file.modified_ms < before_ms and _is_candidate(parts, depth):
+        if 0 <= file.modified_ms < before_ms and _is_candidate(parts, depth):
             found.append(file)
     return found
 
@@ -134,20 +162,40 @@ class _Names:
     def __init__(self, io: FileIO, path: str, manifests: Manifests) -> None:
         self._io, self._path, self._manifests = io, path, manifests
         self.names: set[str] = set()
+        self._newest: dict[str, Snapshot] = {}
+
+    def is_orphan(self, file: FileInfo) -> bool:
+        return _is_temporary(file) or _name(file) not in self.names
 
     def collect(self) -> None:
         """Raises CorruptFileError when a state is there and cannot be read."""
-        branches = Branches(self._io, self._path)
-        roots = [("", self._path), *((f" of branch {n}", branches.path(n)) for n in branches.names())]
-        for where, root in roots:
-            if Schemas(self._io, root).latest_id() is None:
-                raise CorruptFileError(f"{root}: there is no schema, so it is not known what is in use", path=root)
-            for name, snapshot in _states(self._io, root):
-                self._add_state(f"{name}{where}", root, name, snapshot)
-                self._add_changelog(snapshot.changelog_manifest_list)
+        for where, root in self._roots():
+            self._add_root(where, root, _states(self._io, root))
             for old in _changelogs(self._io, root):
                 for name_of_list in (old.base_manifest_list, old.delta_manifest_list, old.changelog_manifest_list):
                     self._add_changelog(name_of_list)
+
+    def follow(self) -> None:
+        """Adds what snapshots name that were published since, and tags and branches as they are now."""
+        for where, root in self._roots():
+            known = self._newest.get(root)
+            snapshots = Snapshots(self._io, root)
+            # After a rollback other snapshots may have the ids that were read.
+            is_same = known is not None and snapshots.get(known.id) == known
+            self._add_root(where, root, _states(self._io, root, known.id if is_same and known is not None else 0))
+
+    def _roots(self) -> list[tuple[str, str]]:
+        branches = Branches(self._io, self._path)
+        return [("", self._path), *((f" of branch {n}", branches.path(n)) for n in branches.names())]
+
+    def _add_root(self, where: str, root: str, states: Iterable[tuple[str, Snapshot]]) -> None:
+        if Schemas(self._io, root).latest_id() is None:
+            raise CorruptFileError(f"{root}: there is no schema, so it is not known what is in use", path=root)
+        for name, snapshot in states:
+            self._add_state(f"{name}{where}", root, name, snapshot)
+            self._add_changelog(snapshot.changelog_manifest_list)
+            if name == f"snapshot {snapshot.id}":
+                self._newest[root] = snapshot
 
     def _add_state(self, shown: str, root: str, name: str, snapshot: Snapshot) -> None:
         try:
@@ -192,10 +240,11 @@ class _Names:
         self.names.add(name)
 
 
-def _states(io: FileIO, root: str) -> Iterator[tuple[str, Snapshot]]:
+def _states(io: FileIO, root: str, after: int = 0) -> Iterator[tuple[str, Snapshot]]:
+    """The snapshots above an id, ascending, and all tags, each with its name."""
     snapshots = Snapshots(io, root)
     for snapshot_id in snapshots.ids():
-        found = snapshots.get(snapshot_id)
+        found = snapshots.get(snapshot_id) if snapshot_id > after else None
         if found is not None:
             yield f"snapshot {snapshot_id}", found
     for tag in Tags(io, root).list():

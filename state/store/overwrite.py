@@ -21,6 +21,7 @@ from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.local_write import Data, with_kinds
 from bucketline.state.store.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.postpone_local import write_fixed
+from bucketline.state.store.repeat import repeat_if_gone
 from bucketline.state.store.rescale import as_new_files
 from bucketline.state.store.row_acceptance import RowAcceptance
 from bucketline.state.store.run_shelf import RunShelf
@@ -48,9 +49,26 @@ def overwrite_table(
     `partition` names what is replaced: the partitions that match it, and rows must lie in them. Without it, those that
     get files are replaced, or the whole table where it has no partitions or `dynamic-partition-overwrite` is false.
     Raises SchemaMismatchError for rows outside, OptionError and UnsupportedTableError before anything is committed,
-    CommitConflictError and CommitOutcomeUnknownError from the commit.
+    CommitConflictError and CommitOutcomeUnknownError from the commit. Rows whose files were removed before they were
+    committed are written again, as by `write_table`.
     """
-    session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
+
+    def write() -> WriteResult | None:
+        return _overwrite_once(table, data, partition, row_kinds, options or {}, clock, ids)
+
+    return write() if isinstance(data, pa.RecordBatchReader) else repeat_if_gone(write)
+
+
+def _overwrite_once(
+    table: TableHandle,
+    data: Data,
+    partition: Mapping[str, object] | None,
+    row_kinds: pa.Array | pa.ChunkedArray | str | None,
+    options: Mapping[str, str],
+    clock: Clock,
+    ids: IdSource,
+) -> WriteResult | None:
+    session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
     session.refresh()
     plan = session.plan
     if plan.mode is BucketMode.CROSS_PARTITION:

@@ -3,14 +3,16 @@
 After an unclear answer the same bytes are published again: either they are found there, or another snapshot is, or this
 time they arrive. A first attempt that is still under way can then do no harm, for publishing never replaces.
 Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; told apart by uuid here, so compactions too. Unlike
-there, a writer that slept until its id had been used and had expired does not turn the table back.
+there, a writer that slept until its id had been used and had expired does not turn the table back, and neither does one
+whose files were removed while it slept.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 
-from bucketline.state.errors import StorageError
+from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.commit_proof import FilesProof
 from bucketline.state.store.commit_retry import Retries
 from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.snapshots import Snapshots
@@ -26,26 +28,49 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The fate of a snapshot; `error` is what storage said last where that decided it."""
+    """The fate of a snapshot; `error` is what storage said last where that decided it.
+
+    `gone` is a file of the snapshot that is no longer there, and the reason why it is LOST.
+    """
 
     fate: Fate
     error: StorageError | None = None
+    gone: str | None = None
 
 
-def publish_snapshot(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, retries: Retries) -> Publication:
-    """Publishes under the snapshot's id. LOST with an error means: storage refused, and trying again is no use."""
+def publish_snapshot(
+    snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, retries: Retries, proof: FilesProof
+) -> Publication:
+    """Publishes under the snapshot's id. LOST with an error means: storage refused, and trying again is no use.
+
+    `proof` has just been asked for the snapshot's files; it is asked again after each pause.
+    """
     error: StorageError | None = None
     refusal: StorageError | None = None
     is_there = False
     lost = Fate.LOST
     while True:
         try:
+            gone = None if is_there or proof.is_recent else proof.first_gone()
+            if gone is not None and error is None:
+                return Publication(Fate.LOST, gone=gone)
+            if gone is not None:
+                found = snapshots.get(snapshot.id)
+                if found is None or found.uuid != snapshot.uuid:
+                    # An attempt without an answer may still arrive.
+                    return Publication(Fate.UNKNOWN, error)
+                is_there = True
             if not is_there and not snapshots.publish(snapshot):
                 taken_by = snapshots.get(snapshot.id)
                 if taken_by is None or taken_by.uuid != snapshot.uuid:
                     return Publication(Fate.LOST if taken_by is not None else lost)
                 # The store had made ours, lost the answer, and tried again by itself; or we did.
             is_there = True
+            if gone is None and not proof.is_recent:
+                gone = proof.first_gone(snapshots.path(snapshot.id))
+            if gone is not None:
+                _take_back(snapshots, snapshot, gone)
+                return Publication(Fate.LOST, gone=gone)
             fate = _place(snapshots, manifests, snapshot)
             return Publication(lost if fate is Fate.LOST else fate)
         except StorageError as e:
@@ -71,6 +96,27 @@ def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) ->
     if found is None:
         return Publication(Fate.LOST, refusal)
     return Publication(Fate.WON if found.uuid == snapshot.uuid else Fate.LOST)
+
+
+def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str) -> None:
+    """Removes a snapshot that was published too late: its files were removed while this process was stopped.
+
+    Raises CorruptFileError where another one builds on it already; it stays then.
+    """
+    is_base = snapshots.exists(snapshot.id + 1)
+    if not is_base:
+        snapshots.delete(snapshot.id)
+        is_base = snapshots.exists(snapshot.id + 1)
+        if is_base:
+            snapshots.publish(snapshot)
+    if is_base:
+        raise CorruptFileError(
+            f"snapshot {snapshot.id} names {gone}, which was removed as an orphan while this writer was stopped, and "
+            f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1} and write the "
+            "rows again",
+            path=gone,
+            snapshot=snapshot.id,
+        )
 
 
 def _place(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot) -> Fate:

@@ -14,12 +14,13 @@ from bucketline.conf.table_options import BUCKET
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.schema_change import SetOption
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.alter import alter_table
 from bucketline.state.store.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.deal import Source, as_one_change, current_runs
 from bucketline.state.store.partition_choice import PartitionTest, choose_partitions
+from bucketline.state.store.repeat import repeat_if_gone
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import SealPlan
 from bucketline.state.store.shelf_write import write_shelf
@@ -44,10 +45,22 @@ def rescale_table(
     partitions: Sequence[Mapping[str, object]] | None = None,
     *,
     options: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
 ) -> int | None:
     """Rescales in this process; the snapshot's id, None when nothing is to be done. See `Table.rescale`."""
-    session, work = plan_rescale(table, bucket_num, partitions, options=options)
+    return repeat_if_gone(lambda: _rescale_once(table, bucket_num, partitions, options or {}, clock, ids))
+
+
+def _rescale_once(
+    table: TableHandle,
+    bucket_num: int,
+    partitions: Sequence[Mapping[str, object]] | None,
+    options: Mapping[str, str],
+    clock: Clock,
+    ids: IdSource,
+) -> int | None:
+    session, work = plan_rescale(table, bucket_num, partitions, options=options, clock=clock)
     messages: list[CommitMessage] = []
     sink = session.plan.sink
     try:
@@ -71,6 +84,7 @@ def plan_rescale(
     partitions: Sequence[Mapping[str, object]] | None,
     *,
     options: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[WriteSession, RescaleWork]:
     """What is to be done, on the newest snapshot.
 
@@ -88,7 +102,7 @@ def plan_rescale(
             "tables with a primary key are; dynamic buckets grow by themselves",
             mode=mode.value,
         )
-    session = WriteSession(table.uri, options or {}, table=table)
+    session = WriteSession(table.uri, options or {}, table=table, clock=clock)
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()
     view = session.view
@@ -96,7 +110,7 @@ def plan_rescale(
     vectors = session.deletion_entries()
     sources = tuple(Source(b, view.files(b), origin, vectors.get(b, ())) for origin, b in enumerate(real))
     totals = {b[0]: bucket_num for b in real}
-    write = session.plan.with_totals(session.plan.bucket_write(CompactTrigger.FULL), totals)
+    write = session.plan.with_totals(session.plan.bucket_write(CompactTrigger.FULL, clock=clock), totals)
     # Rows stay what they are, so there is nothing to log.
     schema = replace(write.access.schema, options={**write.access.schema.options, CHANGELOG_PRODUCER.key: "none"})
     write = replace(write, access=replace(write.access, schema=schema))

@@ -24,6 +24,7 @@ from bucketline.state.bucket.intake import ROW_KIND_COLUMN
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.local_write import write_table
+from bucketline.state.store.repeat import repeat_if_gone
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.table_read import Filter, Request, read_table
 from bucketline.state.store.write_result import WriteResult
@@ -130,7 +131,12 @@ def _constant(field: pa.Field, value: object) -> pc.Expression:
 
 
 def _write_found(table: TableHandle, condition: Filter, values: Mapping[str, pc.Expression]) -> WriteResult:
-    """Writes the rows that pass with these values, batch by batch, so that memory stays bounded."""
+    """Writes the rows that pass with these values."""
+    return repeat_if_gone(lambda: _write_found_once(table, condition, values))
+
+
+def _write_found_once(table: TableHandle, condition: Filter, values: Mapping[str, pc.Expression]) -> WriteResult:
+    """Batch by batch, so that memory stays bounded."""
     schema, rows = read_table(table, Request(filter=condition))
     columns = {name: pc.field(name) for name in schema.names} | dict(values)
     kept = _with_values(pa.RecordBatch.from_pylist([], schema=schema), columns).schema

@@ -215,12 +215,20 @@ class Table(TableHandle):
         """
         return expire_table(self, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit)
 
-    def remove_orphan_files(self, dry_run: bool = True, older_than: timedelta = timedelta(days=1)) -> OrphanResult:
+    def remove_orphan_files(
+        self, dry_run: bool = True, older_than: timedelta = timedelta(days=1), *, no_writers: bool = False
+    ) -> OrphanResult:
         """Finds the files that no snapshot, tag or branch names, and removes them unless it is a dry run.
 
-        Only those that have not changed for `older_than`: a commit that runs meanwhile must take less.
+        Only those that have not changed for `older_than`. Of what is removed that is at least a day, since files that a
+        writer has made and not committed yet look the same. `no_writers` lifts that limit. Danger: if anybody writes to
+        the table after all, Paimon or a job that is paused included, its next snapshot can name files that are gone,
+        and rows are lost. Raises FilesTooYoungError for less than a day without `no_writers` (a dry run takes any age),
+        UnsupportedTableError for storage that does not tell when a file was written, CorruptFileError when it is not
+        known what is in use.
         """
-        return remove_orphan_files(self, dry_run=dry_run, older_than_ms=milliseconds(older_than))
+        age_ms = milliseconds(older_than, "older_than")
+        return remove_orphan_files(self, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
 
     def doctor(self, rows: bool = False) -> list[Finding]:
         """What is broken in this table, errors first; `rows` also reads the live rows. Changes nothing."""

@@ -54,7 +54,7 @@ def expire_table(
     retention = Retention(
         min_count=min(kept.min_count, max_count) if retain_min is None else retain_min,
         max_count=max_count,
-        time_ms=kept.time_ms if older_than is None else milliseconds(older_than),
+        time_ms=kept.time_ms if older_than is None else milliseconds(older_than, "older_than"),
         limit=UNLIMITED if limit is None else limit,
     )
     return expire_snapshots(table.io, table.path, table.table_schema, clock, retention=retention)
@@ -69,7 +69,7 @@ def tag_table(
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Makes a tag. Raises OptionError as `tag_snapshot`."""
-    retained_ms = None if retained is None else milliseconds(retained)
+    retained_ms = None if retained is None else milliseconds(retained, "retained")
     tag_snapshot(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
 
 
@@ -113,5 +113,8 @@ def tags_table(table: TableHandle) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=TAGS_SCHEMA)
 
 
-def milliseconds(duration: timedelta) -> int:
+def milliseconds(duration: timedelta, name: str) -> int:
+    """The milliseconds of an argument of that name. Raises OptionError for a number, which has no unit."""
+    if not isinstance(duration, timedelta):
+        raise OptionError(f"{name} = {duration!r} has no unit: pass a datetime.timedelta", key=name, value=duration)
     return duration // timedelta(milliseconds=1)

@@ -15,7 +15,7 @@ from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import CommitConflictError, SchemaMismatchError, StorageError
+from bucketline.state.errors import CommitConflictError, FilesGoneError, SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.append_compact import append_options
@@ -23,6 +23,7 @@ from bucketline.state.store.bucket_access import BucketAccess
 from bucketline.state.store.bucket_deletions import VectorFiles, deletion_entries
 from bucketline.state.store.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.commit_check import AppendCheck
+from bucketline.state.store.commit_proof import FILES_GONE
 from bucketline.state.store.commit_waste import discard_made
 from bucketline.state.store.committer import CommitResult, Committed, Committer, Conflict
 from bucketline.state.store.compact_due import due_buckets, may_compact, may_join
@@ -60,6 +61,7 @@ class WriteSession:
         ids: IdSource = SYSTEM_IDS,
     ) -> None:
         self._clock, self._ids = clock, ids
+        self._planned_ms = clock.now_ms()
         self.table = table if table is not None else open_handle(uri, storage)
         self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
@@ -69,7 +71,11 @@ class WriteSession:
         self._vectors: tuple[str | None, Mapping[BucketId, VectorFiles]] = (None, {})
 
     def refresh(self) -> Snapshot | None:
-        """Follows the table to its newest schema and snapshot; returns the snapshot. Errors as for a new session."""
+        """Follows the table to its newest schema and snapshot; returns the snapshot. Errors as for a new session.
+
+        What is committed next counts as begun now: its files are younger.
+        """
+        self._planned_ms = self._clock.now_ms()
         newest = self.table.refreshed()
         if newest.table_schema != self.table.table_schema:
             self.table = newest
@@ -137,7 +143,8 @@ class WriteSession:
 
         `ignore_empty` as for `Committer.commit`. A compaction that lost is in `Committed.dropped`, also when `kind`
         says that there is nothing else to commit. Raises CommitConflictError when the messages' rows are not in the
-        table and will not be, SchemaMismatchError when they could never be merged with it (their files are removed);
+        table and will not be (FilesGoneError where somebody else removed some of their files, and the work has to be
+        done again), SchemaMismatchError when they could never be merged with it (their files are removed);
         CommitOutcomeUnknownError when nobody knows.
         """
         found = list(messages)
@@ -154,6 +161,7 @@ class WriteSession:
                 based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
                 view=self.view,
                 append_check=_CHECKS.get(self.plan.mode, AppendCheck.BUCKET_COUNT),
+                planned_ms=self._planned_ms,
             )
         except StorageError as e:
             if kind is not CommitKind.COMPACT:
@@ -182,6 +190,7 @@ class WriteSession:
             overwrite=frozenset(partitions).__contains__,
             based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
             view=self.view,
+            planned_ms=self._planned_ms,
         )
         if isinstance(outcome, Conflict) and outcome.rule != ALREADY_ADDED:
             self.discard(found)
@@ -195,7 +204,14 @@ class WriteSession:
         Raises as `commit`.
         """
         found = list(messages)
-        outcome = self._committer.commit(found, user=user, kind=CommitKind.OVERWRITE, overwrite=target, view=self.view)
+        outcome = self._committer.commit(
+            found,
+            user=user,
+            kind=CommitKind.OVERWRITE,
+            overwrite=target,
+            view=self.view,
+            planned_ms=self._planned_ms,
+        )
         if isinstance(outcome, Conflict):
             self.discard(found)
         return _checked(outcome)
@@ -234,5 +250,6 @@ def _checked(outcome: CommitResult) -> Committed:
     if isinstance(outcome, Committed):
         return outcome
     if isinstance(outcome, Conflict):
-        raise CommitConflictError(outcome.message, rule=outcome.rule, **outcome.fields)
+        kind = FilesGoneError if outcome.rule == FILES_GONE else CommitConflictError
+        raise kind(outcome.message, rule=outcome.rule, **outcome.fields)
     raise outcome.error()

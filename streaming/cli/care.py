@@ -5,8 +5,8 @@ from datetime import timedelta
 import click
 import pyarrow as pa
 
+from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import parse_duration
 from bucketline.conf.wording import counted
 from bucketline.state.store.doctor import examine, open_to_examine
 from bucketline.state.store.doctor_finding import Finding, Severity
@@ -88,13 +88,23 @@ def expire(
     default="1 d",
     show_default=True,
     metavar="DURATION",
-    help="Only files that have not changed for so long. A running commit must take less.",
+    help="Only files that have not changed for so long; --delete takes a day at least.",
+)
+@click.option(
+    "--no-writers",
+    is_flag=True,
+    help="Nobody writes to the table, so files younger than a day may go. DANGER: the files of a batch that is not "
+    "committed yet look like orphans. If any writer runs or is paused, Paimon included, rows are lost.",
 )
 @format_option
-def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, form: Format) -> None:
-    """Lists the files that no snapshot, tag or branch names: what crashed writers left behind."""
+def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, no_writers: bool, form: Format) -> None:
+    """Lists the files that no snapshot, tag or branch names: what crashed writers left behind.
+
+    Files younger than a day are not removed, as they may belong to a batch that is about to be committed.
+    """
     table = opened(path, option)
-    found = table.remove_orphan_files(dry_run=not delete, older_than=_duration(older_than, "--older-than"))
+    age = _duration(older_than, "--older-than")
+    found = table.remove_orphan_files(dry_run=not delete, older_than=age, no_writers=no_writers)
     print_table(_orphans_table(found), form)
     done = "removed" if found.deleted else "found; --delete removes what is listed"
     size = f"{counted(len(found.files), 'file')}, {counted(found.size_bytes, 'byte')} {done}"
@@ -132,6 +142,6 @@ def _orphans_table(found: OrphanResult) -> pa.Table:
 
 def _duration(text: str, name: str) -> timedelta:
     try:
-        return timedelta(milliseconds=parse_duration(text))
+        return timedelta(milliseconds=parse_given_duration(text))
     except (OptionError, OverflowError) as e:
         raise click.BadParameter(str(e), param_hint=name) from e

@@ -15,13 +15,14 @@ from typing import Any
 import click
 
 from bucketline import __version__
-from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.errors import BucketlineError, FilesTooYoungError, OptionError
 from bucketline.conf.secrets import mask_text, secret_values
 from bucketline.state.errors import (
     BranchNotFoundError,
     CommitConflictError,
     CommitOutcomeUnknownError,
     CorruptFileError,
+    FilesGoneError,
     IndexStateError,
     SchemaMismatchError,
     StorageError,
@@ -48,8 +49,11 @@ _REMEDIES = {
     TableNotFoundError.code: "check the path, or make the table with `bucketline create`",
     BranchNotFoundError.code: "name one of them with -o branch=NAME",
     UserNotFoundError.code: "name one of them with --user, or leave it out for the newest",
+    FilesTooYoungError.code: "wait until they are a day old; or, if nobody writes to the table at all, pass "
+    "--no-writers (no_writers=True in Python)",
     SchemaMismatchError.code: "`bucketline schema PATH` shows the columns of the table",
     CommitConflictError.code: "nothing was lost; run it again, it starts from the table's newest snapshot",
+    FilesGoneError.code: "nothing was committed; write the rows again, and run `bucketline orphans` less eagerly",
     CommitOutcomeUnknownError.code: "delete nothing; once the storage answers, `bucketline snapshots PATH` tells",
     CorruptFileError.code: "keep all files as they are; `bucketline doctor PATH` says what else is broken",
     IndexStateError.code: "remove the local index; it is rebuilt from the table",

@@ -94,13 +94,13 @@ class CommitTable:
         return f"{self.path}/{bucket_path(self.schema, EMPTY_ROW, bucket)}/{name}"
 
     def put_files(self, messages: Iterable[CommitMessage]) -> Sequence[CommitMessage]:
-        """Makes the files that messages promise, with some bytes in them."""
+        """Makes the files that messages promise, of the size they promise."""
         found = list(messages)
         io = self.storage
         for m in found:
             for f in (*m.new_files, *m.changelog_files, *m.compact_after, *m.compact_changelog):
                 if not io.exists(self.data_path(f.file_name, m.bucket)):
-                    io.write_new(self.data_path(f.file_name, m.bucket), b"rows")
+                    io.write_new(self.data_path(f.file_name, m.bucket), b"rows".ljust(f.file_size))
             for index in (*m.new_index_files, *m.compact_index_files):
                 io.write_new(f"{self.path}/{INDEX_DIR}/{index.file_name}", b"index")
         return found

@@ -10,9 +10,14 @@ from bucketline.state.store.file_info import FileInfo
 
 @dataclass
 class MemoryIO:
-    """Files by path; folders exist while something is in them. Not made for several threads."""
+    """Files by path; folders exist while something is in them. Not made for several threads.
+
+    `now_ms` is the storage's clock, by which files are written; a test moves it.
+    """
 
     files: dict[str, bytes] = field(default_factory=dict)
+    now_ms: int = 1
+    written_ms: dict[str, int] = field(default_factory=dict)
 
     def require_publish(self) -> None:
         return
@@ -33,11 +38,12 @@ class MemoryIO:
     def publish(self, path: str, data: bytes) -> bool:
         if path in self.files:
             return False
-        self.files[path] = data
+        self.overwrite(path, data)
         return True
 
     def overwrite(self, path: str, data: bytes) -> None:
         self.files[path] = data
+        self.written_ms[path] = self.now_ms
 
     def list_names(self, directory: str) -> list[str]:
         start = f"{directory}/"
@@ -45,7 +51,7 @@ class MemoryIO:
 
     def list_files(self, directory: str) -> list[FileInfo]:
         found = sorted(p for p in self.files if p.startswith(f"{directory}/"))
-        return [FileInfo(p, len(self.files[p]), 0) for p in found]
+        return [FileInfo(p, len(self.files[p]), self.written_ms.get(p, 1)) for p in found]
 
     def exists(self, path: str) -> bool:
         return path in self.files
@@ -55,7 +61,7 @@ class MemoryIO:
 
     def modified_ms(self, path: str) -> int:
         self.read(path)
-        return 0
+        return self.written_ms.get(path, 1)
 
     def delete(self, path: str) -> None:
         self.files.pop(path, None)

@@ -137,10 +137,10 @@ class KillSwitch:
         return run_batch
 
     def _around_publish(self, publish: Callable[..., Any]) -> Callable[..., Any]:
-        def publish_snapshot(snapshots: Any, manifests: Any, snapshot: Any, retries: Any) -> Any:
+        def publish_snapshot(snapshots: Any, manifests: Any, snapshot: Any, *rest: Any) -> Any:
             is_append = snapshot.commit_kind is CommitKind.APPEND
             self.passes("after manifests" if is_append else "between APPEND and COMPACT")
-            publication = publish(snapshots, manifests, snapshot, retries)
+            publication = publish(snapshots, manifests, snapshot, *rest)
             self.passes("after APPEND" if is_append else "after COMPACT")
             return publication
 

@@ -223,7 +223,14 @@ def test_consumers_hold_snapshots_until_they_are_idle() -> None:
     table.storage.overwrite(f"{table.path}/consumer/consumer-c", b"{}")
     with pytest.raises(CorruptFileError, match="consumer-c"):
         _expire(table)
-    table.options["consumer.expiration-time"] = "1 d"  # files in memory are from 1970
+    table.options["consumer.expiration-time"] = "1 d"
+    storage = table.storage
+    assert isinstance(storage, MemoryIO)
+    # This machine's clock is decades ahead of the storage's, by which the consumer has moved an hour ago.
+    storage.now_ms += 3_600_000
+    with pytest.raises(CorruptFileError, match="consumer-c"):
+        _expire(table)
+    storage.now_ms += 86_400_000
     assert _expire(table).end == table.latest().id - 2
     assert table.storage.list_names(f"{table.path}/consumer") == []
 

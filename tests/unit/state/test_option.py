@@ -4,7 +4,10 @@ from enum import Enum
 
 import pytest
 
+from bucketline.conf.durations import DURATION_KEYS, check_given_durations, parse_given_duration
 from bucketline.conf.errors import OptionError
+from bucketline.conf.fixed_options import check_job_options
+from bucketline.conf.job import parse_trigger
 from bucketline.conf.option import (
     UNLIMITED,
     Option,
@@ -20,6 +23,8 @@ from bucketline.conf.option import (
     parse_names,
     parse_size,
 )
+from bucketline.conf.resolve import read_settings, resolve_job
+from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
 
 
 @pytest.mark.parametrize(
@@ -120,3 +125,32 @@ def test_a_required_option_that_is_missing_is_named() -> None:
 def test_the_nearest_known_word_is_found() -> None:
     assert nearest("bucke", ["bucket", "bucket-key"]) == "bucket"
     assert nearest("zzzzz", ["bucket"]) is None
+
+
+@pytest.mark.parametrize("text", ["5", " 0 ", "86400000"])
+def test_a_given_duration_needs_a_unit(text: str) -> None:
+    with pytest.raises(OptionError, match=f"{text.strip()} has no unit: say '{text.strip()} ms'"):
+        parse_given_duration(text)
+
+
+def test_every_option_that_is_read_as_a_duration_is_known_as_one() -> None:
+    read = {key for key, option in HONOURED.items() if option.parse is parse_duration}
+    assert read and read <= DURATION_KEYS
+    assert set(KNOWN_KEYS) >= DURATION_KEYS
+    with pytest.raises(OptionError, match=r"'tag.default-time-retained' = '7' in the job's options has no unit"):
+        check_given_durations({"tag.default-time-retained": "7", "bucket": "7"}, origin="the job's options")
+
+
+def test_a_job_says_the_units_of_its_durations() -> None:
+    with pytest.raises(OptionError, match="30 has no unit"):
+        parse_trigger("30")
+    with pytest.raises(OptionError, match=r"'commit.timeout' = '30' in job.yaml has no unit"):
+        check_job_options({"commit.timeout": "30"}, {"commit.timeout": "30"}, origin="job.yaml")
+    with pytest.raises(OptionError, match=r"'snapshot.time-retained' = '1' in create.options has no unit"):
+        resolve_job(
+            read_settings(
+                "table: t\ncheckpoint: c\nsource: {format: rate}\n"
+                "create: {schema: id INT, options: {snapshot.time-retained: 1}}",
+                name="job.yaml",
+            )
+        )

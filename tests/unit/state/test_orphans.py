@@ -4,17 +4,23 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bucketline.conf.errors import OptionError
-from bucketline.state.errors import CorruptFileError
+from bucketline.conf.errors import FilesTooYoungError, OptionError
+from bucketline.state.commit.file_age import REMOVABLE_MS
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import BRANCH_DIR
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.branches import Branches
-from bucketline.state.store.orphans import DAY_MS, remove_orphan_files
+from bucketline.state.store.committer import Committed
+from bucketline.state.store.orphans import remove_orphan_files
 from bucketline.state.store.rollback import rollback_to
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.tags import Tags
 from tests.support.aged_table import aged_table, assert_whole, stored_files
 from tests.support.commit_table import CommitTable, StillClock
+from tests.support.commits import data_file
+from tests.support.faulty_io import FaultyIO
 from tests.support.memory_io import MemoryIO
 
 UUID = "0b1c2d3e-0000-4000-8000-00000000000a"
@@ -24,7 +30,7 @@ UUID = "0b1c2d3e-0000-4000-8000-00000000000a"
 class Later(StillClock):
     """Files in memory are from 1970: now is a day and a bit after."""
 
-    now: int = field(default=DAY_MS + 1)
+    now: int = field(default=REMOVABLE_MS + 2)
 
 
 def _handle(table: CommitTable) -> TableHandle:
@@ -32,7 +38,10 @@ def _handle(table: CommitTable) -> TableHandle:
 
 
 def _orphans(table: CommitTable, *, dry_run: bool = True, clock: StillClock | None = None) -> list[str]:
-    found = remove_orphan_files(_handle(table), dry_run=dry_run, clock=clock or Later())
+    clock = clock or Later()
+    assert isinstance(table.storage, MemoryIO)
+    table.storage.now_ms = clock.now_ms()
+    found = remove_orphan_files(_handle(table), dry_run=dry_run, clock=clock)
     assert found.deleted is not dry_run
     assert found.size_bytes == sum(f.size_bytes for f in found.files)
     return sorted(f.path.removeprefix(f"{table.path}/") for f in found.files)
@@ -72,10 +81,73 @@ def test_only_what_nothing_names_goes(seed: int) -> None:
 def test_young_files_stay() -> None:
     table = aged_table(1, 3)
     _put(table, *LEFT)
-    assert _orphans(table, clock=StillClock(DAY_MS)) == []
-    assert remove_orphan_files(_handle(table), older_than_ms=0, clock=StillClock(1)).files != ()
+    for dry_run in (True, False):
+        assert _orphans(table, dry_run=dry_run, clock=StillClock(REMOVABLE_MS + 1)) == []
+    assert remove_orphan_files(_handle(table), older_than_ms=0, clock=StillClock(2)).files != ()
     with pytest.raises(OptionError):
         remove_orphan_files(_handle(table), older_than_ms=-1)
+
+
+def test_files_younger_than_a_day_are_removed_only_when_nobody_writes() -> None:
+    table = aged_table(1, 3)
+    _put(table, *LEFT)
+    assert isinstance(table.storage, MemoryIO)
+    table.storage.now_ms += REMOVABLE_MS - 1
+    before = dict(_files(table))
+    with pytest.raises(FilesTooYoungError) as refused:
+        remove_orphan_files(_handle(table), dry_run=False, older_than_ms=REMOVABLE_MS - 1)
+    assert (refused.value.code, refused.value.fields["value"]) == ("FILES_TOO_YOUNG", REMOVABLE_MS - 1)
+    assert remove_orphan_files(_handle(table), dry_run=False).files == ()
+    assert dict(_files(table)) == before
+    found = remove_orphan_files(_handle(table), dry_run=False, older_than_ms=REMOVABLE_MS - 2, no_writers=True)
+    assert len(found.files) == len(LEFT)
+
+
+def test_ages_are_those_of_the_storage_whatever_the_machine_says() -> None:
+    table = aged_table(1, 3)
+    _put(table, *LEFT)
+    assert isinstance(table.storage, MemoryIO)
+    table.storage.now_ms += REMOVABLE_MS
+    far_ahead = StillClock(100 * REMOVABLE_MS)
+    assert remove_orphan_files(_handle(table), dry_run=False, clock=far_ahead).files == ()
+    table.storage.now_ms += 1
+    behind = StillClock(1)
+    assert len(remove_orphan_files(_handle(table), dry_run=False, clock=behind).files) == len(LEFT)
+
+
+def test_files_whose_age_the_storage_does_not_tell_stay() -> None:
+    table = aged_table(1, 3)
+    _put(table, *LEFT)
+    storage = table.storage
+    assert isinstance(storage, MemoryIO)
+    storage.now_ms = REMOVABLE_MS + 2
+    storage.written_ms[f"{table.path}/{LEFT[0]}"] = -1
+    assert len(remove_orphan_files(_handle(table), dry_run=False).files) == len(LEFT) - 1
+    storage.now_ms = -1
+    with pytest.raises(UnsupportedTableError, match="does not tell when"):
+        remove_orphan_files(_handle(table), dry_run=False, older_than_ms=0, no_writers=True)
+    assert storage.exists(f"{table.path}/{LEFT[0]}") and not any("clock" in path for path in storage.files)
+
+
+def test_what_is_committed_while_files_are_removed_stays() -> None:
+    """A commit that has proven that its old files are there, published after the names were collected."""
+    table = aged_table(1, 3)
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-late.parquet"),))
+    table.put_files([message])
+    _put(table, *LEFT)
+    assert isinstance(table.storage, MemoryIO)
+    table.storage.now_ms = REMOVABLE_MS + 2
+
+    def commit(name: str, path: str) -> None:
+        if name == "list_names" and path.endswith("/changelog"):  # the last thing that is collected
+            io.before_call = None
+            assert isinstance(table.committer().commit([message], user="late", identifier=1), Committed)
+
+    io = FaultyIO(table.storage, before_call=commit)
+    handle = TableHandle(io, table.path, table.schema)
+    found = remove_orphan_files(handle, dry_run=False)
+    assert io.before_call is None and len(found.files) == len(LEFT)
+    assert_whole(table)
 
 
 def test_tags_and_branches_count() -> None:

@@ -1,5 +1,6 @@
 """A table's own care, end to end on real files: expire, tag, branch, roll back, alter; rows stay what they were."""
 
+import json
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_expiry_keeps_rows_and_leaves_a_sound_table_without_orphans(table: Table
     assert table.delete_tag("old") and not table.delete_tag("old")
     assert table.delete_branch("b") and not table.delete_branch("b")
     assert table.branches() == []
-    orphans = table.remove_orphan_files(dry_run=False, older_than=timedelta(0))
+    orphans = table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True)
     assert orphans.deleted and orphans.size_bytes > 0
     assert {i: _rows(table, i) for i in left} == {i: before[i] for i in left}
     assert table.doctor(rows=True) == []
@@ -137,3 +138,26 @@ def test_options_change_with_the_schema(table: Table) -> None:
         table.set_options({"merge-engine": "first-row"})
     with pytest.raises(SchemaMismatchError):
         table.alter_column("id", type="INT")
+
+
+def test_what_users_set_needs_units_and_what_a_table_holds_is_read_as_paimon_does(tmp_path: Path) -> None:
+    bare = {"bucket": "2", "snapshot.time-retained": "3600000"}
+    with pytest.raises(OptionError, match="in the new table's options has no unit"):
+        create_table(str(tmp_path / "t"), SCHEMA, primary_key=("id",), options=bare)
+    assert not (tmp_path / "t").exists()
+    made = create_table(str(tmp_path / "t"), SCHEMA, primary_key=("id",), options={"bucket": "2"})
+    with pytest.raises(OptionError, match="has no unit"):
+        made.set_options({"snapshot.time-retained": "1"})
+    # Paimon takes a bare number for milliseconds, and stores it so.
+    path = tmp_path / "t" / "schema" / "schema-0"
+    schema = json.loads(path.read_text())
+    schema["options"] = bare
+    path.write_text(json.dumps(schema))
+    made = open_table(made.path)
+    _write(made, 0, 1)
+    assert len(_rows(made.set_options({"num-levels": "4"}))) == 20
+    assert made.expire_snapshots().snapshots == 0
+    with pytest.raises(OptionError, match=r"older_than = 5 has no unit: pass a datetime\.timedelta"):
+        made.remove_orphan_files(older_than=5)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="retained = 5 has no unit"):
+        made.create_tag("t", retained=5)  # type: ignore[arg-type]

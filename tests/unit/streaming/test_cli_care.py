@@ -59,6 +59,7 @@ def test_expire_keeps_what_it_is_told_to_keep(table: Table) -> None:
     assert table.to_arrow().num_rows == 20
     assert "error [OPTION]" in bucketline("expire", table.path, "--retain-min", "3", "--retain-max", "2", code=3).stderr
     assert "--retain-time" in bucketline("expire", table.path, "--retain-time", "soon", code=2).stderr
+    assert "12 has no unit" in bucketline("expire", table.path, "--retain-time", "12", code=2).stderr
     assert "error [USAGE]" in bucketline("expire", table.path, "--retain-max", "0", code=2).stderr
 
 
@@ -70,9 +71,18 @@ def test_orphans_are_listed_and_only_deleted_when_asked(table: Table) -> None:
     (found,) = [json.loads(line) for line in listed.stdout.splitlines()]
     assert (found["path"], found["size_bytes"]) == (str(stray), 11)
     assert "--delete removes what is listed" in listed.stderr and stray.exists()
-    assert "1 file, 11 bytes removed" in bucketline("orphans", table.path, "--older-than", "0 s", "--delete").stderr
+    young = ("orphans", table.path, "--older-than", "23 h", "--delete")
+    refused = bucketline(*young, code=3)
+    assert "error [FILES_TOO_YOUNG]" in refused.stderr and "--no-writers" in refused.stderr and stray.exists()
+    assert "DANGER" in bucketline("orphans", "--help").stdout
+    assert (
+        "1 file, 11 bytes removed"
+        in bucketline("orphans", table.path, "--older-than", "0 s", "--delete", "--no-writers").stderr
+    )
     assert not stray.exists() and table.to_arrow().num_rows == 20
     assert "--older-than" in bucketline("orphans", table.path, "--older-than", "ever", code=2).stderr
+    refused = bucketline("orphans", table.path, "--older-than", "1", "--delete", "--no-writers", code=2)
+    assert "1 has no unit" in refused.stderr and "'1 d'" in refused.stderr
 
 
 def test_doctor_tells_a_sound_table_from_a_broken_one(table: Table) -> None:

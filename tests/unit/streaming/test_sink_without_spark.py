@@ -1,8 +1,10 @@
 """The sink with Spark's part played in this process: what a restart finds, and shares of keys."""
 
+import itertools
 import json
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +16,13 @@ from bucketline.state.store.expiry_notes import MARKER_TAG
 from bucketline.state.store.local_io import LocalIO
 from bucketline.state.store.scan import group_by_bucket
 from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming import sink
+from bucketline.state.store.write_session import WriteSession
+from bucketline.streaming import live_table, sink
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import LiveTable, forget_table
 from bucketline.streaming.progress import BatchReport
 from bucketline.streaming.sink import TableSink
+from tests.support.stopped import HOUR_MS, StoppingClock, age_and_clean
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
@@ -202,3 +206,25 @@ def test_rows_that_are_placed_nowhere_are_told_as_input_all_the_same(
     for number in range(2):
         write(table, number, local_directory=str(tmp_path / "local"))
     assert [(r.input_rows, r.stored_rows) for r in reports] == [(50, 50), (50, 0)]
+
+
+@pytest.mark.parametrize("options", [{"bucket": "2"}, {"bucket": "-1"}, {"bucket": "-2"}])
+def test_a_batch_whose_files_are_removed_while_the_driver_is_stopped_is_written_again(
+    options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Stopped for more than a day at each look at its clock in turn, while orphans are removed."""
+    repeated = 0
+    for at in itertools.count(1):
+        table = create_table(str(tmp_path / str(at) / "t"), COLUMNS, ("id",), options=options)
+        clock = StoppingClock(at, 25 * HOUR_MS, age_and_clean(table.path, 25 * HOUR_MS))
+        caplog.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(live_table, "WriteSession", partial(WriteSession, clock=clock))
+            write(table, 0, 2, local_directory=str(tmp_path / "local"))
+        repeated += any("is done again" in r.getMessage() for r in caplog.records)
+        write(table, 1, 2, local_directory=str(tmp_path / "local"))
+        table.compact()
+        assert table.to_arrow()["v"].to_pylist() == [1] * 50 and table.doctor(rows=True) == []
+        if clock.looks < at:
+            break
+    assert repeated >= 2

@@ -1,0 +1,74 @@
+"""Durations that a user hands over need a unit; those that a table holds are read as Paimon reads them.
+
+A bare number is milliseconds in Paimon, so `1` for a day that was meant is a millisecond. What Paimon stored in a table
+stays readable; a new table, a change of options, a job and the command line have to say the unit.
+Source: Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions, FlinkConnectorOptions for the keys.
+"""
+
+from collections.abc import Mapping
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import parse_duration
+
+DURATION_KEYS = frozenset(
+    {
+        "changelog-producer.compaction-interval",
+        "changelog.time-retained",
+        "clustering.history-partition.idle-to-full-sort",
+        "commit.max-retry-wait",
+        "commit.min-retry-wait",
+        "commit.timeout",
+        "compaction.optimization-interval",
+        "consumer.expiration-time",
+        "continuous.discovery-interval",
+        "cross-partition-upsert.index-ttl",
+        "lock-acquire-timeout",
+        "lock-check-max-sleep",
+        "lookup.cache-file-retention",
+        "lookup.continuous.discovery-interval",
+        "lookup.dynamic-partition.refresh-interval",
+        "partition.expiration-check-interval",
+        "partition.expiration-time",
+        "partition.idle-time-to-done",
+        "partition.idle-time-to-report-statistic",
+        "partition.time-interval",
+        "record-level.expire-time",
+        "scan.plan-auto-tag-for-read.time-retained",
+        "scan.watermark.alignment.max-drift",
+        "scan.watermark.alignment.update-interval",
+        "scan.watermark.idle-timeout",
+        "snapshot.time-retained",
+        "snapshot.watermark-idle-timeout",
+        "source.checkpoint-align.timeout",
+        "streaming.read.snapshot.delay",
+        "tag.creation-delay",
+        "tag.creation-period-duration",
+        "tag.default-time-retained",
+        "visibility-callback.check-interval",
+        "visibility-callback.timeout",
+    }
+)
+"""Paimon's table options that are durations, whether we honour them or not."""
+
+
+def parse_given_duration(text: str) -> int:
+    """The milliseconds that a text like `10 s` names. Raises OptionError for anything else, a bare number too."""
+    found = parse_duration(text)
+    if text.strip().isdigit():
+        raise OptionError(f"{text.strip()} has no unit: say {_with_units(text)}", value=text)
+    return found
+
+
+def check_given_durations(options: Mapping[str, str], *, origin: str = "the given options") -> None:
+    """Returns when each duration among the table options that a user hands over has a unit. Raises OptionError."""
+    for key in sorted(DURATION_KEYS & options.keys()):
+        text = options[key]
+        if text.strip().isdigit():
+            raise OptionError(
+                f"option '{key}' = {text!r} in {origin} has no unit: say {_with_units(text)}", key=key, value=text
+            )
+
+
+def _with_units(text: str) -> str:
+    number = text.strip()
+    return f"'{number} ms', '{number} s', '{number} min', '{number} h' or '{number} d'"
