@@ -1,6 +1,7 @@
 """`bucketline`: the commands, and what their end looks like to a shell.
 
-Exit codes: 0 done, 2 usage, 3 bad configuration, 4 conflict or unknown outcome, 1 anything else. An error is one line
+Exit codes: 0 done; 2 usage; 3 a wrong setting, or a table, branch or user that is not there; 4 a conflict, an unknown
+outcome, or a checkpoint that does not fit; 1 anything else. An error is one line
 `error [code]: message` on the standard error, and one with the remedy where there is one; never a traceback, unless
 asked for with --debug or BUCKETLINE_DEBUG.
 """

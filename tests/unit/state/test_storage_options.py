@@ -12,7 +12,7 @@ from pyarrow import fs
 import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_settings, resolve_job
-from bucketline.conf.storage_options import check_storage_options, s3_settings
+from bucketline.conf.storage_options import STORAGE_OPTIONS, check_storage_options, s3_settings
 from bucketline.state.commit.schema_change import SetOption
 from bucketline.state.store import file_io
 from bucketline.state.store.arrow_io import ArrowIO, arrow_io_for
@@ -259,3 +259,10 @@ def test_a_storage_that_cannot_be_opened_is_one_line_without_its_settings() -> N
     with pytest.raises(OptionError, match="pyarrow cannot open it") as caught:
         arrow_io_for("hdfs://namenode/a", {"hadoop.my.password": "hunter2"})
     assert "\n" not in caught.value.message and "hunter2" not in caught.value.message
+
+
+def test_the_page_about_storage_options_names_them_all_with_their_meaning() -> None:
+    page = (Path(__file__).parents[3] / "docs/storage.md").read_text()
+    assert [
+        key for key, option in STORAGE_OPTIONS.items() if f"| `{key}` |" not in page or option.doc not in page
+    ] == []
