@@ -66,6 +66,12 @@ class CorruptFileError(BucketlineError):
     code = "CORRUPT_FILE"
 
 
+class MissingSnapshotError(CorruptFileError):
+    """A snapshot was committed and its file is gone: neither read nor write, restore the file or roll back."""
+
+    code = "MISSING_SNAPSHOT"
+
+
 class IndexStateError(BucketlineError):
     """The local index cannot be trusted; the caller rebuilds it from the table."""
 

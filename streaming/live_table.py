@@ -12,6 +12,7 @@ from bucketline.state.commit.replay import newest_of_user, writer_of
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, SYSTEM_RANDOM, Clock, Pause, Random
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import MANIFEST_DIR
 from bucketline.state.store.expiry import move_tag
 from bucketline.state.store.expiry_notes import MARKER_TAG, seen_up_to
 from bucketline.state.store.table_handle import TableHandle
@@ -19,7 +20,7 @@ from bucketline.state.store.tags import Tags
 from bucketline.state.store.visibility import Budget, FileNames, Waits, all_on_level0, what_waits
 from bucketline.state.store.write_session import WriteSession
 from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.recover import END_OFFSETS, KEY_SHARES, UserHistory
+from bucketline.streaming.recover import END_OFFSETS, KEY_SHARES, CheckpointMismatchError, UserHistory
 
 
 class _Turn:
@@ -126,6 +127,19 @@ class LiveTable:
         complete = bool(self._commits) or walked_to == 1 or (marker is not None and self._seen(marker) >= walked_to - 1)
         others = () if self._commits or marker else self._others()
         return UserHistory(tuple(self._commits), marker, complete, others)
+
+    def check_rolled_back(self, mismatch: CheckpointMismatchError) -> None:
+        """Returns if the batches that the table lacks were rolled back, have expired, or were another table's.
+
+        Call it after `decide` has refused a batch. Raises MissingSnapshotError when their snapshots are gone.
+        """
+        if not mismatch.fields.get("history_complete"):
+            return
+        table, newest = self.session.table, self.session.view.snapshot
+        # A table that was made anew has no manifests.
+        if newest is not None or table.io.list_names(f"{table.path}/{MANIFEST_DIR}"):
+            done = f"the checkpoint, at batch {mismatch.fields['checkpoint_batch']},"
+            table.snapshot_store.check_rolled_back(None, done, newest)
 
     def key_shares(self) -> int | None:
         """Among how many tasks the writer's newest batch shared the keys; None when it does not say.

@@ -75,12 +75,13 @@ def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool)
             checkpoint_batch=batch.batch_id,
         )
     if batch.batch_id > 0 and not (newest == batch.batch_id - 1 and history.complete):
+        why = "the table was rolled back or replaced" if history.complete else "snapshots have expired"
         raise CheckpointMismatchError(
             f"the checkpoint is at batch {batch.batch_id}, but the newest batch of this query that the table can show "
-            f"is {'none' if newest is None else newest}: snapshots have expired, or the table was rolled back or "
-            f"replaced. {_REMEDIES}",
+            f"is {'none' if newest is None else newest}: {why}. {_REMEDIES}",
             table_batch=newest,
             checkpoint_batch=batch.batch_id,
+            history_complete=history.complete,
         )
     if newest is None:
         _refuse_same_source(batch, history.others)

@@ -34,7 +34,7 @@ from bucketline.streaming.live_table import LiveTable, forget_table, live_table
 from bucketline.streaming.place_task import PlaceTask
 from bucketline.streaming.preflight import check_session
 from bucketline.streaming.progress import BatchReport, describe_batch, describe_skipped, tell
-from bucketline.streaming.recover import SkipBatch, decide
+from bucketline.streaming.recover import CheckpointMismatchError, SkipBatch, decide
 from bucketline.streaming.route import BatchOutcome, run_batch
 from bucketline.streaming.route_task import Decode
 from bucketline.streaming.visible_step import compact_in_tasks, finish_visibility, hidden_rows, settle_visibility
@@ -95,7 +95,12 @@ class TableSink:
         spark, session = batch.sparkSession, table.session
         session.refresh()
         table.take_over()
-        decision = decide(identity, table.history(), allow_reprocess=self.allow_reprocess)
+        history = table.history()
+        try:
+            decision = decide(identity, history, allow_reprocess=self.allow_reprocess)
+        except CheckpointMismatchError as e:
+            table.check_rolled_back(e)
+            raise
         if isinstance(decision, SkipBatch):
             return self._settle_skipped(table, spark, identity, started)
         if self.decode is None:

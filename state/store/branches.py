@@ -66,7 +66,9 @@ class Branches:
         return True
 
     def states(self) -> list[tuple[str, Snapshot]]:
-        """Of all branches what `states_of` gives of one."""
+        """Of all branches what `states_of` gives of one. Raises MissingSnapshotError for one that has lost some."""
+        for name in self.names():
+            Snapshots(self._io, self.path(name)).latest_id()
         return [state for name in self.names() for state in self.states_of(name)]
 
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:

@@ -45,6 +45,7 @@ from bucketline.state.store.commit_waste import discard_manifests, discard_outpu
 from bucketline.state.store.file_io import FileIO
 from bucketline.state.store.manifests import Manifests
 from bucketline.state.store.publication import Fate, publish_snapshot
+from bucketline.state.store.rollback import newest_to_write
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.snapshots import Snapshots
 
@@ -226,7 +227,7 @@ class Committer:
             seen = snapshot.id - 1
 
     def _newest(self, view: LiveView | None) -> Snapshot | None:
-        return self._snapshots.latest() if view is None else view.refresh()
+        return newest_to_write(self._snapshots) if view is None else view.refresh()
 
     def _plan(
         self,

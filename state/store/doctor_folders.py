@@ -1,19 +1,18 @@
-"""What must be true of the metadata folders: names, schemas, gaps, hints, consumers, branches.
+"""What must be true of the metadata folders: names, schemas, snapshots, consumers, branches.
 
 Source: the rules of Paimon 2.0 SnapshotManager, HintFileUtils, SchemaManager.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.wording import span
-from bucketline.state.format.paths import EARLIEST, LATEST, SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
+from bucketline.state.format.paths import SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.branches import Branches
 from bucketline.state.store.consumers import broken_consumers
 from bucketline.state.store.doctor_finding import Finding, Severity
 from bucketline.state.store.doctor_problem import passable
+from bucketline.state.store.doctor_snapshots import snapshot_findings
 from bucketline.state.store.schemas import Schemas
 from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.types.logical import all_fields
@@ -85,40 +84,13 @@ def _evolved(before: TableSchema, after: TableSchema) -> Iterator[str]:
 
 
 def _snapshot_folder(table: TableHandle) -> Iterator[Finding]:
-    """Names, gaps and hints. Hints are read first: a snapshot is there before a hint names it."""
-    directory = f"{table.metadata_path}/{SNAPSHOT_DIR}"
-    hints = {hint: table.io.read_optional(f"{directory}/{hint}") for hint in (LATEST, EARLIEST)}
-    names = table.io.list_names(directory)
-    for name in names:
+    """Names, and what is wrong with the snapshots of the table and of its branches."""
+    root = table.metadata_path
+    directory = f"{root}/{SNAPSHOT_DIR}"
+    for name in table.io.list_names(directory):
         if name.startswith("snapshot-") and parse_snapshot_id(name) is None:
             path = f"{directory}/{name}"
             yield Finding(Severity.ERROR, "foreign-file", path, "Paimon takes this name for a snapshot's and fails")
-    ids = sorted(i for i in map(parse_snapshot_id, names) if i is not None)
-    for before, after in pairwise(ids):
-        if after != before + 1:
-            yield Finding(
-                Severity.ERROR,
-                "snapshot-gap",
-                f"{directory}/snapshot-{before + 1}",
-                f"no file of {span(before + 1, after - 1, 'snapshot')}, though there are older and newer ones",
-            )
-    for hint, data in hints.items():
-        if data is not None:
-            yield from _hint(f"{directory}/{hint}", hint, data, ids)
-
-
-def _hint(path: str, hint: str, data: bytes, ids: list[int]) -> Iterator[Finding]:
-    if not data.isdigit():
-        yield Finding(Severity.WARNING, "hint", path, f"it holds {data[:20]!r}, no snapshot id")
-        return
-    hinted = int(data)
-    if hint == LATEST and hinted > max(ids, default=0):
-        yield Finding(
-            Severity.ERROR,
-            "hint",
-            path,
-            f"it says {hinted}, {f'the newest snapshot is {max(ids)}' if ids else 'and there is no snapshot'}: Paimon "
-            "believes it and fails",
-        )
-    elif hinted not in ids or hinted != (ids[-1] if hint == LATEST else ids[0]):
-        yield Finding(Severity.WARNING, "hint", path, f"it says {hinted}, which is not right; readers have to list")
+    branches = Branches(table.io, table.path)
+    for folder in dict.fromkeys((root, *(branches.path(name) for name in branches.names()))):
+        yield from snapshot_findings(table.io, folder)

@@ -30,6 +30,11 @@ class IndexLabel:
     snapshot_id: int = 0
     name: str = ""
 
+    @property
+    def list_name(self) -> str:
+        """The snapshot's delta manifest list."""
+        return self.name.partition(" ")[0]
+
 
 def label_of(snapshot: Snapshot | None) -> IndexLabel:
     """The label of an index that reflects a snapshot; None is the empty table."""

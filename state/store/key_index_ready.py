@@ -123,6 +123,8 @@ def _brought_to(
     index: KeyIndex, plan: IndexPlan, source: IndexSource, latest: Snapshot | None
 ) -> CaughtUp | MustRebuild:
     try:
+        if latest is None or index.label.snapshot_id > latest.id:
+            _check_rolled_back(index, source, latest)
         if latest is None:
             return (
                 CaughtUp(0, 0) if index.label == label_of(None) else MustRebuild("the table has no snapshot any more")
@@ -139,6 +141,14 @@ def _brought_to(
     except BaseException:
         index.close()
         raise
+
+
+def _check_rolled_back(index: KeyIndex, source: IndexSource, latest: Snapshot | None) -> None:
+    """Returns if the snapshot that the index reflects is not this table's any more. Raises MissingSnapshotError."""
+    label, snapshots = index.label, source.snapshots
+    # A table that was made anew has none of the old one's manifests; those of a rollback stay for a day.
+    if label.snapshot_id and snapshots.get(label.snapshot_id) is None and source.manifests.exists(label.list_name):
+        snapshots.check_rolled_back(label.snapshot_id, f"the key index {index.directory}", latest)
 
 
 def _refuse_old_batch(index: KeyIndex, source: IndexSource, latest: Snapshot) -> None:

@@ -110,6 +110,10 @@ class Manifests:
         for name in names:
             self._io.delete(self.path(name))
 
+    def exists(self, name: str) -> bool:
+        """Whether the folder has a file of that name."""
+        return self._io.exists(self.path(name))
+
     def read_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """The manifests that a list names, oldest first. `size` is what the snapshot says of it."""
         data = self._read(name, size)

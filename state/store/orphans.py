@@ -191,6 +191,8 @@ class _Names:
     def _add_root(self, where: str, root: str, states: Iterable[tuple[str, Snapshot]]) -> None:
         if Schemas(self._io, root).latest_id() is None:
             raise CorruptFileError(f"{root}: there is no schema, so it is not known what is in use", path=root)
+        # Files of a snapshot whose own file is gone are needed once that is put back.
+        Snapshots(self._io, root).latest_id()
         for name, snapshot in states:
             self._add_state(f"{name}{where}", root, name, snapshot)
             self._add_changelog(snapshot.changelog_manifest_list)

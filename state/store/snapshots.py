@@ -1,44 +1,67 @@
 """The snapshots of a table, and the hints that make the newest and the oldest quick to find.
 
-Hints are advice: a missing, torn, stale or too high one costs a listing, nothing else.
+A missing, torn or stale hint costs a listing, and a search for what else names later commits (`newest_snapshot`).
 Source: Paimon 2.0 SnapshotManager, HintFileUtils. Stricter in one thing: Paimon believes a LATEST whose snapshot does
-not exist.
+not exist, and takes a table without snapshot files for an empty one, whatever names a commit.
 """
 
 from collections.abc import Iterator
 
+from bucketline.state.commit.newest import Vanished
 from bucketline.state.commit.replay import newest_of_user
-from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import EARLIEST, LATEST, SNAPSHOT_DIR, parse_snapshot_id, snapshot_name
-from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
-from bucketline.state.store.decoding import naming_file
+from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.newest_snapshot import (
+    Newest,
+    find_newest,
+    missing_snapshot,
+    read_hint,
+    read_snapshot,
+)
 
 
 class Snapshots:
     """The snapshots of the table at `path`."""
 
     def __init__(self, io: FileIO, path: str) -> None:
-        self._io = io
+        self.io = io
+        self.root = path
         self._directory = f"{path}/{SNAPSHOT_DIR}"
 
     def latest_id(self) -> int | None:
-        """The newest snapshot's id; None for a table without snapshots."""
+        """The newest snapshot's id; None for a table without snapshots. Errors as `latest`."""
         hinted = self._hint(LATEST)
         if hinted is not None and not self.exists(hinted + 1) and self.exists(hinted):
             return hinted
-        return max(self._listed_ids(), default=None)
+        found = find_newest(self.io, self.root).snapshot
+        return None if found is None else found.id
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot; None for a table without snapshots."""
+        """The newest snapshot; None for a table without snapshots.
+
+        Raises MissingSnapshotError when it was committed and its file is gone, CorruptFileError, StorageError.
+        """
+        return self.find_latest().snapshot
+
+    def find_latest(self) -> Newest:
+        """As `latest`, and which rollback to it was cut short, if one was."""
         hinted = self._hint(LATEST)
         if hinted is not None and not self.exists(hinted + 1):
             found = self.get(hinted)
             if found is not None:
-                return found
-        newest = max(self._listed_ids(), default=None)
-        return None if newest is None else self.get(newest)
+                return Newest(found)
+        return find_newest(self.io, self.root)
+
+    def check_rolled_back(self, known_id: int | None, proof: str, newest: Snapshot | None) -> None:
+        """Returns if the newest snapshot is older than one that `proof` names because the table was rolled back.
+
+        LATEST says so when it names a snapshot that is there. Raises MissingSnapshotError.
+        """
+        hinted = self._hint(LATEST)
+        if hinted is None or not self.exists(hinted):
+            raise missing_snapshot(self.root, Vanished(0 if newest is None else newest.id, proof, known_id))
 
     def earliest_id(self) -> int | None:
         """The oldest snapshot's id; None for a table without snapshots."""
@@ -49,15 +72,7 @@ class Snapshots:
 
     def get(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot of that id; None when there is none, or no longer. Raises CorruptFileError."""
-        path = self.path(snapshot_id)
-        data = self._io.read_optional(path)
-        if data is None:
-            return None
-        with naming_file(path):
-            found = decode_snapshot(data)
-        if found.id != snapshot_id:
-            raise CorruptFileError(f"{path} holds snapshot {found.id}", path=path, found=found.id)
-        return found
+        return read_snapshot(self.io, self.root, snapshot_id)
 
     def ids(self) -> list[int]:
         """All snapshot ids there are, ascending, from a listing."""
@@ -80,32 +95,30 @@ class Snapshots:
 
     def publish(self, snapshot: Snapshot) -> bool:
         """Makes the snapshot the table's next one; False when its id is taken. Errors as in FileIO.publish."""
-        return self._io.publish(self.path(snapshot.id), encode_snapshot(snapshot))
+        return self.io.publish(self.path(snapshot.id), encode_snapshot(snapshot))
 
     def write_latest_hint(self, snapshot_id: int) -> None:
         """Says which snapshot is newest; only once it is published."""
-        self._io.overwrite(f"{self._directory}/{LATEST}", str(snapshot_id).encode())
+        self.io.overwrite(f"{self._directory}/{LATEST}", str(snapshot_id).encode())
 
     def write_earliest_hint(self, snapshot_id: int) -> None:
         """Says which snapshot is oldest; only once the older ones are gone."""
-        self._io.overwrite(f"{self._directory}/{EARLIEST}", str(snapshot_id).encode())
+        self.io.overwrite(f"{self._directory}/{EARLIEST}", str(snapshot_id).encode())
 
     def exists(self, snapshot_id: int) -> bool:
-        return self._io.exists(self.path(snapshot_id))
+        return self.io.exists(self.path(snapshot_id))
 
     def delete(self, snapshot_id: int) -> None:
         """Removes the snapshot's file, and nothing that it names; a missing one is no error."""
-        self._io.delete(self.path(snapshot_id))
+        self.io.delete(self.path(snapshot_id))
 
     def path(self, snapshot_id: int) -> str:
         return f"{self._directory}/{snapshot_name(snapshot_id)}"
 
     def _hint(self, name: str) -> int | None:
-        data = self._io.read_optional(f"{self._directory}/{name}")
-        if data is None or not data.isdigit() or len(data) > 19:
-            return None
-        return int(data) or None
+        hint = read_hint(self.io, self._directory, name)
+        return None if hint is None else hint.snapshot_id
 
     def _listed_ids(self) -> list[int]:
-        ids = [parse_snapshot_id(name) for name in self._io.list_names(self._directory)]
+        ids = [parse_snapshot_id(name) for name in self.io.list_names(self._directory)]
         return [i for i in ids if i is not None]

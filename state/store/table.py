@@ -23,6 +23,7 @@ from bucketline.state.commit.schema_change import (
     UnsetOption,
 )
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.alter import alter_table, column_changes, column_path, column_type, position_of
 from bucketline.state.store.branches import Branches
 from bucketline.state.store.doctor import examine
@@ -37,6 +38,7 @@ from bucketline.state.store.overwrite import overwrite_table
 from bucketline.state.store.rescale import rescale_table
 from bucketline.state.store.row_changes import delete_rows, update_rows
 from bucketline.state.store.schemas import Schemas
+from bucketline.state.store.snapshots import Snapshots
 from bucketline.state.store.table_care import (
     branch_table,
     expire_table,
@@ -346,6 +348,12 @@ def create_table(
     io, root = file_io_for(path, new.storage)
     io.require_publish()
     schemas = Schemas(io, root)
+    if schemas.latest_id() is None and Snapshots(io, root).latest_id() is not None:
+        raise CorruptFileError(
+            f"{root} has snapshots and no schema: a table is there whose schema files are gone; put them back from a "
+            "copy, or make the new table elsewhere",
+            path=root,
+        )
     if schemas.latest_id() is not None or not schemas.create(new):
         if exist_ok:
             return open_table(path, storage_options=storage_options)

@@ -10,6 +10,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import EntryIdentity, FileKind, ManifestEntry, Snapshot
 from bucketline.state.store.manifests import Manifests
+from bucketline.state.store.rollback import newest_to_write
 from bucketline.state.store.snapshots import Snapshots
 
 BucketId = tuple[bytes, int]
@@ -26,8 +27,13 @@ class TableView:
         self.snapshot: Snapshot | None = None
 
     def refresh(self) -> Snapshot | None:
-        """Brings the view to the newest snapshot and returns it; None for a table without one."""
-        latest = self._snapshots.latest()
+        """Brings the view to the newest snapshot and returns it; None for a table without one.
+
+        A rollback that was cut short is finished. Raises MissingSnapshotError when snapshots are gone that were there.
+        """
+        latest = newest_to_write(self._snapshots)
+        if self.snapshot is not None and (latest is None or latest.id < self.snapshot.id):
+            self._snapshots.check_rolled_back(self.snapshot.id, "this writer", latest)
         if latest is None:
             self._reset(None, ())
         elif self.snapshot is None or latest.id < self.snapshot.id or not self._advance_to(latest):

@@ -14,8 +14,9 @@ from bucketline.conf.read_options import (
     check_read_options,
 )
 from bucketline.conf.wording import span
+from bucketline.state.errors import MissingSnapshotError
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.paths import CHANGELOG_DIR, TAG_DIR, changelog_name, parse_tag, tag_name
+from bucketline.state.format.paths import CHANGELOG_DIR, SNAPSHOT_DIR, TAG_DIR, changelog_name, parse_tag, tag_name
 from bucketline.state.format.snapshot_json import decode_snapshot
 from bucketline.state.store.decoding import naming_file
 from bucketline.state.store.file_io import FileIO
@@ -59,6 +60,7 @@ class Versions:
         found = self._snapshots.get(snapshot_id)
         if found is None:
             there = self._snapshots.ids()
+            self._check_no_hole(snapshot_id, there)
             known = f"it has {span(there[0], there[-1], 'snapshot')}" if there else "it has none yet"
             raise OptionError(f"{self._path} has no snapshot {snapshot_id}; {known}", key=key, value=snapshot_id)
         return found
@@ -88,7 +90,7 @@ class Versions:
         return found
 
     def at_time(self, time_ms: int) -> Snapshot | None:
-        """As `by_time`; None when none is that old."""
+        """As `by_time`; None when none is that old. Raises MissingSnapshotError when its file is gone."""
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.latest_id()
         found: Snapshot | None = None
         if earliest is not None and latest is not None:
@@ -101,6 +103,8 @@ class Versions:
                     found, low = snapshot or found, middle + 1
                 else:
                     high = middle - 1
+            if found is None or found.id < high:
+                self._check_no_hole(high, self._snapshots.ids())
         return found
 
     def between(self, since: int, until: int, *, with_changelogs: bool) -> list[Snapshot]:
@@ -123,6 +127,7 @@ class Versions:
             if snapshot is None and with_changelogs:
                 snapshot = self._changelog(snapshot_id)
             if snapshot is None:
+                self._check_no_hole(snapshot_id, self._snapshots.ids())
                 oldest = self._snapshots.earliest_id()
                 raise OptionError(
                     f"{self._path}: snapshot {snapshot_id} is expired, so that the changes since {since} are not "
@@ -132,6 +137,16 @@ class Versions:
                 )
             found.append(snapshot)
         return found
+
+    def _check_no_hole(self, snapshot_id: int, there: list[int]) -> None:
+        """Returns if a snapshot without a file has expired, or never was. Raises MissingSnapshotError."""
+        if there and there[0] < snapshot_id < there[-1]:
+            raise MissingSnapshotError(
+                f"{self._path}: the file of snapshot {snapshot_id} is gone, and there are older ones; put it back from "
+                "a copy. Newer snapshots can be read as before",
+                path=f"{self._path}/{SNAPSHOT_DIR}",
+                snapshot=snapshot_id,
+            )
 
     def _changelog(self, snapshot_id: int) -> Snapshot | None:
         path = f"{self._path}/{CHANGELOG_DIR}/{changelog_name(snapshot_id)}"

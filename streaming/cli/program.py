@@ -25,6 +25,7 @@ from bucketline.state.errors import (
     CorruptFileError,
     FilesGoneError,
     IndexStateError,
+    MissingSnapshotError,
     SchemaMismatchError,
     StorageError,
     TableNotFoundError,
@@ -57,6 +58,7 @@ _REMEDIES = {
     FilesGoneError.code: "nothing was committed; write the rows again, and run `bucketline orphans` less eagerly",
     CommitOutcomeUnknownError.code: "delete nothing; once the storage answers, `bucketline snapshots PATH` tells",
     CorruptFileError.code: "keep all files as they are; `bucketline doctor PATH` says what else is broken",
+    MissingSnapshotError.code: "keep all files as they are and look for a copy of the snapshot files first",
     IndexStateError.code: "remove the local index; it is rebuilt from the table",
 }
 _RETRY_REMEDY = "it may pass: run it again"

@@ -11,6 +11,7 @@ from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import CommitKind, DeletionVectorRange, FileKind, IndexManifestEntry
 from bucketline.state.store.commit_retry import Retries, RetrySettings
 from bucketline.state.store.committer import AppendCheck, Committed, Conflict
+from bucketline.state.store.rollback import rollback_to
 from bucketline.state.store.table_view import TableView
 from tests.support.commit_table import CommitTable, CountedPause, StillClock, message
 from tests.support.commits import data_file
@@ -371,7 +372,7 @@ def test_an_overwrite_takes_the_index_files_of_its_partitions_away(table: Commit
 def test_work_planned_before_a_rollback_is_refused(table: CommitTable) -> None:
     for n in range(3):
         append(table, f"f{n}", identifier=n)
-    table.snapshots.delete(3)
+    rollback_to(table.storage, table.path, 2)
     outcome = table.committer().commit([], user=ME, kind=CommitKind.OVERWRITE, overwrite=lambda p: True, based_on=3)
     assert isinstance(outcome, Conflict) and outcome.rule == "history-gone"
     outcome = table.committer().commit([message(data_file("new"))], user=ME, identifier=4, based_on=3)

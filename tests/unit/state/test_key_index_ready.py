@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.bucket.cross_partition import KeyEffect, Places
-from bucketline.state.errors import CorruptFileError, IndexStateError, StorageError
+from bucketline.state.errors import CorruptFileError, IndexStateError, MissingSnapshotError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.store import key_index_ready, rocks
 from bucketline.state.store.index_scope import label_of
@@ -212,10 +212,34 @@ def test_an_index_newer_than_a_rolled_back_table_is_built_anew(table: MovingKeys
     plan = plan_of(table, tmp_path / "local")
     write(plan, table, (1, "a", 50, INSERT))
     ready(plan, table)
-    (table.path / "snapshot" / "snapshot-2").unlink()
-    (table.path / "snapshot" / "LATEST").unlink()
+    table.table.rollback_to(1)
     report = ready(plan, table)
     assert report.origin is IndexOrigin.BUILT and "rolled back" in (report.reason or "")
+
+
+@pytest.mark.parametrize("gone", [[2], [1, 2]])
+def test_an_index_proves_that_a_snapshot_was_committed_whose_file_is_gone(
+    table: MovingKeys, tmp_path: Path, gone: list[int]
+) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    write(plan, table, (1, "a", 50, INSERT))
+    ready(plan, table)
+    for name in (*(f"snapshot-{i}" for i in gone), "LATEST"):
+        (table.path / "snapshot" / name).unlink()
+    (table.path / "snapshot" / "EARLIEST").unlink(missing_ok=True)
+    with pytest.raises(MissingSnapshotError, match="key index") as caught:
+        ready(plan, table)
+    assert (caught.value.fields["snapshot"], caught.value.fields["newest"]) == (2, 1 if gone == [2] else None)
+    if gone == [2]:
+        table.table.rollback_to(1)
+        assert ready(plan, table).origin is IndexOrigin.BUILT
+
+
+def test_an_index_of_a_table_that_was_made_anew_and_is_empty_is_built_anew(table: MovingKeys, tmp_path: Path) -> None:
+    plan = plan_of(table, tmp_path / "local")
+    ready(plan, table)
+    shutil.rmtree(table.path)
+    assert ready(plan, MovingKeys(tmp_path / "t")).origin is IndexOrigin.BUILT
 
 
 def test_an_index_older_than_expiry_is_built_anew(table: MovingKeys, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from bucketline.conf.errors import FilesTooYoungError, OptionError
 from bucketline.state.commit.file_age import REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.errors import CorruptFileError, MissingSnapshotError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import BRANCH_DIR
 from bucketline.state.format.tag_json import Tag
@@ -163,13 +163,26 @@ def test_tags_and_branches_count() -> None:
     _orphans(table, dry_run=False)
     needed = assert_whole(table)
     assert stored_files(table) == needed
-    for snapshot_id in (1, 2, 3, 4, 5, 6):
+    for snapshot_id in (1, 2, 3, 4, 5):
         io.delete(table.snapshots.path(snapshot_id))
     _orphans(table, dry_run=False)
     # Files that the manifests of a kept state add and delete again count as named.
-    assert assert_whole(table) <= stored_files(table) < needed
+    kept = stored_files(table)
+    assert assert_whole(table) <= kept < needed
     Branches(io, table.path).delete("b")
     Tags(io, table.path).delete("t")
+    _orphans(table, dry_run=False)
+    assert assert_whole(table) <= stored_files(table) < kept
+
+
+def test_without_snapshots_and_anything_that_names_one_all_are_orphans() -> None:
+    table = aged_table(2, 9)
+    for snapshot_id in table.snapshots.ids():
+        table.snapshots.delete(snapshot_id)
+    for hint in ("LATEST", "EARLIEST"):
+        with pytest.raises(MissingSnapshotError):
+            _orphans(table, dry_run=False)
+        table.storage.delete(f"{table.path}/snapshot/{hint}")
     _orphans(table, dry_run=False)
     assert stored_files(table) == set()
 
@@ -181,7 +194,7 @@ def test_the_files_of_a_changelog_that_outlived_its_snapshot_stay() -> None:
     data = io.read(table.snapshots.path(old.id))
     kept = {e.file.file_name for e in table.manifests.changelog_entries(old)}
     io.write_new(f"{table.path}/changelog/changelog-{old.id}", data)
-    for snapshot_id in table.snapshots.ids():
+    for snapshot_id in table.snapshots.ids()[:-1]:
         io.delete(table.snapshots.path(snapshot_id))
     io.delete(table.manifests.path(old.base_manifest_list))
     _orphans(table, dry_run=False)

@@ -17,7 +17,13 @@ import pytest
 from pyroaring import BitMap
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
+from bucketline.state.errors import (
+    BranchNotFoundError,
+    CorruptFileError,
+    MissingSnapshotError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, SimpleStats
 from bucketline.state.format.deletion_vector import encode_deletion_vectors
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
@@ -91,9 +97,13 @@ def test_a_tag_outlives_its_snapshot_and_snapshots_without_hints_are_found(path:
         (path / "snapshot" / hint).unlink(missing_ok=True)
     assert _bag(table.to_arrow(snapshot="kept")) == expected
     assert _bag(open_table(str(path)).to_arrow()) == newest
-    for stale in ("1", "999", "x"):
+    for stale in ("1", str(ids[-1] - 1), "0", "-1", "x", ""):
         (path / "snapshot" / "LATEST").write_text(stale)
         assert _bag(open_table(str(path)).to_arrow()) == newest
+    (path / "snapshot" / "LATEST").write_text("999")
+    with pytest.raises(MissingSnapshotError, match="LATEST names snapshot 999"):
+        open_table(str(path)).to_arrow()
+    (path / "snapshot" / "LATEST").unlink()
     with pytest.raises(OptionError, match=f"no snapshot {ids[0]}"):
         table.to_arrow(snapshot=ids[0])
     with pytest.raises(OptionError, match="expired"):

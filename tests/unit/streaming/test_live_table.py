@@ -1,5 +1,6 @@
 """What a running stream holds of its table: one batch at a time by name, and a rollback is seen while it runs."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.intake import accept_rows
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.errors import CommitConflictError, UnsupportedTableError
+from bucketline.state.errors import CommitConflictError, MissingSnapshotError, UnsupportedTableError
 from bucketline.state.store.bucket_writer import CompactTrigger
 from bucketline.state.store.run_shelf import RunShelf
 from bucketline.state.store.sealed_runs import RunSealer
@@ -71,6 +72,42 @@ def test_a_rollback_behind_the_streams_commits_is_noticed_while_it_runs(tmp_path
     with pytest.raises(CheckpointMismatchError) as caught:
         decide(batch(3), table.history(), allow_reprocess=False)
     assert isinstance(caught.value, BucketlineError) and caught.value.fields["table_batch"] == 0
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_checkpoint_proves_batches_whose_snapshots_are_gone(tmp_path: Path, left: int) -> None:
+    made = keyed(tmp_path)
+    rows = pa.table({"id": [1], "n": pa.array([1], pa.int32())}, schema=COLUMNS)
+    made.write(rows)
+    table = LiveTable(made.path, {}, "q")
+    for batch_id in range(3):
+        table.session.refresh()
+        commit_empty(table, batch_id)
+    for path in (Path(made.path) / "snapshot").iterdir():
+        if path.name in ("LATEST", "EARLIEST") or int(path.name.rpartition("-")[2]) > left:
+            path.unlink()
+
+    def next_batch() -> None:
+        again = LiveTable(made.path, {}, "q")
+        again.session.refresh()
+        try:
+            decide(batch(3), again.history(), allow_reprocess=False)
+        except CheckpointMismatchError as e:
+            again.check_rolled_back(e)
+            raise
+
+    with pytest.raises(MissingSnapshotError, match="the checkpoint, at batch 3") as caught:
+        next_batch()
+    assert caught.value.fields["newest"] == (left or None)
+    if left:
+        made.rollback_to(left)
+        with pytest.raises(CheckpointMismatchError, match="rolled back"):
+            next_batch()
+    else:
+        shutil.rmtree(made.path)
+        keyed(tmp_path)
+        with pytest.raises(CheckpointMismatchError, match="replaced"):
+            next_batch()
 
 
 def test_a_batch_without_changes_leaves_its_mark_even_where_the_table_wants_no_empty_snapshots(tmp_path: Path) -> None:

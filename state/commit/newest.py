@@ -1,0 +1,135 @@
+"""Which snapshot is the newest of a table whose hint LATEST does not simply say so?
+
+Snapshot files may be gone that were published: whatever else names a commit then proves it. A new commit must not take
+its id again, and a reader must not take an older state for the newest. Manifests and data files prove nothing: a first
+commit that crashed, or that is under way, leaves the same.
+Source: Paimon 2.0 HintFileUtils, RollbackHelper, AbstractFileStoreTable.rollbackTo.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A hint file that is there: the id it holds, None when it holds no id."""
+
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What names a snapshot besides its own file: a hint, a tag or a changelog that outlives its snapshot.
+
+    `subject` is how people know it. `time_ms` is when the snapshot was committed, where it says so; `tag` is the name
+    of a tag.
+    """
+
+    subject: str
+    snapshot_id: int
+    time_ms: int | None = None
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a folder of metadata says of its snapshots.
+
+    `ids` are those of the snapshot files; `newest_time_ms` is when the highest of them was committed.
+    """
+
+    ids: frozenset[int]
+    newest_time_ms: int | None = None
+    latest: Hint | None = None
+    earliest: Hint | None = None
+    references: tuple[Reference, ...] = ()
+
+    @property
+    def newest(self) -> int:
+        """The highest id; 0 without snapshots."""
+        return max(self.ids, default=0)
+
+    @property
+    def later(self) -> tuple[Reference, ...]:
+        """The tags and changelogs of snapshots after the newest."""
+        return tuple(r for r in self.references if r.snapshot_id > self.newest)
+
+
+@dataclass(frozen=True, slots=True)
+class NewestId:
+    """The id of the newest snapshot; 0 for a table without any."""
+
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """A rollback to a snapshot, or to the tag that keeps it, was begun and has not ended."""
+
+    snapshot_id: int
+    tag: str | None = None
+
+    @property
+    def target(self) -> int | str:
+        """What to roll back to."""
+        return self.snapshot_id if self.tag is None else self.tag
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """Snapshots after `newest` were published, and their files are gone; `proof` names the highest that is known.
+
+    `snapshot_id` is None where only a hint without an id is left.
+    """
+
+    newest: int
+    proof: str
+    snapshot_id: int | None
+
+
+def newest_of(history: History) -> NewestId | CutShort | Vanished:
+    """What the newest snapshot is.
+
+    A hint LATEST that names an existing snapshot outweighs what names later ones. It is low because a writer did not
+    get to write it, or because a rollback lowered it before it removed anything. Where a tag or changelog names a later
+    commit whose file is gone, and that commit is no older than the newest file, it was a rollback. A commit made after
+    the rollback would be younger than what the rollback has left behind.
+    """
+    hinted = None if history.latest is None else history.latest.snapshot_id
+    if hinted is not None and hinted in history.ids:
+        return CutShort(hinted) if hinted < history.newest and _was_rolled_back(history) else NewestId(history.newest)
+    if hinted is not None and _is_before_all(history, hinted):
+        # Of a snapshot that has expired the tag is all there is; a rollback to it publishes it last.
+        tag = next((r.tag for r in history.references if r.tag is not None and r.snapshot_id == hinted), None)
+        if tag is not None:
+            return CutShort(hinted, tag)
+    return _vanished(history) or NewestId(history.newest)
+
+
+def _was_rolled_back(history: History) -> bool:
+    newest_ms = history.newest_time_ms
+    return newest_ms is not None and any(r.time_ms is not None and newest_ms <= r.time_ms for r in history.later)
+
+
+def _is_before_all(history: History, hinted: int) -> bool:
+    """Whether LATEST was lowered below the oldest snapshot, which only a rollback to an expired one does."""
+    if history.ids:
+        return hinted < min(history.ids) and _was_rolled_back(history)
+    earliest = None if history.earliest is None else history.earliest.snapshot_id
+    return earliest is not None and hinted < earliest
+
+
+def _vanished(history: History) -> Vanished | None:
+    named = [Reference(name, hint.snapshot_id) for name, hint in _hints(history) if hint.snapshot_id is not None]
+    later = [r for r in (*named, *history.references) if r.snapshot_id > history.newest]
+    if later:
+        proof = max(later, key=lambda r: r.snapshot_id)
+        return Vanished(history.newest, proof.subject, proof.snapshot_id)
+    if not history.ids:
+        for name, _ in _hints(history):
+            return Vanished(0, name, None)
+    return None
+
+
+def _hints(history: History) -> list[tuple[str, Hint]]:
+    found = (("the hint LATEST", history.latest), ("the hint EARLIEST", history.earliest))
+    return [(name, hint) for name, hint in found if hint is not None]
