@@ -291,6 +291,7 @@ class Manifests:
                 path=path,
                 expected=size,
                 found=len(data),
+                offset=min(size, len(data)),
             )
         return data
 

@@ -110,7 +110,7 @@ def test_bad_records_go_to_the_folder_up_to_the_limit(spark: Any, folder: Folder
     assert sorted(kept["value"].to_pylist()) == [b"{", b'{"id": "one"}']
 
     folder.add("1", {"id": 3}, *["{"] * 3)
-    with pytest.raises(RejectedRecordsError, match="2 are allowed"):
+    with pytest.raises(RejectedRecordsError, match="the limit is 2"):
         run_job(folder.config(*settings), spark)
     assert [r[0] for r in folder.rows()] == [1, 2]
 
