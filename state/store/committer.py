@@ -208,7 +208,7 @@ class Committer:
             if gone is not None:
                 discard_manifests(self._manifests, of_half + of_try)
                 return files_gone(gone)
-            publication = publish_snapshot(self._snapshots, self._manifests, snapshot, retries, proof)
+            publication = publish_snapshot(self._snapshots, self._manifests, snapshot, retries, proof, base.latest)
             if publication.fate is Fate.UNKNOWN:
                 return outcome_unknown(snapshot, str(publication.error))
             if publication.fate is Fate.WON:

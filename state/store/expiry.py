@@ -178,7 +178,7 @@ class _Expiry:
             steps = self._plan(begin, end)
             # A tag made meanwhile may need what the plan removes; a missing kept state was expired by another run.
             if steps is not None and self._tags.names() == names:
-                return self._remove(begin, end, steps, ended)
+                return self._remove(begin, end, steps, ended, names)
         return ExpireResult(tags=ended)
 
     def release(self, released: Snapshot) -> None:
@@ -270,9 +270,15 @@ class _Expiry:
             metadata=tuple(metadata_paths(self._path, gone)),
         )
 
-    def _remove(self, begin: int, end: int, steps: Sequence[_Step], ended: tuple[str, ...]) -> ExpireResult:
+    def _remove(
+        self, begin: int, end: int, steps: Sequence[_Step], ended: tuple[str, ...], names: Sequence[str]
+    ) -> ExpireResult:
         note_expired(self._io, self._path, self._tags.list(), {s.snapshot_id: s.commit_user for s in steps})
-        for step in steps:
+        for number, step in enumerate(steps):
+            if number > 0 and self._tags.names() != names:
+                # A tag may hold the snapshot that is next; the next run sees it.
+                end, steps = step.snapshot_id, steps[:number]
+                break
             self._delete((*step.data, *step.changelog, *step.metadata))
             self._io.delete(self._snapshots.path(step.snapshot_id))
         self._snapshots.write_earliest_hint(end)

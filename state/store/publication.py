@@ -39,9 +39,16 @@ class Publication:
 
 
 def publish_snapshot(
-    snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, retries: Retries, proof: FilesProof
+    snapshots: Snapshots,
+    manifests: Manifests,
+    snapshot: Snapshot,
+    retries: Retries,
+    proof: FilesProof,
+    before: Snapshot | None,
 ) -> Publication:
-    """Publishes under the snapshot's id. LOST with an error means: storage refused, and trying again is no use.
+    """Publishes under the snapshot's id, as the successor of `before`; None: of the empty table.
+
+    LOST with an error means: storage refused, and trying again is no use.
 
     `proof` has just been asked for the snapshot's files; it is asked again after each pause.
     """
@@ -71,7 +78,7 @@ def publish_snapshot(
             if gone is not None:
                 _take_back(snapshots, snapshot, gone)
                 return Publication(Fate.LOST, gone=gone)
-            fate = _place(snapshots, manifests, snapshot)
+            fate = _place(snapshots, manifests, snapshot, before)
             return Publication(lost if fate is Fate.LOST else fate)
         except StorageError as e:
             if error is None and not is_there and not e.fields.get("retryable"):
@@ -119,17 +126,22 @@ def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str) -> None:
         )
 
 
-def _place(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot) -> Fate:
+def _place(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, before: Snapshot | None) -> Fate:
     """Whether a published snapshot is part of the table's history.
 
     If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
-    what was published then is an island that no newer snapshot builds on. It is taken back.
+    what was published then is an island that no newer snapshot builds on. It is taken back, and so is one whose
+    predecessor was replaced by another snapshot, as by a rollback: it would undo that.
     """
-    if snapshot.id > 1 and snapshots.exists(snapshot.id - 1):
+    there = None if before is None else snapshots.get(before.id)
+    if there is not None and there == before:
         return Fate.WON
     ids = snapshots.ids()
     if max(ids, default=0) <= snapshot.id:
-        return Fate.WON
+        if there is None:
+            return Fate.WON
+        snapshots.delete(snapshot.id)
+        return Fate.LOST
     follower = snapshots.get(snapshot.id + 1)
     if follower is None:
         # Snapshots expire oldest first, so a follower cannot have gone before this one.

@@ -1,8 +1,8 @@
 """Makes an older snapshot, or a tag, the newest state of a table again.
 
 Only snapshot files, tags and changelogs that outlived their snapshots go. The data of what is taken back becomes
-orphans, which `remove_orphan_files` finds once they are old: a reader in the middle of it can finish. No writer may
-commit at the same time.
+orphans, which `remove_orphan_files` finds once they are a day old; that they may be at once. No writer should commit at
+the same time; one of ours that does notices that its base was replaced, and plans again.
 
 A run cut short is finished by the next write. From where the first snapshot is gone the tag `ROLLBACK_TAG` proves what
 the low hint LATEST means (`state.commit.newest`); before that, nothing has happened yet.

@@ -448,7 +448,7 @@ def test_a_snapshot_whose_predecessor_expires_at_once_is_won(table: CommitTable)
     append(table, "a")
 
     def publish_then_expire(name: str, path: str) -> None:
-        if (name, path) == ("exists", table.snapshots.path(1)) and table.snapshots.exists(2):
+        if (name, path) == ("read_optional", table.snapshots.path(1)) and table.snapshots.exists(2):
             append(table, "next", user="other")
             table.snapshots.delete(1)
 
@@ -458,3 +458,21 @@ def test_a_snapshot_whose_predecessor_expires_at_once_is_won(table: CommitTable)
     assert outcome.snapshot_ids == (2,)
     assert table.snapshots.ids() == [2, 3]
     assert table.live_names() == ["a", "next", "ours"]
+
+
+def test_a_commit_does_not_undo_a_rollback_that_was_made_while_it_ran(table: CommitTable) -> None:
+    """Its snapshot would follow the one that took the place of its base, and build on what was taken back."""
+    append(table, "a")
+    append(table, "taken-back")
+
+    def roll_back(name: str, path: str) -> None:
+        if name == "publish":
+            io.before_call = None
+            rollback_to(table.storage, table.path, 1)
+            append(table, "instead", user="other")
+
+    io = FaultyIO(table.storage, before_call=roll_back)
+    outcome = table.committer(io).commit(table.put_files([message(data_file("ours"))]), user=ME, identifier=2)
+    assert isinstance(outcome, Committed)
+    assert table.live_names() == ["a", "instead", "ours"]
+    table.check()

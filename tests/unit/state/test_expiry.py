@@ -281,3 +281,18 @@ def test_a_tag_must_have_a_name_that_a_file_can_have(name: str) -> None:
     table = aged_table(1, 1)
     with pytest.raises(OptionError):
         Tags(table.storage, table.path).create(Tag(name, table.latest()))
+
+
+def test_a_tag_that_is_made_while_snapshots_are_removed_keeps_its_files() -> None:
+    table = aged_table(2, 10)
+    wanted, latest = _snapshot(table, 3), table.latest().id
+
+    def tag(name: str, path: str) -> None:
+        if (name, path) == ("delete", table.snapshots.path(1)):
+            Tags(table.storage, table.path).create(wanted)
+
+    first = _expire(table, io=FaultyIO(table.storage, before_call=tag))
+    assert (first.begin, first.end) == (1, 2)
+    assert_whole(table)
+    assert _expire(table).end == latest - 2
+    assert_whole(table)
