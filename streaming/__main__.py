@@ -1,6 +1,6 @@
 """`python -m bucketline.streaming`: the same as `bucketline`."""
 
-from bucketline.streaming.cli import main
+from bucketline.streaming.start import main
 
 if __name__ == "__main__":
     main()

@@ -16,6 +16,7 @@ from bucketline.state.store.committer import Committed
 from bucketline.state.store.expiry import maybe_expire
 from bucketline.state.store.key_index_note import NOTE_PROPERTY
 from bucketline.state.store.visibility import Rounds, is_lasting
+from bucketline.streaming.batch_counts import BatchCounts
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import LiveTable
 from bucketline.streaming.recover import DIGEST, END_OFFSETS, KEY_SHARES, SOURCE, START_OFFSETS, check_twin
@@ -72,20 +73,25 @@ def commit_batch(
     except RejectedRecordsError:
         table.session.discard(outcome.messages)
         raise
+    if rejected is not None:
+        _LOG.warning("batch %d: %s", identity.batch_id, rejected.line())
+    count = 0 if rejected is None else rejected.count
+    counts = BatchCounts(outcome.accepted_rows, count, table.rejected_before(), identity.behind)
     committed = table.session.commit(
         outcome.messages,
         user=table.user,
         identifier=identity.batch_id,
-        properties=batch_properties(identity, outcome.notes, key_shares),
+        properties=batch_properties(identity, outcome.notes, key_shares) | counts.properties(),
         ignore_empty=False,  # the next batch looks for this one's snapshot, whatever the table says of empty ones
     )
     if committed.replayed:
         check_twin(identity, committed.snapshots[0])
+    table.rejected_in_all = counts.rejected_in_all
     if isinstance(committed.dropped, BucketlineError) and is_lasting(committed.dropped):
         raise committed.dropped
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
-    return CommitReport(committed, rejected, _settle(table, committed.snapshots))
+    return CommitReport(committed, count, _settle(table, committed.snapshots))
 
 
 def commit_owed_compaction(
@@ -99,7 +105,8 @@ def commit_owed_compaction(
         messages,
         user=table.user,
         identifier=identity.batch_id,
-        properties=batch_properties(identity, key_shares=key_shares),
+        properties=batch_properties(identity, key_shares=key_shares)
+        | BatchCounts(rejected_before=table.rejected_before()).properties(),
         kind=CommitKind.COMPACT,
     )
     if committed.dropped is not None:

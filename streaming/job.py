@@ -1,25 +1,22 @@
 """The streaming job of a job file: table → source → sink → query, until it is done or told to end.
 
-SIGTERM and SIGINT end the job after the batch that is running; a second one does not wait. The signal must reach this
-process: under spark-submit that is the Python process, not the JVM that started it. A job that dies in the middle of
-a batch loses nothing: the next start recognises what has been written.
+SIGTERM and SIGINT end the job after the batch that is running, whether this process gets them or Spark's JVM; a second
+one does not wait. A job that dies in the middle of a batch loses nothing: the next start recognises what has been
+written.
 """
 
 import json
 import logging
-import os
 import re
-import signal
-import sys
-import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from types import FrameType
 from typing import Any
 
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import ensure_callback_server_started
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.job import JobConfig, Trigger
@@ -33,73 +30,49 @@ from bucketline.conf.source_options import (
     start_at,
 )
 from bucketline.conf.spark_options import check_spark_settings
+from bucketline.conf.wording import counted
 from bucketline.state.store.table import Table
+from bucketline.streaming.ending import Ending, process_ending, signals_to
+from bucketline.streaming.failure import SparkFailedError, SparkLog, explain
+from bucketline.streaming.gate import BatchGate
 from bucketline.streaming.job_check import check_job, sink_options_of
 from bucketline.streaming.job_table import decode_step, open_or_create
+from bucketline.streaming.jvm_signals import jvm_signals_to
+from bucketline.streaming.session import awaited_packages, start_session, submit_arguments
 from bucketline.streaming.sink import TableSink
 from bucketline.streaming.source import read_stream
+from bucketline.streaming.spark_log import spark_log
+from bucketline.streaming.start_report import StartReport
 from bucketline.streaming.table_offsets import Topics, newest_offsets
 
 _LOG = logging.getLogger("bucketline.job")
 _POLL_SECONDS = 0.2
-_LAUNCHED_BY_SPARK = "PYSPARK_GATEWAY_PORT"
-_PYTHON_OF_WORKERS = "PYSPARK_PYTHON"
-
-
-class _EndAsked(Exception):
-    """A batch has not begun because the job was told to end."""
-
-
-class BatchGate:
-    """Lets batches into a sink until `close` is called; remembers what one of them raised.
-
-    Spark hands errors of a sink on as text; here the error itself is kept.
-    """
-
-    def __init__(self, sink: TableSink) -> None:
-        self._sink = sink
-        self._closed = threading.Event()
-        self._running = threading.Lock()
-        self.error: BaseException | None = None
-
-    def __call__(self, batch: Any, batch_id: int) -> None:
-        with self._running:
-            if self._closed.is_set():
-                raise _EndAsked
-            try:
-                self._sink(batch, batch_id)
-            except BaseException as e:
-                self.error = e
-                raise
-
-    def close(self) -> None:
-        """Lets no further batch in; the one inside goes on."""
-        self._closed.set()
-
-    def finish(self, spark: Any, query_id: str) -> None:
-        """Compacts what the batches of a query that has ended still owe, and says what readers do not see even then."""
-        hidden = self._sink.finish(spark, query_id)
-        if hidden:
-            _LOG.warning("the job ends with %d rows that cannot be read yet; they are in the table", hidden)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed.is_set()
-
-    @property
-    def is_busy(self) -> bool:
-        return self._running.locked()
+_LONGEST_PAUSE_SECONDS = 10.0
 
 
 def run_job(
-    config: JobConfig, spark: Any | None = None, *, reset_identity: bool = False, allow_reprocess: bool = False
+    config: JobConfig,
+    spark: Any | None = None,
+    *,
+    reset_identity: bool = False,
+    allow_reprocess: bool = False,
+    ending: Ending | None = None,
+    log: SparkLog = SparkLog.OURS_ONCE,
 ) -> None:
     """Runs the job until its trigger is done (availableNow) or it is told to end.
 
     `reset_identity` sets the checkpoint aside and begins a new one at the Kafka offsets that the table holds;
-    `allow_reprocess` writes batches that checkpoint and table disagree about.
-    Raises BucketlineError for what the sink, the table or the settings make impossible, and Spark's own errors.
+    `allow_reprocess` writes batches that checkpoint and table disagree about. `ending` is asked whether to end; without
+    one the signals of this process are. `log` says what Spark logs of an error that ends the job.
+    Raises BucketlineError for what the sink, the table, the settings or Spark make impossible.
     """
+    if ending is None:
+        ending = process_ending()
+        with signals_to(ending):
+            run_job(
+                config, spark, reset_identity=reset_identity, allow_reprocess=allow_reprocess, ending=ending, log=log
+            )
+        return
     check_job(config)
     given = source_options(config.source)
     table = open_or_create(config)
@@ -108,14 +81,12 @@ def run_job(
         _LOG.warning("%s", line)
     for key, shown, origin in show_settings(config.settings):
         _LOG.info("%s = %s (%s)", key, shown, origin)
-    session = spark if spark is not None else start_session(config)
-    for line in check_spark_settings(dict(session.sparkContext.getConf().getAll())):
-        _LOG.warning("%s", line)
-    if reset_identity:
-        given = _reset(session, config, given, table)
-    stream = read_stream(session, config.source, given, table.table_schema.fields, step)
-    gate = BatchGate(
-        TableSink(
+    with _session(config, spark, ending, log) as session:
+        for line in check_spark_settings(dict(session.sparkContext.getConf().getAll())):
+            _LOG.warning("%s", line)
+        if reset_identity:
+            given = _reset(session, config, given, table)
+        sink = TableSink(
             config.table,
             options=sink_options_of(config),
             checkpoint=config.checkpoint,
@@ -124,21 +95,72 @@ def run_job(
             allow_reprocess=allow_reprocess,
             storage_options=config.storage,
         )
-    )
-    writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
-    with _ending(gate):
-        query = _with_trigger(writer, config.trigger).start()
-        _await_end(query, gate)
+        gate = BatchGate(sink)
+        with _explained():
+            stream = read_stream(session, config.source, given, table.table_schema.fields, step)
+            writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
+            _LOG.info("starting the query: reading from %s", _source_name(config.source.format, given.options))
+            query = _with_trigger(writer, config.trigger).start()
+        _await_end(query, gate, ending, StartReport())
         if config.trigger.interval_ms is None and not gate.is_closed:
-            gate.finish(session, str(query.id))
+            with _explained():
+                _finish(sink, session, str(query.id))
 
 
-def start_session(config: JobConfig) -> Any:
-    """The running Spark session, or a new one; workers get this Python unless someone has chosen another."""
-    if _LAUNCHED_BY_SPARK not in os.environ:
-        os.environ.setdefault(_PYTHON_OF_WORKERS, sys.executable)
-    name = config.table.rstrip("/").rsplit("/", 1)[-1]
-    return SparkSession.builder.appName(f"bucketline {name}").getOrCreate()
+def _finish(sink: TableSink, session: Any, query_id: str) -> None:
+    """Compacts what the batches of a query that has ended still owe, and says what readers do not see even then."""
+    hidden = sink.finish(session, query_id)
+    if hidden:
+        _LOG.warning("the job ends with %s that cannot be read yet; they are in the table", counted(hidden, "row"))
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Raises what Spark and Py4J raise as an error of ours."""
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as e:
+        raise explain(str(e)) from e
+
+
+@contextmanager
+def _session(config: JobConfig, spark: Any | None, ending: Ending, log: SparkLog) -> Iterator[Any]:
+    """The session that is given; else one of its own, which is stopped in the end.
+
+    While it is open, requests to end wait for the batch, whichever of the two processes gets the signal.
+    """
+    if spark is not None:
+        with _listening(spark, ending, log):
+            yield spark
+        return
+    packages = awaited_packages(submit_arguments())
+    _LOG.info("starting Spark%s", f", which first fetches {packages}" if packages else "")
+    session = start_session(f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}")
+    with signals_to(ending), _listening(session, ending, log):  # again, as PySpark has taken SIGINT for itself
+        _LOG.info("Spark %s is up: %s", session.version, session.sparkContext.master)
+        try:
+            yield session
+        finally:
+            with suppress(PySparkException, Py4JError, ConnectionError):
+                session.stop()
+
+
+@contextmanager
+def _listening(session: Any, ending: Ending, log: SparkLog) -> Iterator[None]:
+    context = session.sparkContext
+    ensure_callback_server_started(context._gateway)
+    with spark_log(context, log), jvm_signals_to(ending, context._jvm):
+        ending.session_is_up()
+        yield
+
+
+def _source_name(name: str, options: Mapping[str, str]) -> str:
+    """The source as people know it; of Kafka with its servers and topics."""
+    if name != KAFKA:
+        return name
+    said = (find_option(options, key) for key in ("subscribe", "subscribePattern", "assign"))
+    servers = find_option(options, "kafka.bootstrap.servers")
+    return f"Kafka at {servers}, {next((text for text in said if text is not None), 'no topic')}"
 
 
 def _with_trigger(writer: Any, trigger: Trigger) -> Any:
@@ -147,48 +169,34 @@ def _with_trigger(writer: Any, trigger: Trigger) -> Any:
     return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
 
 
-def _await_end(query: Any, gate: BatchGate) -> None:
+def _await_end(query: Any, gate: BatchGate, ending: Ending, starting: StartReport) -> None:
     """Returns when the query is done or has ended after a batch; raises what stopped it."""
+    free_since: float | None = None
     try:
         while not query.awaitTermination(_POLL_SECONDS):
-            if gate.is_closed and not gate.is_busy and not query.status["isTriggerActive"]:
-                query.stop()
-    except StreamingQueryException as e:
-        if isinstance(gate.error, BucketlineError):
-            raise gate.error from e
-        if gate.error is None and gate.is_closed:
-            return  # the gate has kept a batch out, as it was told to
-        raise
+            if ending.asked_by is None:
+                starting.watch(query, gate)
+            elif not gate.is_closed:
+                gate.close()
+                _LOG.info("%s: the job ends after the batch that is running", ending.asked_by)
+            elif not gate.is_busy:
+                # Spark notes after the sink that the batch is done: waiting for that saves the next start a look.
+                free_since = free_since if free_since is not None else time.monotonic()
+                late = time.monotonic() - free_since > _LONGEST_PAUSE_SECONDS
+                if late or gate.is_holding or not query.status["isTriggerActive"]:
+                    query.stop()
+    except (PySparkException, Py4JError, ConnectionError) as e:
+        error = gate.error if isinstance(gate.error, BucketlineError) else explain(f"{e}\n{gate.error or ''}")
+        if ending.asked_by is None or not isinstance(error, SparkFailedError):
+            raise error from e
+        _LOG.warning(
+            "%s: the batch that was running was not finished, the next start writes it: %s",
+            ending.asked_by,
+            error.message,
+        )
     except BaseException:
         query.stop()
         raise
-
-
-@contextmanager
-def _ending(gate: BatchGate) -> Iterator[None]:
-    """Closes the gate at the first SIGTERM or SIGINT; a second one has the effect it had before."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def close(number: int, frame: FrameType | None) -> None:
-        del frame
-        _LOG.info("%s: the job ends after the batch that is running", signal.Signals(number).name)
-        gate.close()
-        _restore(before)
-
-    for number in before:
-        signal.signal(number, close)
-    try:
-        yield
-    finally:
-        _restore(before)
-
-
-def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table) -> SourceOptions:

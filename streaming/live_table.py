@@ -19,6 +19,7 @@ from bucketline.state.store.table_handle import TableHandle
 from bucketline.state.store.tags import Tags
 from bucketline.state.store.visibility import Budget, FileNames, Waits, all_on_level0, what_waits
 from bucketline.state.store.write_session import WriteSession
+from bucketline.streaming.batch_counts import counts_in
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.recover import END_OFFSETS, KEY_SHARES, CheckpointMismatchError, UserHistory
 
@@ -58,6 +59,7 @@ class LiveTable:
         self.rows_a_partition = 0
         self.touched: frozenset[bytes] | None = None
         self.told_shares = False
+        self.rejected_in_all: int | None = None
         self._commits: list[Snapshot] = []
         self._seen_id = 0
         with _turns_lock:
@@ -150,6 +152,17 @@ class LiveTable:
         known = (*self._commits, *([] if marker is None else [marker]))
         told = [s.properties[KEY_SHARES] for s in known if KEY_SHARES in s.properties]
         return int(told[0]) if told and told[0].isdigit() else None
+
+    def rejected_before(self) -> int:
+        """How many records of the writer's batches were rejected, as far as its snapshots say.
+
+        Call it after `history`.
+        """
+        if self.rejected_in_all is None:
+            marker = None if self._commits else self._marker()
+            known = (*self._commits, *([] if marker is None else [marker]))
+            return max((counts_in(s.properties).rejected_in_all for s in known), default=0)
+        return self.rejected_in_all
 
     def _is_undone(self, commit: Snapshot, latest: Snapshot | None) -> bool:
         """Whether the table was rolled back behind a commit; one that has merely expired is older than the newest."""

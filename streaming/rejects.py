@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.secrets import mask_text
 from bucketline.conf.wording import counted
 from bucketline.state.store.file_io import file_io_for
 
@@ -72,6 +73,20 @@ class RejectPolicy:
     max_count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """The rejects of a batch that were let through: how many, the file that holds them, and the first of them."""
+
+    count: int
+    path: str
+    first: str
+
+    def line(self) -> str:
+        return (
+            f"{counted(self.count, 'record')} could not be written, kept in {mask_text(self.path)}; first: {self.first}"
+        )
+
+
 def settle_rejects(
     policy: RejectPolicy,
     blobs: Sequence[bytes],
@@ -79,30 +94,45 @@ def settle_rejects(
     user: str,
     batch_id: int,
     storage: Mapping[str, str] | None = None,
-) -> int:
-    """Counts a batch's rejects and writes them to the policy's folder; returns how many there are.
+) -> SetAside | None:
+    """Counts a batch's rejects and writes them to the policy's folder; None where there are none.
 
     `storage` says how the folder is reached.
     Raises RejectedRecordsError above the limit, naming the first record and its reason.
     """
     if not blobs:
-        return 0
+        return None
     rejects = pa.concat_tables([pa.ipc.open_stream(b).read_all() for b in blobs]).sort_by(
         [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
     )
-    if rejects.num_rows > policy.max_count or policy.path is None:
+    count = int(rejects.num_rows)
+    if count > policy.max_count or policy.path is None:
         raise RejectedRecordsError(
-            f"at least {counted(rejects.num_rows, 'record')} of batch {batch_id} cannot be written, "
-            f"the limit is {policy.max_count:,}; first: {_describe(rejects)}. Mend the source, or set bad-records.path "
-            "and bad-records.max to let records like this one go to a folder",
-            rejected=rejects.num_rows,
+            f"batch {batch_id} holds at least {counted(count, 'record')} that cannot be "
+            f"written; first: {_describe(rejects)}. {_what_helps(policy)}",
+            rejected=count,
             allowed=policy.max_count,
         )
     io, root = file_io_for(policy.path, storage)
     sink = pa.BufferOutputStream()
     pq.write_table(rejects, sink)
-    io.overwrite(f"{root}/{user}/batch-{batch_id}.parquet", sink.getvalue().to_pybytes())
-    return int(rejects.num_rows)
+    name = f"{user}/batch-{batch_id}.parquet"
+    io.overwrite(f"{root}/{name}", sink.getvalue().to_pybytes())
+    return SetAside(count, f"{policy.path.rstrip('/')}/{name}", _describe(rejects))
+
+
+def _what_helps(policy: RejectPolicy) -> str:
+    """The setting that lets such records through, given those that are set."""
+    if policy.path is None and policy.max_count == 0:
+        return "Mend the source; or set bad-records.path and bad-records.max, and such records go to that folder"
+    if policy.path is None:
+        return f"bad-records.max lets {policy.max_count:,} of them through: set bad-records.path to say where they go"
+    if policy.max_count == 0:
+        return (
+            "Mend the source; or set bad-records.max, which is 0, to the number that a batch may hold: they go to "
+            "bad-records.path, which is set"
+        )
+    return f"Mend the source; or raise bad-records.max, which lets {policy.max_count:,} of a batch through"
 
 
 def _describe(rejects: pa.Table) -> str:

@@ -31,6 +31,7 @@ from bucketline.streaming.deal_task import deal_over_spark
 from bucketline.streaming.evolve_step import fit_decode, fit_frame, grow_table, refuse_need
 from bucketline.streaming.identity import BatchIdentity, read_identity
 from bucketline.streaming.live_table import LiveTable, forget_table, live_table
+from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.place_task import PlaceTask
 from bucketline.streaming.preflight import check_session
 from bucketline.streaming.progress import BatchReport, describe_batch, describe_skipped, tell
@@ -74,6 +75,7 @@ class TableSink:
             )
 
     def __call__(self, batch: Any, batch_id: int) -> None:
+        log_to_standard_error()
         identity = replace(read_identity(batch.sparkSession, batch_id, self.checkpoint), source=self.source)
         check_session(batch.sparkSession)
         self.write(batch, identity)

@@ -1,5 +1,8 @@
 """Where the program starts: every module of commands is imported, so that the program knows them all."""
 
+import signal
+from collections.abc import Sequence
+
 from bucketline.streaming.cli import care, look, make, offsets, ship, spark_side, status
 from bucketline.streaming.cli.program import program
 
@@ -8,6 +11,7 @@ __all__ = ["main", "program"]
 COMMANDS = (care, look, make, offsets, ship, spark_side, status)
 
 
-def main() -> None:
-    """Runs the command line and exits with its code."""
-    program.main()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line, or the command that is given, and exits with its code."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on an interrupt is reported in one line
+    program.main(arguments)

@@ -7,7 +7,6 @@ asked for with --debug or BUCKETLINE_DEBUG.
 """
 
 import os
-import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -32,6 +31,7 @@ from bucketline.state.errors import (
     UserNotFoundError,
 )
 from bucketline.streaming.cli.texts import printable
+from bucketline.streaming.failure import SparkFailedError, SparkLostError, error_within
 from bucketline.streaming.recover import CheckpointMismatchError
 
 DONE, FAILED, USAGE, CONFIGURATION, CONFLICT = 0, 1, 2, 3, 4
@@ -59,11 +59,12 @@ _REMEDIES = {
     CommitOutcomeUnknownError.code: "delete nothing; once the storage answers, `bucketline snapshots PATH` tells",
     CorruptFileError.code: "keep all files as they are; `bucketline doctor PATH` says what else is broken",
     MissingSnapshotError.code: "keep all files as they are and look for a copy of the snapshot files first",
+    SparkFailedError.code: f"the next start takes up the batch; with --debug (or {DEBUG_VARIABLE}=1) Spark says more",
+    SparkLostError.code: "give it more memory if it lacked it, and start the job again: it takes up the batch",
     IndexStateError.code: "remove the local index; it is rebuilt from the table",
 }
 _RETRY_REMEDY = "it may pass: run it again"
 _STORAGE_REMEDY = "check the path, permissions, credentials and free space"
-_TOLD = re.compile(r"\bbucketline\.[\w.]+\.(\w+): ([^\n]*)")
 _MESSAGE_SIGNS = 2000
 _BUG_REMEDY = f"this looks like a bug in bucketline; run it again with --debug (or {DEBUG_VARIABLE}=1) and report it"
 
@@ -128,24 +129,6 @@ def program(context: click.Context, debug: bool) -> None:
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
         context.exit(USAGE)
-
-
-def error_within(text: str) -> BucketlineError | None:
-    """The error of ours that an error of Spark tells of: it hands on what its Python side raised as text only."""
-    kinds = _kinds_by_name(BucketlineError)
-    told = [(name, message.strip()) for name, message in _TOLD.findall(text) if name in kinds]
-    if not told:
-        return None
-    # Causes come first in what Python prints.
-    name, message = told[-1]
-    return kinds[name](message)
-
-
-def _kinds_by_name(kind: type[BucketlineError]) -> dict[str, type[BucketlineError]]:
-    found = {kind.__name__: kind}
-    for narrower in kind.__subclasses__():
-        found |= _kinds_by_name(narrower)
-    return found
 
 
 def _report(error: Exception) -> int:

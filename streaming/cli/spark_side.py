@@ -21,6 +21,9 @@ from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.settings import settings_table
 from bucketline.streaming.cli.status import draw_status
+from bucketline.streaming.ending import process_ending, signals_to
+from bucketline.streaming.failure import SparkLog
+from bucketline.streaming.log import log_to_standard_error
 
 _SHOWN_ROWS = 10
 
@@ -31,6 +34,7 @@ _SHOWN_ROWS = 10
 @click.option("--reset-identity", is_flag=True, help="Begin a new checkpoint at the Kafka offsets in the table.")
 @click.option("--allow-reprocess", is_flag=True, help="Write batches that checkpoint and table disagree about.")
 @click.option("--print-config", is_flag=True, help="Print each setting and where it comes from, and stop.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors, Spark's own too.")
 @format_option
 def ingest(
     conf_file: str,
@@ -38,6 +42,7 @@ def ingest(
     reset_identity: bool,
     allow_reprocess: bool,
     print_config: bool,
+    debug: bool,
     form: Format,
 ) -> None:
     """Runs the streaming job of a job file, until its trigger is done or it is told to end (Ctrl-C, SIGTERM).
@@ -45,6 +50,7 @@ def ingest(
     The same job with spark-submit: spark-submit --py-files "$(bucketline py-files)" ... "$(bucketline job-file)"
     --conf-file F.yaml
     """
+    program.debug = program.debug or debug
     layers = read_settings_file(conf_file), read_assignments(settings)
     for layer in layers:
         program.keep_secret({key: found.text for key, found in layer.items()})
@@ -52,11 +58,19 @@ def ingest(
     if print_config:
         print_table(settings_table(config), form)
         return
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(MaskingFilter(program.secrets))
-    logging.getLogger("bucketline").setLevel(logging.INFO)
-    spark_module("job").run_job(config, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
+    log_to_standard_error()
+    for logger in (logging.getLogger(), logging.getLogger("bucketline")):
+        for handler in logger.handlers:
+            handler.addFilter(MaskingFilter(program.secrets))
+    ending = process_ending()
+    with signals_to(ending):
+        spark_module("job").run_job(
+            config,
+            reset_identity=reset_identity,
+            allow_reprocess=allow_reprocess,
+            ending=ending,
+            log=SparkLog.EVERYTHING if program.debug else SparkLog.OURS_ONCE,
+        )
 
 
 @program.command()

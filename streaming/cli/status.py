@@ -21,6 +21,7 @@ from bucketline.streaming.age import age_text
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, console, print_table
+from bucketline.streaming.cli.stream_lines import SHOWN_BATCHES, batches_of, batches_table, stream_lines
 from bucketline.streaming.cli.survey import (
     Backlog,
     BucketSurvey,
@@ -58,18 +59,32 @@ _BACKLOG_WORDS = {
     callback=lambda context, parameter, text: _most(text),
     help="How many buckets are drawn, those with the most runs first.",
 )
+@click.option(
+    "--batches",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The last N batches of streams instead of buckets, one a row: rows, rejects, lag.",
+)
 @format_option
 def status(
-    path: str, option: tuple[str, ...], partitions: list[dict[str, object]] | None, most: int | None, form: Format
+    path: str,
+    option: tuple[str, ...],
+    partitions: list[dict[str, object]] | None,
+    most: int | None,
+    batches: int | None,
+    form: Format,
 ) -> None:
     """Draws the levels and runs of each bucket, with sizes, rows and skew, and says what is due.
 
     A run is a sorted piece that readers merge with the others: each file of level 0 is one, each level above is one.
     Rows are those in files, so a key may count more than once until it is compacted. json and csv print one row a
-    bucket.
+    bucket. Of the streams that write the table it says what their last batches brought, how many records were
+    rejected, and how many waited at the source.
     """
     table = opened(path, option)
-    if form is Format.TABLE:
+    if batches is not None:
+        print_table(batches_table(batches_of(table, batches)), form)
+    elif form is Format.TABLE:
         draw_status(table, partitions, most)
     else:
         snapshot = table.snapshot_store.latest()
@@ -120,6 +135,9 @@ def _draw(out: Console, table: Table, snapshot: Snapshot | None, buckets: list[B
     if len(shown) < len(buckets):
         left = counted(len(buckets) - len(shown), "bucket")
         out.print(Text(f"\n… and {left} with fewer runs; --buckets all draws every one"))
+    streams = stream_lines(batches_of(table, SHOWN_BATCHES))
+    if streams:
+        out.print(Text("\n" + "\n".join(streams)))
     for line in _advice_lines(partitions, mode):
         out.print(Text(line, style="yellow"))
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from bucketline.streaming.cli.commands import program
+from bucketline.streaming.start import main
 
 if __name__ == "__main__":
-    program.main(["ingest", *sys.argv[1:]])
+    main(["ingest", *sys.argv[1:]])

@@ -1,85 +1,149 @@
-"""The job as a process of its own, told to end as a supervisor does: SIGTERM, then wait."""
+"""The job as processes of its own, told to end as supervisors, shells and people do."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
-from bucketline.state.store.table import open_table
+from tests.support.job_process import JobFolder, JobProcess, started
 
 pytestmark = pytest.mark.spark
 
 FILES = 12
 ROWS = 20
-SPARK = "--master local[2] --conf spark.ui.enabled=false --conf spark.driver.memory=512m pyspark-shell"
+ENDS = "the job ends after the batch that is running"
+GIVEN_UP = "the batch that was running was not finished, the next start writes it"
+Send = Callable[[JobProcess], None]
 
 
-def command(root: Path, trigger: str) -> list[str]:
-    config = {
-        "table": str(root / "shop.db" / "orders"),
-        "source": {
-            "format": "text",
-            "decode": "json",
-            "options": {"path": str(root / "input"), "maxFilesPerTrigger": "1"},
-        },
-        "checkpoint": str(root / "checkpoint"),
-        "trigger": trigger,
-        "create": {"schema": "id BIGINT NOT NULL, n BIGINT", "primary-key": "id", "options": {"bucket": "2"}},
-    }
-    (root / "job.json").write_text(json.dumps(config))
-    return [sys.executable, "-m", "bucketline.streaming", "ingest", "--conf-file", str(root / "job.json")]
-
-
-def start(root: Path, trigger: str) -> subprocess.Popen[str]:
-    env = {
-        **os.environ,
-        "PYSPARK_SUBMIT_ARGS": SPARK,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(root / "local"),
-    }
-    return subprocess.Popen(
-        command(root, trigger), cwd=root, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-
-
-def test_sigterm_ends_a_running_job_after_its_batch_and_a_new_start_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "input").mkdir()
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    found = JobFolder(tmp_path)
     for i in range(FILES):
-        lines = [json.dumps({"id": i * ROWS + k, "n": i}) for k in range(ROWS)]
-        (tmp_path / "input" / f"{i:03}.json").write_text("\n".join(lines) + "\n")
+        found.add(i, *[json.dumps({"id": i * ROWS + k, "n": i}) for k in range(ROWS)])
+    return found
 
-    job = start(tmp_path, "0 s")
-    too_long = threading.Timer(240, job.kill)
-    too_long.start()
-    try:
-        assert job.stderr is not None
-        told = []
-        for line in job.stderr:
-            told.append(line)
-            if "batch 1:" in line:
-                job.send_signal(signal.SIGTERM)
-                break
-        told += job.stderr
-        assert job.wait() == 0, "".join(told)
-    finally:
-        too_long.cancel()
-        job.kill()
-        job.wait()
-    assert any("SIGTERM: the job ends after the batch that is running" in line for line in told)
 
-    table = open_table(str(tmp_path / "shop.db" / "orders"))
+def to_python(job: JobProcess) -> None:
+    job.python().terminate()
+
+
+def to_java(job: JobProcess) -> None:
+    job.java().terminate()
+
+
+def to_group(job: JobProcess) -> None:
+    job.signal_group(signal.SIGTERM)
+
+
+def interrupt_group(job: JobProcess) -> None:
+    job.signal_group(signal.SIGINT)
+
+
+def to_everybody(job: JobProcess) -> None:
+    """As systemd does, unless its KillMode says otherwise: Spark's Python workers get the signal as well."""
+    for process in job.processes():
+        process.terminate()
+
+
+def assert_quiet(job: JobProcess) -> None:
+    for word in ("Traceback", "_EndAsked", "py4j.", "\tat ", "looks like a bug"):
+        assert word not in job.output, job.output
+
+
+@pytest.mark.parametrize(
+    ("send", "submit"),
+    [
+        (to_python, False),
+        (to_java, False),
+        (to_group, False),
+        (interrupt_group, False),
+        (to_python, True),
+        (to_java, True),
+        (to_group, True),
+        (interrupt_group, True),
+    ],
+)
+def test_a_signal_ends_a_running_job_after_its_batch_whoever_gets_the_signal(
+    folder: JobFolder, send: Send, submit: bool
+) -> None:
+    with started(folder, folder.command(submit=submit)) as job:
+        job.read_until("batch 1:")
+        send(job)
+        code = job.end()
+    assert_quiet(job)
+    # With spark-submit, programs that Hadoop starts (chmod) are in the group: a batch may fail under the signal.
+    whole_group = submit and send in (to_group, interrupt_group)
+    assert code == 0 and (ENDS in job.output or (whole_group and GIVEN_UP in job.output)), job.output
+
+    table = folder.table()
     batches = [s["commit_identifier"] for s in table.snapshots().to_pylist() if s["commit_kind"] == "APPEND"]
     assert batches == list(range(len(batches))) and 2 <= len(batches) < FILES
     assert table.to_arrow().num_rows == ROWS * len(batches)
-    finished = {int(p.name) for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdigit()}
-    assert finished >= set(batches[:-1])
+    finished = {int(p.name) for p in (folder.root / "checkpoint" / "commits").iterdir() if p.name.isdigit()}
+    assert finished == set(batches) or (GIVEN_UP in job.output and finished == set(batches[:-1]))
 
-    again = start(tmp_path, "availableNow")
-    _, told_again = again.communicate(timeout=240)
-    assert again.returncode == 0, told_again
-    assert sorted(open_table(table.path).to_arrow()["id"].to_pylist()) == list(range(FILES * ROWS))
+
+def test_a_job_that_was_ended_goes_on_where_it_was(folder: JobFolder) -> None:
+    with started(folder, folder.command()) as job:
+        job.read_until("batch 1:")
+        to_everybody(job)
+        assert job.end() == 0, job.output
+    assert_quiet(job)
+    with started(folder, folder.command("trigger=availableNow")) as again:
+        assert again.end() == 0, again.output
+    assert_quiet(again)
+    table = folder.table()
+    assert sorted(table.to_arrow()["id"].to_pylist()) == list(range(FILES * ROWS))
+    kinds = table.snapshots().to_pylist()
+    assert [s["commit_identifier"] for s in kinds if s["commit_kind"] == "APPEND"] == list(range(FILES))
+
+
+@pytest.mark.parametrize(("send", "code"), [(to_python, 143), (interrupt_group, 130)])
+def test_before_spark_is_up_a_signal_ends_the_start_with_128_and_its_number(
+    folder: JobFolder, send: Send, code: int
+) -> None:
+    with started(folder, folder.command()) as job:
+        job.read_until("starting Spark")
+        job.read_until("incubator modules")  # the JVM has begun
+        below = job.processes()[1:]
+        send(job)
+        assert job.end() == code, job.output
+        assert "ended before Spark was up; nothing was read or written" in job.lines[-1]
+        assert below and not psutil.wait_procs(below, timeout=20)[1]
+    assert_quiet(job)
+    assert not (folder.root / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("send", [to_java, to_group])
+def test_before_the_session_is_up_spark_submit_ends_without_a_traceback(folder: JobFolder, send: Send) -> None:
+    with started(folder, folder.command(submit=True)) as job:
+        job.read_until("starting Spark")
+        send(job)
+        assert job.end() == 143, job.output
+    assert "Traceback" not in job.output
+
+
+def test_the_jvm_ends_with_a_python_that_was_killed(folder: JobFolder) -> None:
+    with started(folder, folder.command()) as job:
+        job.read_until("batch 1:")
+        below = job.processes()[1:]
+        assert job.java() in below
+        job.python().kill()
+        assert job.end() == -signal.SIGKILL
+        assert not psutil.wait_procs(below, timeout=60)[1]
+    with started(folder, folder.command("trigger=availableNow")) as again:
+        assert again.end() == 0, again.output
+    assert sorted(folder.table().to_arrow()["id"].to_pylist()) == list(range(FILES * ROWS))
+
+
+def test_a_jvm_that_was_killed_is_one_line(folder: JobFolder) -> None:
+    with started(folder, folder.command()) as job:
+        job.read_until("batch 1:")
+        job.java().kill()
+        assert job.end() == 1
+    assert job.output.count("error [") == job.output.count("error [SPARK_LOST]: ") == 1, job.output
+    assert_quiet(job)

@@ -15,7 +15,8 @@ from bucketline.state.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from bucketline.streaming.cli.program import Program, error_within
+from bucketline.streaming.cli.program import Program
+from bucketline.streaming.failure import error_within
 from bucketline.streaming.recover import CheckpointMismatchError
 
 _SPARK_TEXT = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was raised by the Python Proxy.

@@ -1,0 +1,95 @@
+"""What `status` says of the streams that write a table: their last batches, the records they rejected, their lag.
+
+All of it is in the snapshots, so that no job needs to run; what has expired is not shown.
+"""
+
+from itertools import islice
+
+import pyarrow as pa
+
+from bucketline.state.determinism import SYSTEM_CLOCK
+from bucketline.state.store.expiry_notes import MARKER_TAG
+from bucketline.state.store.table import Table
+from bucketline.state.store.tags import Tags
+from bucketline.streaming.age import age_text
+from bucketline.streaming.batch_counts import WrittenBatch, last_batches
+from bucketline.streaming.cli.texts import printable
+
+SHOWN_BATCHES = 5
+_LEAST_WALK = 200
+BATCHES_SCHEMA = pa.schema(
+    [
+        ("writer", pa.string()),
+        ("batch", pa.int64()),
+        ("committed", pa.timestamp("ms", "UTC")),
+        ("input_rows", pa.int64()),
+        ("stored_rows", pa.int64()),
+        ("rejected_records", pa.int64()),
+        ("rejected_in_all", pa.int64()),
+        ("behind_records", pa.int64()),
+        ("snapshots", pa.string()),
+    ]
+)
+
+
+def batches_of(table: Table, most: int) -> list[WrittenBatch]:
+    """The newest batches that streams have written, newest first.
+
+    They are looked for in the newest snapshots, a bounded number of them, and in the tags that writers keep, which hold
+    a writer's last batch even when its snapshot has expired.
+    """
+    store = table.snapshot_store
+    newest = store.latest_id()
+    walked = islice(store.newest_first(newest), max(_LEAST_WALK, 4 * most)) if newest is not None else ()
+    kept = (t.snapshot for t in Tags(table.io, table.metadata_path).list() if t.name.startswith(MARKER_TAG))
+    found = {s.id: s for s in (*kept, *walked)}
+    return last_batches((found[i] for i in sorted(found, reverse=True)), most)
+
+
+def batches_table(batches: list[WrittenBatch]) -> pa.Table:
+    """The batches, one a row, newest first."""
+    rows = [
+        {
+            "writer": b.writer,
+            "batch": b.batch_id,
+            "committed": b.time_ms,
+            "input_rows": b.counts.input_rows,
+            "stored_rows": b.stored_rows,
+            "rejected_records": b.counts.rejected,
+            "rejected_in_all": b.counts.rejected_in_all,
+            "behind_records": b.counts.behind,
+            "snapshots": _ids(b),
+        }
+        for b in batches
+    ]
+    return pa.Table.from_pylist(rows, schema=BATCHES_SCHEMA)
+
+
+def stream_lines(batches: list[WrittenBatch]) -> list[str]:
+    """Lines about each writer in the batches: its lag, its rejects, then its batches, newest first."""
+    lines = []
+    for writer in dict.fromkeys(b.writer for b in batches):
+        own = [b for b in batches if b.writer == writer]
+        counts = own[0].counts
+        behind = "lag not known" if counts.behind is None else f"{counts.behind:,} records behind at its last batch"
+        rejected = f"{counts.rejected_in_all:,} records rejected since it began" if counts.rejected_in_all else None
+        lines.append(f"stream {printable(writer)}: {', '.join(part for part in (behind, rejected) if part)}")
+        lines += [f"  {_batch_line(b)}" for b in own]
+    return lines
+
+
+def _batch_line(batch: WrittenBatch) -> str:
+    counts, age = batch.counts, age_text((SYSTEM_CLOCK.now_ms() - batch.time_ms) // 1000)
+    parts = [
+        f"batch {batch.batch_id}, {age} ago",
+        None if counts.input_rows is None else f"{counts.input_rows:,} rows in",
+        None if batch.stored_rows is None else f"{batch.stored_rows:,} stored",
+        f"{counts.rejected:,} rejected" if counts.rejected else None,
+        None if counts.behind is None else f"{counts.behind:,} behind",
+        f"snapshot {_ids(batch)}",
+    ]
+    return ", ".join(part for part in parts if part is not None)
+
+
+def _ids(batch: WrittenBatch) -> str:
+    return "-".join(map(str, dict.fromkeys((batch.snapshot_ids[0], batch.snapshot_ids[-1]))))

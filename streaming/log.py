@@ -1,0 +1,29 @@
+"""Where the lines of `bucketline` go: to the handlers of the program; where it has none, to the standard error."""
+
+import logging
+
+_ROOT, _PROGRESS = "bucketline", "bucketline.progress"
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class _LastHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to the standard error while the program has no handler of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            super().emit(record)
+
+
+def log_to_standard_error() -> None:
+    """Shows the lines of the library's loggers from INFO on, where nobody has set up logging.
+
+    A program that has handlers, or has chosen a level for `bucketline`, decides by itself.
+    """
+    logger = logging.getLogger(_ROOT)
+    if logging.getLogger(_PROGRESS).hasHandlers():
+        return
+    handler = _LastHandler()
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    logger.addHandler(handler)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)

@@ -1,0 +1,95 @@
+"""The Spark session of a job: the one that runs, or a new one whose JVM no signal to this process's group reaches.
+
+Ctrl-C and `timeout` signal a whole process group. A JVM in that group would be gone before the batch is; one in a group
+of its own ends when this process does, because it then finds its standard input closed.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.properties_file import parse_properties
+
+_LAUNCHED_BY_SPARK = "PYSPARK_GATEWAY_PORT"
+_PYTHON_OF_WORKERS = "PYSPARK_PYTHON"
+_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_CONNECT = "SPARK_REMOTE"
+_QUIET: Mapping[str, str] = {"spark.ui.showConsoleProgress": "false"}
+"""Settings of a job's own JVM, unless somebody has chosen another: Spark's bars run into the lines of the log."""
+_PACKAGES = "spark.jars.packages"
+
+
+def start_session(name: str) -> Any:
+    """The running Spark session, or a new one; workers get this Python unless someone has chosen another.
+
+    Raises OptionError when Spark does not start.
+    """
+    try:
+        if _LAUNCHED_BY_SPARK not in os.environ:
+            os.environ.setdefault(_PYTHON_OF_WORKERS, sys.executable)
+            if SparkContext._gateway is None and _CONNECT not in os.environ:
+                _start_jvm(name)
+        return SparkSession.builder.appName(name).getOrCreate()
+    except Py4JJavaError as e:
+        why = str(e.java_exception.toString()).splitlines()[0]
+        raise OptionError(f"Spark did not start: {why}", key="spark") from e
+    except (PySparkException, Py4JError, OSError) as e:
+        raise OptionError(
+            f"Spark did not start; it needs Java 17 or later (JAVA_HOME), and what it printed says more: {e}",
+            key="spark",
+        ) from e
+
+
+def awaited_packages(arguments: Sequence[str]) -> str | None:
+    """The packages that Spark fetches before it is up; None when the arguments name none."""
+    named = [b for a, b in pairwise(arguments) if a == "--packages"]
+    return named[-1] if named else _chosen(arguments).get(_PACKAGES)
+
+
+def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """What a job's own JVM is started with: our settings, but for those that somebody has chosen."""
+    chosen = {**defaults, **_chosen(arguments)}
+    return {key: text for key, text in _QUIET.items() if key not in chosen}
+
+
+def _start_jvm(name: str) -> None:
+    conf = SparkConf(loadDefaults=False)
+    for key, text in settings_of_own(submit_arguments(), _defaults(submit_arguments())).items():
+        conf.set(key, text)
+    gateway = launch_gateway(conf, popen_kwargs={"process_group": 0})
+    SparkContext(conf=SparkConf(loadDefaults=False).setAppName(name), gateway=gateway)
+
+
+def submit_arguments() -> list[str]:
+    """What Spark is started with where this process starts it."""
+    return shlex.split(os.environ.get(_SUBMIT_ARGUMENTS, ""))
+
+
+def _chosen(arguments: Sequence[str]) -> dict[str, str]:
+    """The settings in `--conf key=value`."""
+    pairs = [b for a, b in pairwise(arguments) if a in ("--conf", "-c")]
+    pairs += [a.removeprefix("--conf=") for a in arguments if a.startswith("--conf=")]
+    return {key: text for key, _, text in (pair.partition("=") for pair in pairs)}
+
+
+def _defaults(arguments: Sequence[str]) -> dict[str, str]:
+    """The settings in the properties file that Spark will read; what cannot be read here is Spark's to complain of."""
+    named = [b for a, b in pairwise(arguments) if a == "--properties-file"]
+    folder = os.environ.get("SPARK_CONF_DIR") or f"{_find_spark_home()}/conf"
+    try:
+        text = Path(named[-1] if named else f"{folder}/spark-defaults.conf").read_text(encoding="utf-8")
+        return dict(parse_properties(text))
+    except (OSError, UnicodeDecodeError, OptionError):
+        return {}

@@ -1,0 +1,63 @@
+"""Records that cannot be written: what the job says of them, and which setting it names."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bucketline.streaming.rejects import (
+    REJECTS_SCHEMA,
+    RejectedRecordsError,
+    RejectPolicy,
+    pack_rejects,
+    settle_rejects,
+)
+
+
+def rejects(count: int) -> bytes:
+    rows = [
+        {"topic": "orders", "partition": 0, "offset": i, "reason": "field id: no number", "value": b"{}"}
+        for i in reversed(range(count))
+    ]
+    return pack_rejects(pa.Table.from_pylist(rows, schema=REJECTS_SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("path", "most", "says", "does_not_say"),
+    [
+        (None, 0, "set bad-records.path and bad-records.max", "which is"),
+        (None, 5, "set bad-records.path to say where they go", "raise"),
+        ("folder", 0, "set bad-records.max, which is 0", "set bad-records.path"),
+        ("folder", 2, "raise bad-records.max, which lets 2 of a batch through", "bad-records.path"),
+    ],
+)
+def test_the_error_names_the_setting_that_helps_given_what_is_set(
+    tmp_path: Path, path: str | None, most: int, says: str, does_not_say: str
+) -> None:
+    policy = RejectPolicy(None if path is None else str(tmp_path / path), most)
+    with pytest.raises(RejectedRecordsError) as caught:
+        settle_rejects(policy, [rejects(3)], user="u", batch_id=7)
+    message = caught.value.message
+    assert says in message and does_not_say not in message
+    assert (
+        "batch 7 holds at least 3 records that cannot be written; first: topic orders partition 0 offset 0" in message
+    )
+    assert not (tmp_path / "folder").exists()
+
+
+def test_one_record_is_no_records(tmp_path: Path) -> None:
+    with pytest.raises(RejectedRecordsError, match="at least 1 record that cannot be written"):
+        settle_rejects(RejectPolicy(), [rejects(1)], user="u", batch_id=0)
+
+
+def test_rejects_that_are_let_through_are_kept_and_told_with_their_place(tmp_path: Path) -> None:
+    found = settle_rejects(RejectPolicy(f"{tmp_path}/", 2), [rejects(2)], user="u", batch_id=7)
+    assert found is not None and found.count == 2
+    assert found.path == f"{tmp_path}/u/batch-7.parquet"
+    assert pq.read_table(found.path)["offset"].to_pylist() == [0, 1]
+    assert found.line() == (
+        f"2 records could not be written, kept in {found.path}; first: topic orders partition 0 offset 0: "
+        "field id: no number ('{}')"
+    )
+    assert settle_rejects(RejectPolicy(str(tmp_path), 2), [], user="u", batch_id=8) is None
