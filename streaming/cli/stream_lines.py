@@ -7,6 +7,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from bucketline.conf.wording import counted
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.store.expiry_notes import MARKER_TAG
 from bucketline.state.store.table import Table
@@ -71,8 +72,12 @@ def stream_lines(batches: list[WrittenBatch]) -> list[str]:
     for writer in dict.fromkeys(b.writer for b in batches):
         own = [b for b in batches if b.writer == writer]
         counts = own[0].counts
-        behind = "lag not known" if counts.behind is None else f"{counts.behind:,} records behind at its last batch"
-        rejected = f"{counts.rejected_in_all:,} records rejected since it began" if counts.rejected_in_all else None
+        behind = (
+            "lag not known" if counts.behind is None else f"{counted(counts.behind, 'record')} behind at its last batch"
+        )
+        rejected = (
+            f"{counted(counts.rejected_in_all, 'record')} rejected since it began" if counts.rejected_in_all else None
+        )
         lines.append(f"stream {printable(writer)}: {', '.join(part for part in (behind, rejected) if part)}")
         lines += [f"  {_batch_line(b)}" for b in own]
     return lines
@@ -82,7 +87,7 @@ def _batch_line(batch: WrittenBatch) -> str:
     counts, age = batch.counts, age_text((SYSTEM_CLOCK.now_ms() - batch.time_ms) // 1000)
     parts = [
         f"batch {batch.batch_id}, {age} ago",
-        None if counts.input_rows is None else f"{counts.input_rows:,} rows in",
+        None if counts.input_rows is None else f"{counted(counts.input_rows, 'row')} in",
         None if batch.stored_rows is None else f"{batch.stored_rows:,} stored",
         f"{counts.rejected:,} rejected" if counts.rejected else None,
         None if counts.behind is None else f"{counts.behind:,} behind",
