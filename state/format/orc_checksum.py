@@ -39,7 +39,7 @@ class BlockChecksums:
     body_bytes: int
     values: tuple[int, ...]
 
-    def check(self, number: int, block: bytes) -> None:
+    def check(self, number: int, block: "bytes | memoryview") -> None:
         """Returns if that is what block `number` held when it was written. Raises CorruptFileError."""
         if zlib.crc32(block) != self.values[number]:
             at = number * self.block_bytes

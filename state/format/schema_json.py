@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bucketline.conf.secrets import MaskedOptions
-from bucketline.conf.table_options import KNOWN_KEYS
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.near_names import check_names, flipped_name
+from bucketline.state.format.near_names import check_names
+from bucketline.state.format.near_options import check_options
 from bucketline.state.types.logical import DataField, field_to_json, parse_field
 
 CURRENT_VERSION = 3
@@ -103,10 +103,7 @@ def _check(schema: TableSchema) -> None:
         raise CorruptFileError("two columns have the same name")
     if len({f.id for f in schema.fields}) < len(schema.fields):
         raise CorruptFileError("two fields have the same id, so files would be misread")
-    check_names(schema.options, KNOWN_KEYS, "option")
-    for key in schema.options:
-        if flipped_name(key.partition(".")[0], ("fields",)) is not None and key not in KNOWN_KEYS:
-            raise CorruptFileError(f"option {key!r} is one of 'fields' with one bit flipped", name=key)
+    check_options(schema.options)
 
 
 def encode_schema(schema: TableSchema) -> bytes:

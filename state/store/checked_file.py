@@ -73,16 +73,19 @@ class CheckedSink(io.RawIOBase):
 
     def _add(self, data: bytes) -> None:
         self._written += len(data)
-        while data:
-            part = data[: self._block_bytes - self._filled]
-            self._started.append(part)
+        # Views: slices of bytes would copy what is left once more for each block.
+        view = memoryview(data)
+        while len(view):
+            part = view[: self._block_bytes - self._filled]
             self._crc = zlib.crc32(part, self._crc)
             self._filled += len(part)
-            data = data[len(part) :]
+            view = view[len(part) :]
             if self._filled == self._block_bytes:
                 self._values.append(self._crc)
                 self._crc = self._filled = 0
                 self._started = []
+            else:
+                self._started.append(bytes(part))
 
 
 class CheckedSource(io.RawIOBase):
@@ -115,44 +118,56 @@ class CheckedSource(io.RawIOBase):
         self._at = base + offset
         return self._at
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1) -> "bytes | memoryview":  # type: ignore[override]  # Arrow takes either
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
         found = self._between(self._at, end)
         self._at = max(self._at, end)
         return found
 
-    def _between(self, start: int, end: int) -> bytes:
+    def _between(self, start: int, end: int) -> "bytes | memoryview":
         if start >= end:
             return b""
         body = self._sums.body_bytes
         if start >= body:
             return self._unchecked(start, end)
         inside = min(end, body)
-        step = self._sums.block_bytes
-        first, last = start // step, (inside - 1) // step
-        data = self._blocks(first, last)[start - first * step : inside - first * step]
-        return data if inside == end else data + self._unchecked(inside, end)
+        parts = self._checked(start, inside)
+        if inside < end:
+            parts.append(memoryview(self._unchecked(inside, end)))
+        # What comes in one piece is not copied.
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _blocks(self, first: int, last: int) -> bytes:
+    def _checked(self, start: int, end: int) -> list[memoryview]:
+        """Bytes of the body in a few pieces: of blocks that are remembered, and of what is fetched at once."""
+        step = self._sums.block_bytes
+        first, last = start // step, (end - 1) // step
         missing = [n for n in range(first, last + 1) if n not in self._known]
-        fetched: dict[int, bytes] = {}
-        if missing:
-            step, low = self._sums.block_bytes, missing[0]
-            data = self._unchecked(low * step, min((missing[-1] + 1) * step, self._sums.body_bytes))
-            for n in range(low, missing[-1] + 1):
-                block = data[(n - low) * step : (n - low + 1) * step]
-                try:
-                    self._sums.check(n, block)
-                except CorruptFileError as e:
-                    self.error = e
-                    raise
-                fetched[n] = block
-        found = b"".join(fetched[n] if n in fetched else self._known[n] for n in range(first, last + 1))
-        for n in list(fetched)[-_REMEMBERED_BLOCKS:]:
-            self._known[n] = fetched[n]
+        low, high = (missing[0], missing[-1]) if missing else (last + 1, last)
+        known = [memoryview(self._known[n]) for n in range(first, low)]
+        behind = [memoryview(self._known[n]) for n in range(high + 1, last + 1)]
+        fetched = [self._fetch(low, high)] if missing else []
+        found = [*known, *fetched, *behind]
+        after = min((last + 1) * step, self._sums.body_bytes) - end
+        if after:
+            found[-1] = found[-1][:-after]
+        found[0] = found[0][start - first * step :]
+        return found
+
+    def _fetch(self, low: int, high: int) -> memoryview:
+        """Blocks `low` to `high`, checked. Their ends are remembered: what is read next begins and ends there."""
+        step = self._sums.block_bytes
+        data = memoryview(self._unchecked(low * step, min((high + 1) * step, self._sums.body_bytes)))
+        for n in range(low, high + 1):
+            try:
+                self._sums.check(n, data[(n - low) * step : (n - low + 1) * step])
+            except CorruptFileError as e:
+                self.error = e
+                raise
+        for n in dict.fromkeys((low, high)):
+            self._known[n] = bytes(data[(n - low) * step : (n - low + 1) * step])
         while len(self._known) > _REMEMBERED_BLOCKS:
             self._known.popitem(last=False)
-        return found
+        return data
 
     def _unchecked(self, start: int, end: int) -> bytes:
         from_tail = self._size - len(self._tail)

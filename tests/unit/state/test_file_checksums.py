@@ -13,6 +13,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro_codec import pack_block, unpack_block
 from bucketline.state.format.near_names import check_names
 from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, read_checksums
+from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.store.checked_file import CheckedSink, block_bytes_for, checked_source
 from bucketline.state.store.stored_names import check_columns
 from bucketline.state.store.table import create_table
@@ -133,6 +134,27 @@ def test_a_known_name_with_one_bit_flipped_is_refused_unless_it_is_there_itself(
         check_names(["id", "indexManigest"], ["id", "indexManifest"], "member")
     check_names(["id", "ie"], ["id", "ie"], "member")
     check_names(["id", "ie"], ["id"], "member")
+
+
+def options_of(key: str) -> dict[str, str]:
+    schema = TableSchema(0, tuple(fields("a", "b")), 1, (), (), {key: "x"})
+    return dict(decode_schema(encode_schema(schema)).options)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["Owner", "Comment", "Path", "Type", "Bucket", "Branch", "provides", "field3", "field3.name", "Fields", "Fields.a"],
+)
+def test_options_that_only_look_like_known_ones_are_passed_over(key: str) -> None:
+    assert options_of(key) == {key: "x"}
+
+
+@pytest.mark.parametrize(
+    "key", ["bucjet", "typd", "merge-engi~e", "mErge-engine", "Merge-engine", "fiells.a.aggregate-function"]
+)
+def test_an_option_with_one_bit_flipped_is_refused(key: str) -> None:
+    with pytest.raises(CorruptFileError, match="one bit flipped"):
+        options_of(key)
 
 
 def fields(*names: str) -> list[DataField]:

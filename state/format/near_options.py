@@ -1,0 +1,35 @@
+"""Table options that are one of Paimon's but for one flipped bit.
+
+Tables also have properties of catalogs, of other tools and of people. What such a one may well be called is passed
+over, however much it looks like an option: what readers do not ask for, and plain words with a capital.
+"""
+
+from collections.abc import Collection
+
+from bucketline.conf.other_options import HARMLESS
+from bucketline.conf.table_options import KNOWN_KEYS
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.near_names import flipped_name
+
+_FAMILY = "fields"
+_SUFFIXES = (
+    *(".sequence-group", ".aggregate-function", ".ignore-retract", ".list-agg-delimiter", ".distinct", ".ts-field"),
+    *(".nested-key", ".nested-sequence-field", ".nested-key-null-strategy", ".count-limit", ".stats-mode"),
+    ".default-aggregate-function",
+)
+_COMPARED = frozenset(k for k in KNOWN_KEYS if k not in HARMLESS or not k.isalpha())
+
+
+def check_options(options: Collection[str]) -> None:
+    """Returns if no option is a known one, which is missing, with one bit flipped. Raises CorruptFileError."""
+    for name in options:
+        near = flipped_name(name, _COMPARED)
+        if near is not None and near not in options and not _is_capitalized_word(name, near):
+            raise CorruptFileError(f"option {name!r} is {near!r} with one bit flipped", name=name, expected=near)
+        first, _, rest = name.partition(".")
+        if f".{rest}".endswith(_SUFFIXES) and flipped_name(first, (_FAMILY,)) is not None:
+            raise CorruptFileError(f"option {name!r} is one of {_FAMILY!r} with one bit flipped", name=name)
+
+
+def _is_capitalized_word(name: str, near: str) -> bool:
+    return near.isalpha() and name == near.capitalize()
