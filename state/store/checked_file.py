@@ -118,7 +118,7 @@ class CheckedSource(io.RawIOBase):
         self._at = base + offset
         return self._at
 
-    def read(self, size: int = -1) -> "bytes | memoryview":  # type: ignore[override]  # Arrow takes either
+    def read(self, size: int = -1) -> "bytes | memoryview":
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
         found = self._between(self._at, end)
         self._at = max(self._at, end)

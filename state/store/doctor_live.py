@@ -5,9 +5,10 @@ Source: Paimon 2.0 Levels, ConflictDetection.
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
@@ -16,6 +17,8 @@ from bucketline.state.format.entries import EntryIdentity, FileKind, ManifestEnt
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.doctor_problem import Problem
 from bucketline.state.types.order import key_order
+
+T = TypeVar("T")
 
 Bucket = tuple[bytes, int]
 """A serialized partition and a bucket of it."""
@@ -33,6 +36,57 @@ class Share:
         return self.count == 1 or zlib.crc32(partition, bucket & 0xFFFFFFFF) % self.count == self.number
 
 
+class _Files:
+    """The live files of a bucket, and what a change of them asks about: no more than what it touches."""
+
+    def __init__(self) -> None:
+        self._entries: dict[EntryIdentity, ManifestEntry] = {}
+        self._levels: dict[int, dict[EntryIdentity, DataFileMeta]] = defaultdict(dict)
+        self.names: Counter[str] = Counter()
+        self.totals: Counter[int] = Counter()
+        self.several: set[str] = set()
+        """Names that more than one file has."""
+        self.changed: set[int] = set()
+        """Levels that changed since it was asked last, but for level 0, where files may share keys."""
+
+    def __contains__(self, identity: EntryIdentity) -> bool:
+        return identity in self._entries
+
+    def __iter__(self) -> Iterator[ManifestEntry]:
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def level(self, level: int) -> list[DataFileMeta]:
+        return list(self._levels[level].values())
+
+    def add(self, entry: ManifestEntry) -> None:
+        file = entry.file
+        self._entries[entry.identity] = entry
+        self.names[file.file_name] += 1
+        if self.names[file.file_name] > 1:
+            self.several.add(file.file_name)
+        self.totals[entry.total_buckets] += 1
+        if file.level:
+            self._levels[file.level][entry.identity] = file
+            self.changed.add(file.level)
+
+    def remove(self, identity: EntryIdentity) -> ManifestEntry | None:
+        """The entry that was there."""
+        entry = self._entries.pop(identity, None)
+        if entry is None:
+            return None
+        file = entry.file
+        _take(self.names, file.file_name)
+        _take(self.totals, entry.total_buckets)
+        if self.names[file.file_name] < 2:
+            self.several.discard(file.file_name)
+        # What is left on a level after a file has gone shares no more keys than before.
+        self._levels[file.level].pop(identity, None)
+        return entry
+
+
 class LiveFiles:
     """The live files of those buckets that are in a share. Memory: the entries of one state, in that share."""
 
@@ -41,7 +95,7 @@ class LiveFiles:
         self._order = None
         if schema.primary_keys:
             self._order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
-        self._buckets: dict[Bucket, dict[EntryIdentity, ManifestEntry]] = {}
+        self._buckets: dict[Bucket, _Files] = {}
         self._totals: dict[bytes, Counter[int]] = defaultdict(Counter)
         self._touched: set[Bucket] = set()
         self._told: set[tuple[str, Bucket, str]] = set()
@@ -65,19 +119,20 @@ class LiveFiles:
     def add(self, entry: ManifestEntry) -> None:
         """A file that was not live before. A second one of the same identity changes nothing."""
         bucket = (entry.partition, entry.bucket)
-        files = self._buckets.setdefault(bucket, {})
+        files = self._buckets.setdefault(bucket, _Files())
         if entry.identity not in files:
-            files[entry.identity] = entry
+            files.add(entry)
             self._totals[entry.partition][entry.total_buckets] += 1
         self._touched.add(bucket)
 
     def remove(self, entry: ManifestEntry) -> None:
         """A file that is deleted. One that is not live changes nothing."""
         bucket = (entry.partition, entry.bucket)
-        found = self._buckets.get(bucket, {}).pop(entry.identity, None)
+        files = self._buckets.get(bucket)
+        found = None if files is None else files.remove(entry.identity)
         if found is not None:
-            self._totals[entry.partition][found.total_buckets] -= 1
-            if not self._buckets[bucket]:
+            _take(self._totals[entry.partition], found.total_buckets)
+            if not files:
                 del self._buckets[bucket]
         self._touched.add(bucket)
 
@@ -85,15 +140,16 @@ class LiveFiles:
         """Whether the file of that identity is live."""
         if not isinstance(identity, tuple):
             return False
-        return identity in self._buckets.get((identity[0], identity[1]), {})
+        return identity in self._buckets.get((identity[0], identity[1]), ())
 
     def __iter__(self) -> Iterator[ManifestEntry]:
         for files in self._buckets.values():
-            yield from files.values()
+            yield from files
 
-    def names_in(self, bucket: Bucket) -> set[str]:
+    def names_in(self, bucket: Bucket) -> Container[str]:
         """The names of a bucket's live files."""
-        return {e.file.file_name for e in self._buckets.get(bucket, {}).values()}
+        files = self._buckets.get(bucket)
+        return files.names if files is not None else ()
 
     @property
     def touched(self) -> set[Bucket]:
@@ -119,27 +175,31 @@ class LiveFiles:
                 yield Problem("bucket-count", f"{state}, partition {partition.hex()}", message)
 
     def _in_bucket(self, bucket: Bucket) -> Iterator[tuple[str, str]]:
-        number = bucket[1]
-        entries = list(self._buckets.get(bucket, {}).values())
-        for total in sorted({e.total_buckets for e in entries}):
+        """What is wrong in a bucket where something changed, as far as it can have come with the change."""
+        number, files = bucket[1], self._buckets.get(bucket)
+        if files is None:
+            return
+        for total in sorted(files.totals):
             if 0 < total <= number:
                 yield "bucket", f"it is none of {counted(total, 'bucket')}"
-        files = [e.file for e in entries]
-        for file_name, count in sorted(Counter(f.file_name for f in files).items()):
-            if count > 1:
-                yield "live-twice", f"{file_name} is live on two levels"
+        for file_name in sorted(files.several):
+            yield "live-twice", f"{file_name} is live on two levels"
+        changed, files.changed = files.changed, set()
         if self._order is None or number < 0:
             return
         order = self._order
-        by_level: dict[int, list[DataFileMeta]] = defaultdict(list)
-        for f in files:
-            by_level[f.level].append(f)
-        for level in sorted(by_level.keys() - {0}):
+        for level in sorted(changed):
             try:
-                run = sorted(by_level[level], key=lambda f: order(f.min_key))
+                run = sorted(files.level(level), key=lambda f: order(f.min_key))
                 shared = [(low, high) for low, high in pairwise(run) if order(low.max_key) >= order(high.min_key)]
             except CorruptFileError as e:
                 yield "key-bounds", f"the bounds of a file on level {level} are no keys: {e.message}"
                 continue
             for low, high in shared:
                 yield "level-overlap", f"{low.file_name} and {high.file_name} on level {level} share keys"
+
+
+def _take(counts: "Counter[T]", one: T) -> None:
+    counts[one] -= 1
+    if not counts[one]:
+        del counts[one]
