@@ -82,8 +82,9 @@ class _Files:
         _take(self.totals, entry.total_buckets)
         if self.names[file.file_name] < 2:
             self.several.discard(file.file_name)
-        # What is left on a level after a file has gone shares no more keys than before.
-        self._levels[file.level].pop(identity, None)
+        if file.level:
+            del self._levels[file.level][identity]
+            self.changed.add(file.level)
         return entry
 
 
