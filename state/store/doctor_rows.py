@@ -13,6 +13,7 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.fixed import assign_fixed_buckets, bucket_function
 from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.row_ranges import is_blob_file
 from bucketline.state.store.doctor_problem import Problem, State
 from bucketline.state.store.doctor_stats import StatsCheck
 from bucketline.state.store.read import FileAccess
@@ -24,6 +25,8 @@ from bucketline.state.types.order import key_changes, sort_indices
 def row_problems(access: FileAccess, bucket: BucketFiles, state: State) -> Iterator[Problem]:
     """What is wrong with the rows of a bucket's files. Memory: a record batch."""
     for file in bucket.files:
+        if is_blob_file(file):
+            continue
         found: set[tuple[str, str]] = set()
         try:
             for rule, message in _in_file(access, bucket, file):

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
+from bucketline.state.format.row_ranges import stats_fields, written_fields
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import (
     Bound,
@@ -31,7 +32,11 @@ class StatsCheck:
         self._schema, self._stored, self._file = schema, stored, file
         self._found: ColumnStats | None = None
         before = {f.id: f.type.as_nullable() for f in stored.fields}
-        self._fields = tuple(f for f in representable(schema.fields) if f.name not in schema.partition_keys)
+        held = {f.id for f in written_fields(stored, file)}
+        without = {f.id for f in stored.fields} - held
+        self._fields = tuple(
+            f for f in representable(schema.fields) if f.name not in schema.partition_keys and f.id not in without
+        )
         self.columns = [f.name for f in self._fields]
         # Bounds of a column that has another type now say nothing of what is read.
         self._compared = tuple(f for f in self._fields if before.get(f.id) == f.type.as_nullable())
@@ -47,7 +52,7 @@ class StatsCheck:
             return
         rows = {f.id: b for f, b in zip(self._found.fields, self._found.columns, strict=True)}
         file, stored = self._file, self._stored
-        values = stored.fields if file.value_stats_cols is None else stored.select(file.value_stats_cols)
+        values = stats_fields(stored, file)
         keys = stored.select(stored.trimmed_primary_key)
         for stats, fields in ((file.value_stats, values), (file.key_stats, keys)):
             yield from _compared(stats, fields, rows)

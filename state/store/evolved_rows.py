@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.errors import CorruptFileError
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_ranges import ROW_ID, TRACKED_NAMES, RowRange, written_fields
 from bucketline.state.format.schema_json import TableSchema
@@ -39,14 +39,22 @@ def columns_of_files(
 ) -> dict[DataFileMeta, list[str]]:
     """Which of the wanted columns each file of ordinary columns gives: the newest that holds one.
 
-    What none holds comes from the newest: as null, or as the partition's value.
+    What none holds comes from the newest: as null, or as the partition's value. Raises UnsupportedTableError for a
+    column that lies in vector or blob files.
     """
+    apart = {f.id: part for part in group.parts for f in written_fields(schema_of(part.schema_id), part)}
     found: dict[DataFileMeta, list[str]] = {}
     held = [(file, {f.id for f in written_fields(schema_of(file.schema_id), file)}) for file in group.files]
     for name in columns:
         constant = name in schema.partition_keys or name in TRACKED_NAMES
         wanted = schema.field(name).id
         owner = None if constant else next((file for file, ids in held if wanted in ids), None)
+        if owner is None and wanted in apart:
+            raise UnsupportedTableError(
+                f"column {name} lies in a file of its own, {apart[wanted].file_name}, which is not read; leave it out "
+                "of the columns that you ask for",
+                column=name,
+            )
         found.setdefault(group.files[0] if owner is None else owner, []).append(name)
     return found
 

@@ -15,6 +15,7 @@ from bucketline.conf.file_options import (
     FILE_BLOCK_SIZE,
     FILE_COMPRESSION_PER_LEVEL,
     FILE_FORMAT_PER_LEVEL,
+    ORC_LEGACY_LTZ,
     STATS_DENSE_STORE,
     file_codec,
     file_format,
@@ -62,6 +63,8 @@ class FileSettings:
     prefix: str
     is_dense: bool
     modes: tuple[StatsMode, ...]
+    is_legacy_ltz: bool = True
+    """Whether ORC holds an instant as the time that a clock in UTC shows."""
 
 
 class RowSink(Protocol):
@@ -112,6 +115,7 @@ def file_settings(
         prefix=prefix,
         is_dense=STATS_DENSE_STORE.get(options),
         modes=modes,
+        is_legacy_ltz=ORC_LEGACY_LTZ.get(options),
     )
 
 
@@ -136,6 +140,7 @@ def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str, *, fir
             codec=settings.codec,
             stripe_bytes=settings.group_bytes,
             target_bytes=settings.target_bytes,
+            is_legacy_ltz=settings.is_legacy_ltz,
         )
     return ParquetSink(sink, physical, codec=settings.codec, codec_level=settings.codec_level, first=first)
 
@@ -151,6 +156,6 @@ def _check_columns(form: str, schema: TableSchema, fields: Sequence[DataField]) 
     if form == "avro":
         data_schema(fields)
     elif form == "orc":
-        refuse_for_orc(fields, schema.options)
+        refuse_for_orc(fields)
     else:
         refuse_mixed_timestamps(schema.fields)

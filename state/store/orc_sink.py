@@ -1,15 +1,19 @@
 """How ORC data files are written, so that Paimon Java reads them.
 
+Paimon's older form of timestamps with local zone (`orc.timestamp-ltz.legacy.type`, the default) is what a clock in the
+reader's zone shows. An ORC timestamp without a zone shows the same on every clock, so that one with the time in UTC is
+the right instant to every reader; ORC's own instants, as Paimon Java writes them, are so only to readers in the zone of
+the writer.
+
 Source: Paimon 2.0 OrcFileFormat, OrcTypeUtil, OrcFormatWriter.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
 
-from bucketline.conf.file_options import ORC_LEGACY_LTZ
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.checked_file import CheckedSink, block_bytes_for
 from bucketline.state.store.orc_output import OrcOutput
@@ -28,9 +32,16 @@ class OrcSink:
     """
 
     def __init__(
-        self, sink: pa.NativeFile, schema: pa.Schema, *, codec: str, stripe_bytes: int, target_bytes: int
+        self,
+        sink: pa.NativeFile,
+        schema: pa.Schema,
+        *,
+        codec: str,
+        stripe_bytes: int,
+        target_bytes: int,
+        is_legacy_ltz: bool,
     ) -> None:
-        self._stored = [_stored_field(f) for f in schema]
+        self._stored = [_stored_field(f, is_legacy_ltz) for f in schema]
         # By an index Java would skip rows it is to find: it orders text by UTF-16, and NaN has no place in it.
         self._output = OrcOutput(sink)
         self._sink = CheckedSink(self._output, block_bytes_for(target_bytes))
@@ -57,28 +68,23 @@ class OrcSink:
             self._sink.finish()
 
 
-def refuse_for_orc(fields: Iterable[DataField], options: Mapping[str, str]) -> None:
-    """Refuses columns that cannot be written in ORC so that every reader finds the same values.
+def refuse_for_orc(fields: Iterable[DataField]) -> None:
+    """Refuses columns that are not written in ORC.
 
     Raises UnsupportedTableError, naming the column.
     """
     for field in fields:
-        reason = _objection(field.type, is_legacy=ORC_LEGACY_LTZ.get(options))
+        reason = _objection(field.type)
         if reason is not None:
             raise UnsupportedTableError(f"column {field.name}: {reason}", column=field.name)
 
 
-def _objection(data_type: DataType, *, is_legacy: bool) -> str | None:
-    if data_type.root is TypeRoot.TIMESTAMP_LTZ and is_legacy:
-        return (
-            f"{data_type} in ORC means another instant to readers in another time zone; set "
-            f"'{ORC_LEGACY_LTZ.key}' = 'false', or 'file.format' = 'parquet'"
-        )
+def _objection(data_type: DataType) -> str | None:
     if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR):
         return f"{data_type} is not written in ORC"
     inner = [f.type for f in data_type.fields]
     inner += [t for t in (data_type.element, data_type.key, data_type.value) if t is not None]
-    return next((r for t in inner if (r := _objection(t, is_legacy=is_legacy)) is not None), None)
+    return next((r for t in inner if (r := _objection(t)) is not None), None)
 
 
 def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -109,21 +115,22 @@ def _holds_timestamps(found: pa.DataType) -> bool:
     return any(_holds_timestamps(found.field(i).type) for i in range(found.num_fields))
 
 
-def _stored_field(field: pa.Field) -> pa.Field:
+def _stored_field(field: pa.Field, is_legacy_ltz: bool) -> pa.Field:
     """The column as ORC has it: nullable, with the field id under the name Paimon gives it there."""
-    stored = pa.field(field.name, _stored_type(field.type))
+    stored = pa.field(field.name, _stored_type(field.type, is_legacy_ltz))
     number = (field.metadata or {}).get(_FIELD_ID)
     return stored if number is None else stored.with_metadata({_ORC_ID: number})
 
 
-def _stored_type(found: pa.DataType) -> pa.DataType:
+def _stored_type(found: pa.DataType, is_legacy_ltz: bool) -> pa.DataType:
     """ORC has no times of day, and one unit of timestamps."""
     if pa.types.is_time(found):
         return pa.int32()
     if pa.types.is_timestamp(found):
-        return pa.timestamp("ns", found.tz)
+        return pa.timestamp("ns", None if is_legacy_ltz else found.tz)
     if pa.types.is_struct(found):
-        return pa.struct([_stored_field(f) for f in found])
+        return pa.struct([_stored_field(f, is_legacy_ltz) for f in found])
     if pa.types.is_map(found):
-        return pa.map_(_stored_field(found.key_field).with_nullable(False), _stored_field(found.item_field))
-    return pa.list_(_stored_field(found.value_field)) if pa.types.is_list(found) else found
+        key = _stored_field(found.key_field, is_legacy_ltz).with_nullable(False)
+        return pa.map_(key, _stored_field(found.item_field, is_legacy_ltz))
+    return pa.list_(_stored_field(found.value_field, is_legacy_ltz)) if pa.types.is_list(found) else found

@@ -115,6 +115,14 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expressi
             raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
         if name in wanted[:position]:
             raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
+    readable = {f.name for f in representable(schema.fields)} | set(known[len(own) :])
+    unread = next((name for name in wanted if name not in readable), None)
+    if unread is not None:
+        raise UnsupportedTableError(
+            f"column {unread}: columns of type {schema.field(unread).type} are not read; ask for the others, as "
+            f"columns={[name for name in own if name in readable]}",
+            column=unread,
+        )
     fields = representable((with_tracked(schema) if is_tracked(schema) else schema).fields)
     looked_at = () if expression is None else filter_columns(arrow_schema(fields), expression)
     # Rows without any column would have no number.

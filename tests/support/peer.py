@@ -219,7 +219,7 @@ class PaimonJava(Peer):
 
     name = "paimon-java"
 
-    def __init__(self) -> None:
+    def __init__(self, zone: str = "UTC") -> None:
         java = shutil.which("java")
         if java is None:
             raise PeerLostError("java is not on PATH")
@@ -233,7 +233,7 @@ class PaimonJava(Peer):
                 "-Xmx1g",
                 "-XX:+UseSerialGC",
                 "-XX:TieredStopAtLevel=1",
-                "-Duser.timezone=UTC",
+                f"-Duser.timezone={zone}",
                 "-cp",
                 f"{class_path('paimon')}{os.pathsep}{libraries}",
                 str(HERE / "java" / "PaimonTool.java"),

@@ -3,11 +3,13 @@
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -245,10 +247,23 @@ def test_what_avro_has_no_place_for_is_refused_by_name(columns: str, text: str, 
 @pytest.mark.parametrize(
     "columns", ["t TIMESTAMP_LTZ(3)", "t ARRAY<ROW<a TIMESTAMP_LTZ(6)>>", "t MAP<INT, TIMESTAMP_LTZ>"]
 )
-def test_instants_in_orc_are_refused_unless_they_are_stored_as_such(columns: str, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedTableError, match=r"column t: .* time zone; set 'orc.timestamp-ltz.legacy.type'"):
-        writer_of(tmp_path, schema_of(columns, **{"file.format": "orc"}))
-    writer_of(tmp_path, schema_of(columns, **{"file.format": "orc", "orc.timestamp-ltz.legacy.type": "false"}))
+@pytest.mark.parametrize("legacy", ["true", "false"])
+def test_instants_come_back_from_orc_in_both_of_its_forms(columns: str, legacy: str, tmp_path: Path) -> None:
+    schema = schema_of(columns, **{"file.format": "orc", "orc.timestamp-ltz.legacy.type": legacy})
+    arrow = arrow_schema(schema.fields)
+    instant = datetime(2024, 7, 1, 12, 0, 0, 123_000, UTC)
+    value: Any = instant
+    if "ROW" in columns:
+        value = [{"a": instant}, None]
+    elif "MAP" in columns:
+        value = [(7, instant)]
+    written = pa.table([pa.array([value, None], arrow.field("t").type)], schema=arrow)
+    with writer_of(tmp_path, schema) as writer:
+        writer.write(written)
+        files = writer.close()
+    assert same(read_back(tmp_path, schema, files), written)
+    stored = orc.ORCFile(tmp_path / "bucket-0" / files[0].file_name).schema
+    assert ("UTC" in str(stored)) == (legacy == "false"), "only the newer form is an instant to ORC"
 
 
 @pytest.mark.parametrize(("millis", "text"), [(253_402_300_799_999, "2262-04-11"), (-1, "before 1970")])
