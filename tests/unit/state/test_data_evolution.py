@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import CorruptFileError, SchemaMismatchError
+from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta
 from bucketline.state.format.entries import ManifestEntry
 from bucketline.state.format.manifest import (
@@ -151,6 +151,29 @@ def test_a_column_that_no_file_of_a_range_holds_is_null_unless_it_may_not_be(tmp
     keyless = evolved(tmp_path / "u", [FIRST, NEWER_A], ids(0, 0, columns={0: ("b",), 1: ("a",)}))
     with pytest.raises(CorruptFileError, match="column k is NOT NULL"):
         keyless.to_arrow()
+
+
+def test_a_column_in_files_of_its_own_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
+    def change(file: DataFileMeta, number: int) -> DataFileMeta:
+        if not number:
+            return replace(file, first_row_id=0, write_cols=("k", "b"), value_stats=EMPTY_STATS, value_stats_cols=())
+        name = file.file_name.replace(".parquet", ".vector.parquet")
+        return replace(file, first_row_id=1, file_name=name, write_cols=("a",), value_stats=EMPTY_STATS)
+
+    table = evolved(tmp_path / "t", [FIRST, SECOND], change)
+    assert rows(table, columns=["k", "b"], filter=pc.field("b") > 10) == [(2, 20), (3, 30)]
+    with pytest.raises(UnsupportedTableError, match=r"column a lies in a file of its own, .*\.vector\.parquet"):
+        table.to_arrow()
+
+
+def test_blob_columns_are_refused_with_the_columns_that_can_be_read(table: Table) -> None:
+    schema = Path(table.path) / "schema" / "schema-0"
+    found = json.loads(schema.read_text())
+    blob = {"id": 9, "name": "picture", "type": "BLOB"}
+    schema.write_text(json.dumps(found | {"fields": [*found["fields"], blob], "highestFieldId": 9}))
+    with pytest.raises(UnsupportedTableError, match=r"column picture: .*BLOB are not read.*columns=\['k', 'a', 'b'\]"):
+        open_table(table.path).to_arrow()
+    assert rows(open_table(table.path), columns=["k"]) == [(1,), (2,), (3,), (4,)]
 
 
 def test_renamed_columns_are_found_by_their_id(table: Table) -> None:
