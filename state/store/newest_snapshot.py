@@ -91,12 +91,10 @@ def read_history(io: FileIO, root: str, *, all_references: bool = False) -> Hist
         return History(ids, None, latest, earliest)
     time_ms = _time_ms(io, root, newest)
     references = (*_tags(io, root), *_changelogs(io, root, newest))
-    late = {r.snapshot_id for r in references if r.snapshot_id > newest}
-    hinted = None if latest is None else latest.snapshot_id
-    if hinted is not None and hinted > newest:
-        late.add(hinted)
+    late: set[int | None] = {r.snapshot_id for r in references if r.snapshot_id > newest}
+    late |= {h.snapshot_id for h in (latest, earliest) if h is not None and (h.snapshot_id or 0) > newest}
     # A listing may be older than what names a snapshot.
-    found = {i for i in late if io.exists(f"{directory}/{snapshot_name(i)}")}
+    found = {i for i in late if i is not None and io.exists(f"{directory}/{snapshot_name(i)}")}
     if found:
         time_ms = _time_ms(io, root, max(found))
     return History(ids | found, time_ms, latest, earliest, references)

@@ -6,7 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.errors import StorageError
+from bucketline.state.store.rollback import rollback_to
 from bucketline.state.store.table import Table, create_table, open_table
+from tests.support.faulty_io import FaultyIO
 from tests.support.peer import PaimonJava, Peer
 
 pytestmark = pytest.mark.peer
@@ -86,6 +89,36 @@ def test_what_a_rollback_leaves_is_read_and_written(table: Table, peer: Peer) ->
     peer.write(table.path, [{"id": 1, "v": 77, "p": "a"}])
     assert table.snapshot_store.ids()[:2] == [2, 3]
     assert _theirs(peer, table) == _ours(table)
+
+
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_a_rollback_that_was_cut_short_is_read_and_after_our_next_write_written(
+    table: Table, peer: Peer, is_expired: bool
+) -> None:
+    newest = max(table.snapshot_store.ids())
+    table.create_tag("t2", 2)
+    table.create_tag("last", newest)
+    table.expire_snapshots(retain_min=3, older_than=timedelta(0))
+    target: str | int = "t2" if is_expired else newest - 2
+    io = FaultyIO(table.io)
+    kept = table.snapshot_store.path(newest - 1)
+
+    def stop(call: str, path: str) -> None:
+        io.is_cut_off = io.is_cut_off or (call, path) == ("delete", kept)
+
+    io.before_call = stop
+    with pytest.raises(StorageError):
+        rollback_to(io, table.path, target)
+    ids = table.snapshot_store.ids()
+    assert newest - 1 in ids and newest not in ids
+    wanted = _ours(table)
+    assert wanted == _ours(table, target) and _theirs(peer, table) == _ours(table, max(ids))
+    table.write(pa.table({"id": [1], "v": [70], "p": ["a"]}, schema=SCHEMA))
+    assert _theirs(peer, table) == _ours(table)
+    assert len(_ours(table)) >= len(wanted)
+    peer.write(table.path, [{"id": 1, "v": 77, "p": "a"}])
+    assert _theirs(peer, table) == _ours(table)
+    assert [f for f in open_table(table.path).doctor() if f.rule != "hint"] == []
 
 
 def test_changed_schemas_are_read_and_written(table: Table, peer: Peer) -> None:

@@ -86,15 +86,15 @@ def test_a_cluster_of_another_size_keeps_the_shares_of_the_key_index(
         write(table, number, parallelism, local_directory=str(tmp_path / "local"))
     forget_table(table.path, "query")
     write(table, 3, 8, local_directory=str(tmp_path / "local"))
-    built = [r for r in caplog.records if "keys loaded" in r.msg]
+    built = [r for r in caplog.records if " loaded" in r.msg]
     assert len(built) == 2 and len(list((tmp_path / "local").rglob("shard-*"))) == 2
     advice = [r.getMessage() for r in caplog.records if "assigner-parallelism" in r.getMessage()]
     # Once a run, and only where tasks would be idle.
     assert len(advice) == 2 and all("'assigner-parallelism' to 8" in a for a in advice)
     write(table, 4, 8, local_directory=str(tmp_path / "local"), assigner_parallelism="3")
-    assert len([r for r in caplog.records if "keys loaded" in r.msg]) == 5
+    assert len([r for r in caplog.records if " loaded" in r.msg]) == 5
     write(table, 5, 8, local_directory=str(tmp_path / "local"))
-    assert len([r for r in caplog.records if "keys loaded" in r.msg]) == 5
+    assert len([r for r in caplog.records if " loaded" in r.msg]) == 5
     assert table.to_arrow().num_rows == 50
 
 
@@ -191,7 +191,7 @@ def test_a_table_that_keeps_one_snapshot_builds_no_key_index_for_each_batch(
         write(table, number, 2, local_directory=str(tmp_path / "local"), compaction=compaction)
     kinds = set(table.snapshots()["commit_kind"].to_pylist())
     assert kinds == ({"COMPACT"} if compaction == "inline" else {"APPEND"})
-    assert len([r for r in caplog.records if "keys loaded" in r.msg]) == 2
+    assert len([r for r in caplog.records if " loaded" in r.msg]) == 2
     assert {r["v"] for r in table.to_arrow().to_pylist()} == {5} and table.to_arrow().num_rows == 50
 
 
