@@ -57,8 +57,8 @@ def examine(
     """What is broken in a table, errors before warnings; nothing when it is sound.
 
     `rows` also reads the live rows: their number, order, buckets, statistics and sequence numbers, and their HASH
-    index. Memory: `live_bytes`, and what `ReadOnceIO` remembers. Raises StorageError when the storage fails for
-    another reason than a missing file.
+    index. Memory: `live_bytes`, what `ReadOnceIO` remembers, and what `remove_orphan_files` needs. Raises StorageError
+    when the storage fails for another reason than a missing file.
     """
     looked_at = replace(table, io=ReadOnceIO(table.io))
     examination = _Examination(looked_at, watch, live_bytes)
@@ -67,7 +67,7 @@ def examine(
     findings += [Finding(Severity.ERROR, p.rule, p.subject, p.message) for p in problems]
     # Without all states readable it is not known what is an orphan.
     try:
-        orphans = remove_orphan_files(looked_at)
+        orphans = remove_orphan_files(looked_at, watch=examination.goes_on)
     except BucketlineError as e:
         passable(e)
     else:
@@ -206,6 +206,10 @@ class _Examination:
             return 1
         live = sum(m.num_added_files - m.num_deleted_files for m in metas)
         return max(1, -(-live * _ENTRY_BYTES // self._live_bytes))
+
+    def goes_on(self, done: int, total: int) -> None:
+        """Takes how far the look for orphans is, which comes last."""
+        self._watch(self._done + done, self._total + total)
 
     def _step(self) -> None:
         self._done += 1
