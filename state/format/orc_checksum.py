@@ -20,13 +20,15 @@ from bucketline.state.errors import CorruptFileError
 TAIL_BYTES = 16 << 10
 """What is read of a file's end at first: as much as ORC's own readers do."""
 
+LONGEST_ENDING = 256
+"""Bytes of the longest postscript and its length."""
+
 _NAME = b"bucketline.crc32"
 _MAGIC = b"BKLT-CRC"
 _HEAD = struct.Struct("<IIQ")
 _CRC = struct.Struct("<I")
 _FOOT = struct.Struct("<III8s")
 _FORMAT = 1
-_LONGEST_POSTSCRIPT = 256
 _USER_METADATA = 5 << 3 | 2
 _CHUNK_LIMIT = 1 << 23
 
@@ -49,8 +51,8 @@ class BlockChecksums:
 def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence[int], started: bytes) -> bytes:
     """The last bytes of an ORC file with checksums of all that comes before them; unchanged where they do not fit in.
 
-    `tail` are the file's bytes from `offset` on, its footer among them; `values` are the checksums of the blocks before
-    `offset` that are whole, and `started` are the bytes of the one that is not.
+    `tail` are the file's bytes from `offset` on, its postscript among them; `values` are the checksums of the blocks
+    before `offset` that are whole, and `started` are the bytes of the one that is not.
     """
     postscript_bytes = tail[-1] + 1
     members = _varint_members(tail[-postscript_bytes:-1])
@@ -86,7 +88,7 @@ def read_checksums(tail: bytes, size: int) -> BlockChecksums | int | None:
     `tail` are its last bytes, at least TAIL_BYTES or all; where they are too few, the answer is how many are needed.
     Raises CorruptFileError when the end of the file is not as it was written.
     """
-    at = tail.rfind(_MAGIC, max(0, len(tail) - _LONGEST_POSTSCRIPT - len(_MAGIC)))
+    at = tail.rfind(_MAGIC, max(0, len(tail) - LONGEST_ENDING - len(_MAGIC)))
     if at < 0:
         return None
     end = at + len(_MAGIC)

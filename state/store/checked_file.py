@@ -5,12 +5,18 @@ Plain Python objects that Arrow's readers and writers take for files.
 
 import io
 import zlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
 import pyarrow as pa
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, checked_tail, read_checksums
+from bucketline.state.format.orc_checksum import (
+    LONGEST_ENDING,
+    TAIL_BYTES,
+    BlockChecksums,
+    checked_tail,
+    read_checksums,
+)
 
 SMALLEST_BLOCK_BYTES = 64 << 10
 _MOST_BLOCKS = 12_000
@@ -26,9 +32,9 @@ def block_bytes_for(target_bytes: int) -> int:
 
 
 class CheckedSink(io.RawIOBase):
-    """Passes on what is written to `sink`, which stays open, until `hold`; then keeps it for `finish`.
+    """Passes on what is written to `sink`, which stays open, all but the last bytes: those are for `finish`.
 
-    Memory: one block, and after `hold` what is written.
+    Memory: two writes, or a block where that is more.
     """
 
     def __init__(self, sink: "pa.NativeFile | io.RawIOBase", block_bytes: int) -> None:
@@ -36,7 +42,7 @@ class CheckedSink(io.RawIOBase):
         self._values: list[int] = []
         self._crc = self._filled = self._written = 0
         self._started: list[bytes] = []
-        self._held: list[bytes] | None = None
+        self._held: deque[bytes] = deque()
         self._held_bytes = 0
 
     def writable(self) -> bool:
@@ -44,25 +50,23 @@ class CheckedSink(io.RawIOBase):
 
     def write(self, data: "bytes | memoryview") -> int:  # type: ignore[override]  # what Arrow gives
         found = bytes(data)
-        if self._held is not None:
-            self._held.append(found)
-            self._held_bytes += len(found)
-        else:
-            self._sink.write(found)
-            self._add(found)
+        self._held.append(found)
+        self._held_bytes += len(found)
+        while self._held_bytes - len(self._held[0]) >= LONGEST_ENDING:
+            passed = self._held.popleft()
+            self._held_bytes -= len(passed)
+            self._sink.write(passed)
+            self._add(passed)
         return len(found)
 
     def tell(self) -> int:
         return self._written + self._held_bytes
 
-    def hold(self) -> None:
-        """What is written from here on is the file's tail."""
-        self._held = []
-
     def finish(self) -> None:
-        """Writes the tail with the checksums."""
-        tail = b"".join(self._held or ())
-        self._held = None
+        """Writes what is left, with the checksums."""
+        tail = b"".join(self._held)
+        self._held.clear()
+        self._held_bytes = 0
         if tail:
             started = b"".join(self._started)
             self._sink.write(

@@ -62,7 +62,6 @@ class OrcSink:
 
     def close(self) -> None:
         """Writes what is left, and the footer."""
-        self._sink.hold()
         with self._output.errors():
             self._writer.close()
             self._sink.finish()

@@ -15,6 +15,7 @@ from bucketline.state.format.near_names import check_names
 from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, read_checksums
 from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.store.checked_file import CheckedSink, block_bytes_for, checked_source
+from bucketline.state.store.orc_sink import OrcSink
 from bucketline.state.store.stored_names import check_columns
 from bucketline.state.store.table import create_table
 from bucketline.state.types.logical import DataField, parse_type_text
@@ -31,7 +32,6 @@ def orc_file(path: Path, block_bytes: int, codec: str = "zstd", row_count: int =
         writer = orc.ORCWriter(pa.PythonFile(sink, mode="w"), compression=codec, stripe_size=1 << 16)
         for start in range(0, row_count, 5000):
             writer.write(data.slice(start, 5000))
-        sink.hold()
         writer.close()
         sink.finish()
     return data
@@ -50,6 +50,35 @@ def test_an_orc_file_with_checksums_is_an_orc_file_to_everyone(tmp_path: Path, c
         assert file.read(columns=["c1"]).equals(data.select(["c1"])) and file.read().equals(data)
         checked.seek(0)
         assert checked.read() == path.read_bytes()
+
+
+class Writes(io.BytesIO):
+    """Remembers how large the writes were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def write(self, data: "bytes | memoryview") -> int:  # type: ignore[override]
+        self.sizes.append(len(data))
+        return super().write(data)
+
+
+def test_a_stripe_that_is_written_on_closing_passes_through_piece_by_piece() -> None:
+    data = pa.table({"c": [random.Random(4).random() for _ in range(400_000)]})
+    out = Writes()
+    sink = OrcSink(
+        pa.PythonFile(out, mode="w"),
+        data.schema,
+        codec="uncompressed",
+        stripe_bytes=64 << 20,
+        target_bytes=64 << 20,
+        is_legacy_ltz=False,
+    )
+    sink.write(data)
+    sink.close()
+    assert sum(out.sizes) > 3 << 20
+    assert max(out.sizes) < 1 << 20
 
 
 def test_each_byte_of_an_orc_file_is_under_a_checksum_or_is_one(tmp_path: Path) -> None:
