@@ -19,7 +19,7 @@ from bucketline.state.store.visibility import Rounds, is_lasting
 from bucketline.streaming.batch_counts import BatchCounts
 from bucketline.streaming.identity import BatchIdentity
 from bucketline.streaming.live_table import LiveTable
-from bucketline.streaming.recover import DIGEST, END_OFFSETS, KEY_SHARES, SOURCE, START_OFFSETS, check_twin
+from bucketline.streaming.recover import CLUSTER, DIGEST, END_OFFSETS, KEY_SHARES, SOURCE, START_OFFSETS, check_twin
 from bucketline.streaming.rejects import RejectedRecordsError, RejectPolicy, settle_rejects
 from bucketline.streaming.route import BatchOutcome
 
@@ -131,6 +131,7 @@ def batch_properties(
         START_OFFSETS: identity.start_offsets,
         END_OFFSETS: identity.end_offsets,
         SOURCE: identity.source,
+        CLUSTER: identity.cluster,
         NOTE_PROPERTY: ",".join(notes) or None,
         KEY_SHARES: None if key_shares is None else str(key_shares),
     }

@@ -26,8 +26,9 @@ class BatchIdentity:
     order of their ids; None where unknown.
 
     `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id` changes with
-    every start of the query; `source` is what the job calls its cluster; `checkpoint`
-    is where the query keeps its state; `behind` counts the records that wait at the source, as of the last batch's end.
+    every start of the query; `source` is what the job calls its cluster, `cluster` what the cluster calls itself;
+    `checkpoint` is where the query keeps its state; `behind` counts the records that wait at the source, as of the last
+    batch's end.
     """
 
     query_id: str
@@ -37,6 +38,7 @@ class BatchIdentity:
     digest: str | None
     run_id: str | None = None
     source: str | None = None
+    cluster: str | None = None
     checkpoint: str | None = None
     behind: int | None = None
 
@@ -157,6 +159,22 @@ def _initial_offsets(spark: Any, root: str, sources: list[str]) -> Offsets | Non
     """Where Kafka sources began: `sources/<id>/0`, a zero byte, a version line and JSON; None for other sources."""
     found = {source: _kafka_start(_read(spark, f"{root}/sources/{source}/0") or "") for source in sources}
     return found if any(f is not None for f in found.values()) else None
+
+
+def query_of(spark: Any, root: str) -> str | None:
+    """The query's id in a checkpoint folder; None where no query has begun there."""
+    text = _read(spark, f"{root}/metadata")
+    return None if text is None else str(json.loads(text)["id"])
+
+
+def newest_offsets_of(spark: Any, root: str) -> Offsets:
+    """The newest offsets in a checkpoint folder; empty where no batch has been planned yet."""
+    context = spark.sparkContext
+    folder = context._jvm.org.apache.hadoop.fs.Path(f"{root}/offsets")
+    files = folder.getFileSystem(context._jsc.hadoopConfiguration())
+    names = [str(f.getPath().getName()) for f in files.listStatus(folder)] if files.exists(folder) else []
+    newest = max((int(name) for name in names if name.isdigit()), default=None)
+    return {} if newest is None else _offsets(spark, root, newest) or {}
 
 
 def _kafka_start(text: str) -> Any:

@@ -38,6 +38,15 @@ from bucketline.streaming.gate import BatchGate
 from bucketline.streaming.job_check import check_job, sink_options_of
 from bucketline.streaming.job_table import decode_step, open_or_create
 from bucketline.streaming.jvm_signals import jvm_signals_to
+from bucketline.streaming.kafka_admin import cluster_id, partitions_of
+from bucketline.streaming.kafka_checkpoint import (
+    check_source,
+    is_of_cluster,
+    read_checkpoint,
+    subscribed,
+    with_new_partitions,
+)
+from bucketline.streaming.kafka_failure import kafka_failures
 from bucketline.streaming.session import awaited_packages, start_session, submit_arguments
 from bucketline.streaming.sink import TableSink
 from bucketline.streaming.source import read_stream
@@ -84,24 +93,31 @@ def run_job(
     with _session(config, spark, ending, log) as session:
         for line in check_spark_settings(dict(session.sparkContext.getConf().getAll())):
             _LOG.warning("%s", line)
+        kafka = config.source.format == KAFKA
+        cluster = cluster_id(session, given.options) if kafka else None
         if reset_identity:
-            given = _reset(session, config, given, table)
+            given = _reset(session, config, given, table, cluster)
+        elif kafka:
+            found = read_checkpoint(session, config.checkpoint, table)
+            check_source(found, given.options, None if allow_reprocess else cluster)
         sink = TableSink(
             config.table,
             options=sink_options_of(config),
             checkpoint=config.checkpoint,
             decode=step,
             source=source_identity(config.source),
+            cluster=cluster,
             allow_reprocess=allow_reprocess,
             storage_options=config.storage,
         )
         gate = BatchGate(sink)
-        with _explained():
+        with kafka_failures(given.options if kafka else None), _explained():
             stream = read_stream(session, config.source, given, table.table_schema.fields, step)
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
             _LOG.info("starting the query: reading from %s", _source_name(config.source.format, given.options))
             query = _with_trigger(writer, config.trigger).start()
-        _await_end(query, gate, ending, StartReport())
+        with kafka_failures(given.options if kafka else None):
+            _await_end(query, gate, ending, StartReport())
         if config.trigger.interval_ms is None and not gate.is_closed:
             with _explained():
                 _finish(sink, session, str(query.id))
@@ -199,7 +215,7 @@ def _await_end(query: Any, gate: BatchGate, ending: Ending, starting: StartRepor
         raise
 
 
-def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table) -> SourceOptions:
+def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cluster: str | None) -> SourceOptions:
     """Sets the checkpoint aside; the options of a source that begins where the table has got to."""
     if config.source.format != KAFKA:
         raise OptionError(
@@ -207,13 +223,15 @@ def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table) ->
             f"{config.source.format!r}; restore the checkpoint, or use a new one with --allow-reprocess",
             key="source.format",
         )
-    offsets = next((f for f in (_chosen(w.topics, given.options) for w in newest_offsets(table)) if f), None)
+    here = (w for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster))
+    offsets = next((f for f in (_chosen(w.topics, given.options) for w in here) if f), None)
     if offsets is None:
         raise OptionError(
-            f"--reset-identity: no snapshot or tag of {table.path} holds offsets of the topics of this job; set "
-            "source.options.startingOffsets and a new checkpoint instead",
+            f"--reset-identity: no snapshot or tag of {table.path} holds offsets of the topics of this job in this "
+            "cluster; set source.options.startingOffsets and a new checkpoint instead",
             key="checkpoint",
         )
+    offsets = with_new_partitions(offsets, partitions_of(spark, given.options, subscribed(given.options) or [*offsets]))
     kept = set_aside(spark, config.checkpoint)
     if kept is not None:
         _LOG.warning("the checkpoint was set aside as %s", kept)

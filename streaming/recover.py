@@ -16,6 +16,7 @@ DIGEST = "bucketline.batch-digest"
 START_OFFSETS = "bucketline.offsets.start"
 END_OFFSETS = "bucketline.offsets.end"
 SOURCE = "bucketline.source"
+CLUSTER = "bucketline.kafka-cluster"
 KEY_SHARES = "bucketline.key-shares"
 """Snapshot property: among how many tasks the keys were shared, where a share has an index or a writer of its own."""
 
@@ -105,7 +106,11 @@ def _refuse_same_source(batch: BatchIdentity, others: tuple[Snapshot, ...]) -> N
 
 
 def _other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:
-    """True only when both are known: a topic's name says nothing across clusters."""
+    """True only when both are known: a topic's name says nothing across clusters. What a cluster calls itself counts
+    before the servers that jobs name."""
+    itself = other.properties.get(CLUSTER)
+    if batch.cluster is not None and itself is not None:
+        return batch.cluster != itself
     known = other.properties.get(SOURCE)
     return batch.source is not None and known is not None and batch.source != known
 

@@ -60,6 +60,7 @@ class TableSink:
     checkpoint: str | None = None
     decode: Decode | None = None
     source: str | None = None
+    cluster: str | None = None
     allow_reprocess: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,7 +77,8 @@ class TableSink:
 
     def __call__(self, batch: Any, batch_id: int) -> None:
         log_to_standard_error()
-        identity = replace(read_identity(batch.sparkSession, batch_id, self.checkpoint), source=self.source)
+        identity = read_identity(batch.sparkSession, batch_id, self.checkpoint)
+        identity = replace(identity, source=self.source, cluster=self.cluster)
         check_session(batch.sparkSession)
         self.write(batch, identity)
 

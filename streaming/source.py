@@ -128,7 +128,11 @@ def _explained(name: str, message: str, version: str) -> str:
     first = message.splitlines()[0]
     if name == KAFKA and _UNKNOWN.search(message):
         return (
-            f"Spark has no Kafka source here: start the job with "
-            f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{version}, or put those jars into its class path"
+            f"Spark {version} has no Kafka source here: start the job with "
+            f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{_series(version)}.0; docs/kafka.md names the jars"
         )
     return f"Spark cannot open source.format = {name!r}: {first}"
+
+
+def _series(version: str) -> str:
+    return ".".join(version.split(".")[:2])

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.jars import class_path
 
@@ -101,6 +101,17 @@ class KafkaBroker:
     def delete_topic(self, name: str) -> None:
         """Deletes a topic and what it holds."""
         self._admin().delete_topics([name], operation_timeout=REQUEST_TIMEOUT_S)[name].result(REQUEST_TIMEOUT_S)
+
+    def grow_topic(self, name: str, *, partitions: int) -> None:
+        """Gives a topic more partitions, and waits until there are so many."""
+        more = [NewPartitions(name, partitions)]
+        self._admin().create_partitions(more, operation_timeout=REQUEST_TIMEOUT_S)[name].result(REQUEST_TIMEOUT_S)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Drops the records of each partition before an offset, as retention does."""
+        upto = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        for done in self._admin().delete_records(upto, operation_timeout=REQUEST_TIMEOUT_S).values():
+            done.result(REQUEST_TIMEOUT_S)
 
     def produce(self, topic: str, records: Iterable[KafkaRecord]) -> int:
         """Writes records in order and returns how many, once the broker has acknowledged every one."""

@@ -1,11 +1,16 @@
 """Which batches are written, skipped and refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.streaming.identity import BatchIdentity, batch_digest
 from bucketline.streaming.recover import (
+    CLUSTER,
     DIGEST,
+    END_OFFSETS,
+    SOURCE,
     CheckpointMismatchError,
     SkipBatch,
     UserHistory,
@@ -85,3 +90,18 @@ def test_a_digest_covers_both_ends_and_the_names_of_files() -> None:
     assert kafka != batch_digest([{"t": {"0": 1}}], [{"t": {"0": 3}}], [None])
     files = batch_digest(None, [{"logOffset": 0}], [["b", "a"]])
     assert files == batch_digest([{"logOffset": 4}], [{"logOffset": 5}], [["a", "b"]])
+
+
+@pytest.mark.parametrize(("cluster", "refused"), [("one", True), ("two", False), (None, False)])
+def test_the_id_of_a_cluster_counts_before_the_names_of_its_servers(cluster: str | None, refused: bool) -> None:
+    """A new query that reads a topic again is refused also where its servers go by another name."""
+    offsets = '[{"t": {"0": 5}}]'
+    known = {CLUSTER: "one", SOURCE: "kafka://old:9092", END_OFFSETS: offsets}
+    other = replace(_snapshot(1, 0), commit_user="other", properties=known)
+    batch = BatchIdentity("q", 0, None, offsets, "d", source="kafka://new:9092", cluster=cluster)
+    history = UserHistory((), None, True, (other,))
+    if refused:
+        with pytest.raises(CheckpointMismatchError, match="has already written topic 't'"):
+            decide(batch, history, allow_reprocess=False)
+    else:
+        assert decide(batch, history, allow_reprocess=False) == WriteBatch()

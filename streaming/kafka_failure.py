@@ -1,0 +1,134 @@
+"""What Kafka's side of a failed query says, as errors of ours: each with a code, and a message that names the remedy.
+
+Spark hands on what happened as text. Its errors have no stable classes across versions, so texts are what counts here.
+
+Source: Spark 4.0 to 4.3 KafkaExceptions, kafka-010 error conditions; seen on 4.0.5 and 4.3.0 against a broker of 4.1.1.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.source_options import SERVERS, TOPIC_OPTIONS, find_option
+
+
+class KafkaDataLostError(BucketlineError):
+    """Kafka does not hold records any more that the job has not read."""
+
+    code = "KAFKA_DATA_LOST"
+
+
+class KafkaTopicMissingError(OptionError):
+    """A topic of the job does not exist."""
+
+    code = "KAFKA_TOPIC_MISSING"
+
+
+class KafkaOffsetsError(OptionError):
+    """startingOffsets do not fit the partitions of the topics."""
+
+    code = "KAFKA_STARTING_OFFSETS"
+
+
+class KafkaUnreachableError(BucketlineError):
+    """No broker answers."""
+
+    code = "KAFKA_UNREACHABLE"
+
+
+class KafkaRefusedError(BucketlineError):
+    """Kafka refuses the job: who it says it is, or what it asks for."""
+
+    code = "KAFKA_REFUSED"
+
+
+_OF_SPARK = "SPARK_FAILED"
+"""Code of errors that say no more than that Spark ended the query."""
+
+_MADE_ANEW = re.compile(
+    r"Partitions? (?P<names>Set\([^)]*\)|\S+) (?:have been deleted|offset was changed from \d+ to \d+)"
+    r"|(?P<more>Cannot find (?:initial|earliest) offset\S* (?:of|for) [^\n]*)"
+)
+_LOST = re.compile(
+    r"Some data may have been lost because they are not available in Kafka|KAFKA_DATA_LOSS|OffsetOutOfRangeException"
+)
+_RANGE = re.compile(r"offset range \[[^\]\n]*[\])]|in range \[[^\]\n]*[\])]|Cannot fetch record [^\n]*")
+_MISSING = re.compile(r"UnknownTopicOrPartitionException|This server does not host this topic-partition")
+_PARTIAL = re.compile(r"must specify all TopicPartitions.*?(Specified: Set\([^)]*\) Assigned: Set\([^)]*\))", re.DOTALL)
+_UNREACHABLE = re.compile(
+    r"Timed out waiting for a node assignment|Failed to create new KafkaAdminClient|No resolvable bootstrap urls"
+    r"|Failed to construct kafka consumer"
+)
+_REFUSED = re.compile(r"\b((?:\w*Authorization|SaslAuthentication|SslAuthentication)Exception): ([^\n]*)")
+
+
+@contextmanager
+def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
+    """Raises errors of Spark that come from Kafka as ours. `options` are the source's; None where it is not Kafka."""
+    try:
+        yield
+    except Exception as e:
+        if options is None or (isinstance(e, BucketlineError) and e.code != _OF_SPARK):
+            raise
+        found = kafka_failure(f"{e}\n{e.__cause__ or ''}", options)
+        if found is None:
+            raise
+        raise found from e
+
+
+def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | None:
+    """The error to report for a failed query that reads Kafka with these options; None where Kafka is not its cause."""
+    topics = next((t for key in TOPIC_OPTIONS if (t := find_option(options, key)) is not None), "")
+    servers = find_option(options, SERVERS) or ""
+    if _LOST.search(text):
+        return _data_lost(text, topics)
+    if _MISSING.search(text):
+        return KafkaTopicMissingError(
+            f"{_named(topics)} does not exist at {servers}: make it, or correct source.options.subscribe; a topic that "
+            "was deleted and made again needs a new checkpoint (docs/kafka.md)",
+            topics=topics,
+        )
+    partial = _PARTIAL.search(text)
+    if partial:
+        return KafkaOffsetsError(
+            f"source.options.startingOffsets does not name the partitions that there are ({partial[1]}): name each of "
+            "them, with -2 for the earliest record of a partition that is new",
+            key="source.options.startingOffsets",
+        )
+    refused = _REFUSED.search(text)
+    if refused:
+        return KafkaRefusedError(
+            f"Kafka at {servers} refuses the job ({refused[1]}: {refused[2].strip()[:200]}): check the options "
+            "kafka.security.protocol and kafka.sasl.*, and what this user may read",
+            topics=topics,
+        )
+    if _UNREACHABLE.search(text):
+        return KafkaUnreachableError(
+            f"no broker answers at {servers}: check source.options.{SERVERS}, the network and "
+            "kafka.security.protocol; nothing was lost, run it again",
+            servers=servers,
+        )
+    return None
+
+
+def _data_lost(text: str, topics: str) -> KafkaDataLostError:
+    anew = _MADE_ANEW.search(text)
+    if anew:
+        return KafkaDataLostError(
+            f"{_named(topics)} is not the one that the checkpoint is about ({' '.join(anew[0].split())}): it was "
+            "deleted and made again, or lost partitions. Start a new checkpoint at its first record with "
+            "--allow-reprocess (docs/kafka.md)",
+            topics=topics,
+        )
+    where = _RANGE.search(text)
+    return KafkaDataLostError(
+        f"Kafka has removed records of {_named(topics)} before they were read{f' ({where[0]})' if where else ''}: "
+        "its retention is shorter than the job was behind. Nothing was skipped. To go on without them, run the job "
+        "once with --set source.options.failOnDataLoss=false (docs/kafka.md)",
+        topics=topics,
+    )
+
+
+def _named(topics: str) -> str:
+    return f"one of the topics {topics}" if "," in topics else f"topic {topics}"

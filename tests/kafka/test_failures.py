@@ -1,0 +1,84 @@
+"""What goes wrong on Kafka's side stops a job with a code of its own, and nothing is written or skipped."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bucketline.state.store.table import open_table
+from bucketline.streaming.job import run_job
+from bucketline.streaming.kafka_failure import (
+    KafkaDataLostError,
+    KafkaOffsetsError,
+    KafkaTopicMissingError,
+    KafkaUnreachableError,
+)
+from tests.kafka.test_moving import Orders
+from tests.support.broker import KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def test_records_that_retention_removed_before_they_were_read_stop_the_job(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path, kafka_broker, "lost-by-retention")
+    orders.put(range(10))
+    run_job(orders.job(), spark)
+    orders.put(range(10, 30))
+    kafka_broker.delete_records("lost-by-retention", {0: 10})
+    with pytest.raises(KafkaDataLostError, match=r"removed records of topic lost-by-retention .*failOnDataLoss=false"):
+        run_job(orders.job(), spark)
+    assert orders.sums() == dict.fromkeys(range(10), 1)
+
+    run_job(orders.job("source.options.failOnDataLoss=false"), spark)
+    orders.put([30])
+    run_job(orders.job(), spark)
+    left = [*range(10), *range(11, 30, 2), *range(20, 31, 2)]
+    assert orders.sums() == dict.fromkeys(left, 1)
+
+
+def test_a_topic_that_was_made_again_stops_the_job_and_is_read_from_its_first_record_on_demand(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path, kafka_broker, "made-again")
+    orders.put(range(10))
+    run_job(orders.job(), spark)
+    kafka_broker.delete_topic("made-again")
+    with pytest.raises(KafkaTopicMissingError, match="topic made-again does not exist"):
+        run_job(orders.job(), spark)
+    kafka_broker.create_topic("made-again", partitions=2)
+    orders.put(range(20, 24))
+    with pytest.raises(KafkaDataLostError, match=r"made-again-\d.* was deleted and made again.*--allow-reprocess"):
+        run_job(orders.job(), spark)
+    assert len(orders.sums()) == 10
+
+    again = f"checkpoint=file:{tmp_path}/checkpoint-2"
+    run_job(orders.job(again), spark, allow_reprocess=True)
+    orders.put([24])
+    run_job(orders.job(again), spark)
+    assert orders.sums() == dict.fromkeys([*range(10), *range(20, 25)], 1)
+
+
+def test_a_topic_that_does_not_exist_is_named(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    orders = Orders(tmp_path, kafka_broker, "there")
+    with pytest.raises(KafkaTopicMissingError, match=r"topic not-there does not exist at 127\.0\.0\.1") as e:
+        run_job(orders.job("source.options.subscribe=not-there"), spark)
+    assert e.value.code == "KAFKA_TOPIC_MISSING" and open_table(orders.table).snapshots().num_rows == 0
+    with pytest.raises(KafkaTopicMissingError, match="one of the topics there,not-there does not exist"):
+        run_job(orders.job("source.options.subscribe=there,not-there"), spark)
+
+
+def test_starting_offsets_that_leave_a_partition_out_name_the_partitions(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path, kafka_broker, "half")
+    with pytest.raises(KafkaOffsetsError, match=r"Specified: Set\(half-0\) Assigned: Set\(half-0, half-1\)"):
+        run_job(orders.job('source.options.startingOffsets={"half":{"0":0}}'), spark)
+
+
+def test_brokers_that_do_not_answer_are_named(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    orders = Orders(tmp_path, kafka_broker, "unreachable")
+    for servers in ("127.0.0.1:1", "no-such-host.invalid:9092"):
+        with pytest.raises(KafkaUnreachableError, match=f"no broker answers at {servers}"):
+            run_job(orders.job(f"source.options.kafka.bootstrap.servers={servers}"), spark)

@@ -1,0 +1,153 @@
+"""The routes of docs/kafka.md, by its own commands, against a real broker: every record is in the table once.
+
+A record adds 1 to the sum of its id, so that one that is lost or written twice shows.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bucketline.conf.job import JobConfig
+from bucketline.conf.resolve import load_job
+from bucketline.state.store.table import open_table
+from bucketline.streaming.job import run_job
+from bucketline.streaming.kafka_checkpoint import OtherClusterError, OtherTopicError
+from bucketline.streaming.recover import CheckpointMismatchError
+from tests.support.broker import KafkaBroker, KafkaRecord
+from tests.support.page import commands, run_commands
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+PAGE = "kafka.md"
+
+
+class Orders:
+    """The job file of the README, in a folder of its own, on a topic of its own that stands for `orders`."""
+
+    def __init__(self, root: Path, broker: KafkaBroker, name: str) -> None:
+        self.root, self.broker, self.topic = root, broker, name
+        self.table = str(root / "shop.db" / "orders")
+        self.file = root / "orders.yaml"
+        self.file.write_text(
+            f"""
+table: file:{self.table}
+source:
+  format: kafka
+  options: {{kafka.bootstrap.servers: "{broker.bootstrap_servers}", subscribe: {name}, startingOffsets: earliest}}
+  decode: json
+checkpoint: file:{root}/checkpoint
+trigger: availableNow
+create:
+  schema: id BIGINT NOT NULL, n BIGINT
+  primary-key: [id]
+  options: {{bucket: "1", merge-engine: aggregation, fields.n.aggregate-function: sum}}
+"""
+        )
+        broker.create_topic(name, partitions=2)
+
+    def job(self, *settings: str) -> JobConfig:
+        return load_job(str(self.file), settings)
+
+    def put(self, ids: Iterable[int], topic: str | None = None, broker: KafkaBroker | None = None) -> None:
+        records = [KafkaRecord(b'{"id": %d, "n": 1}' % i, str(i).encode(), i % 2) for i in ids]
+        (broker or self.broker).produce(topic or self.topic, records)
+
+    def run(self, text: str, **replaced: str) -> str:
+        return run_commands(text, self.root, {"orders-v2": f"{self.topic}-v2", **replaced})
+
+    def sums(self) -> dict[int, int]:
+        return {r["id"]: r["n"] for r in open_table(self.table).to_arrow().to_pylist()}
+
+    def checkpoint_files(self) -> list[str]:
+        return sorted(str(f) for f in (self.root / "checkpoint").rglob("*"))
+
+
+def test_a_job_moves_to_another_topic(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    orders = Orders(tmp_path, kafka_broker, "move-topic")
+    drain, start, _ = commands(PAGE, "Move a job to another topic or cluster")
+    orders.put(range(10))
+    run_job(orders.job(), spark)
+    orders.put(range(10, 16))
+    kafka_broker.create_topic("move-topic-v2", partitions=1)
+    kafka_broker.produce("move-topic-v2", [KafkaRecord(b'{"id": 100, "n": 1}')])
+    before = orders.checkpoint_files()
+    with pytest.raises(OtherTopicError, match=r"is about topic move-topic, .* new checkpoint .*docs/kafka\.md") as e:
+        run_job(orders.job("source.options.subscribe=move-topic-v2"), spark)
+    assert e.value.code == "KAFKA_OTHER_TOPIC" and orders.checkpoint_files() == before
+
+    orders.run(drain)
+    orders.run(start)
+    orders.run(start)
+
+    assert orders.sums() == dict.fromkeys([*range(16), 100], 1)
+
+
+def test_a_job_moves_to_another_cluster_with_the_same_topic(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path, kafka_broker, "move-cluster")
+    orders.put(range(10))
+    run_job(orders.job(), spark)
+    with KafkaBroker() as other:
+        other.create_topic("move-cluster", partitions=2)
+        orders.put(range(20, 60), broker=other)
+        servers = f"source.options.kafka.bootstrap.servers={other.bootstrap_servers}"
+        with pytest.raises(OtherClusterError, match=r"is about Kafka cluster \S+, and the brokers belong to") as e:
+            run_job(orders.job(servers), spark)
+        assert e.value.code == "KAFKA_OTHER_CLUSTER" and len(orders.sums()) == 10
+        # Another name of the same brokers is no other cluster.
+        same = kafka_broker.bootstrap_servers.replace("127.0.0.1", "localhost")
+        orders.put([10])
+        run_job(orders.job(f"source.options.kafka.bootstrap.servers={same}"), spark)
+
+        start = commands(PAGE, "Move a job to another topic or cluster")[2]
+        orders.run(start, **{"other:9092": other.bootstrap_servers})
+        run_job(orders.job(servers, f"checkpoint=file:{tmp_path}/checkpoint-v2"), spark)
+
+    assert orders.sums() == dict.fromkeys([*range(11), *range(20, 60)], 1)
+
+
+def test_a_table_is_rolled_back_and_the_job_goes_on_at_the_offsets_it_holds(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path, kafka_broker, "roll-back")
+    roll_back, go_on = commands(PAGE, "Roll the table back, and go on from there")
+    orders.put(range(12))
+    run_job(orders.job("source.options.maxOffsetsPerTrigger=4"), spark)
+    assert open_table(orders.table).snapshots().num_rows == 3
+    orders.put(range(12, 15))
+
+    orders.run(roll_back)
+    assert len(orders.sums()) == 4 and set(orders.sums().values()) == {1}
+    with pytest.raises(CheckpointMismatchError, match="the table was rolled back"):
+        run_job(orders.job(), spark)
+    # Spark wants an offset for every partition; the table knows none of the new one.
+    kafka_broker.grow_topic("roll-back", partitions=3)
+    kafka_broker.produce("roll-back", [KafkaRecord(b'{"id": 15, "n": 1}', partition=2)])
+    printed = orders.run(go_on)
+    run_job(orders.job(), spark)
+
+    assert '{"roll-back":{"0":2,"1":2}}' in printed
+    assert orders.sums() == dict.fromkeys(range(16), 1)
+    assert (tmp_path / "checkpoint.before-reset-1").is_dir()
+
+
+def test_history_is_loaded_by_a_bounded_job_and_handed_over_at_named_offsets(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path, kafka_broker, "hand-over")
+    load, stream = commands(PAGE, "Load history first, then stream")
+    orders.put(range(30))
+
+    orders.run(load)
+    assert {f["level"] for f in open_table(orders.table).files().to_pylist()} == {5}
+    orders.put(range(30, 40))
+    with pytest.raises(CheckpointMismatchError, match="has already written topic 'hand-over'"):
+        run_job(orders.job(f"checkpoint=file:{tmp_path}/from-the-first-record"), spark)
+    orders.run(stream)
+    orders.put(range(40, 45))
+    run_job(orders.job(), spark)
+
+    assert orders.sums() == dict.fromkeys(range(45), 1)
