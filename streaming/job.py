@@ -91,8 +91,6 @@ def run_job(
     for key, shown, origin in show_settings(config.settings):
         _LOG.info("%s = %s (%s)", key, shown, origin)
     with _session(config, spark, ending, log) as session:
-        for line in check_spark_settings(dict(session.sparkContext.getConf().getAll())):
-            _LOG.warning("%s", line)
         kafka = config.source.format == KAFKA
         cluster = cluster_id(session, given.options) if kafka else None
         if reset_identity:
@@ -164,6 +162,8 @@ def _session(config: JobConfig, spark: Any | None, ending: Ending, log: SparkLog
 @contextmanager
 def _listening(session: Any, ending: Ending, log: SparkLog) -> Iterator[None]:
     context = session.sparkContext
+    for line in check_spark_settings(dict(context.getConf().getAll())):
+        _LOG.warning("%s", line)
     ensure_callback_server_started(context._gateway)
     with spark_log(context, log), jvm_signals_to(ending, context._jvm):
         ending.session_is_up()

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bucketline.conf.errors import BucketlineError, OptionError
+    from bucketline.conf.errors import BucketlineError, FilesTooYoungError, OptionError
     from bucketline.state.commit.schema_change import (
         AddColumn,
         ChangeComment,
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         CommitOutcomeUnknownError,
         CommittedNotVisibleError,
         CorruptFileError,
+        FilesGoneError,
         IndexStateError,
+        MissingSnapshotError,
         SchemaMismatchError,
         StorageError,
         TableNotFoundError,
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "bucketline.conf.errors": ("BucketlineError", "OptionError"),
+    "bucketline.conf.errors": ("BucketlineError", "FilesTooYoungError", "OptionError"),
     "bucketline.state.commit.schema_change": (
         "AddColumn",
         "ChangeComment",
@@ -65,7 +67,9 @@ _MODULES = {
         "CommitOutcomeUnknownError",
         "CommittedNotVisibleError",
         "CorruptFileError",
+        "FilesGoneError",
         "IndexStateError",
+        "MissingSnapshotError",
         "SchemaMismatchError",
         "StorageError",
         "TableNotFoundError",
@@ -94,7 +98,10 @@ __all__ = [
     "CommittedNotVisibleError",
     "CorruptFileError",
     "DropColumn",
+    "FilesGoneError",
+    "FilesTooYoungError",
     "IndexStateError",
+    "MissingSnapshotError",
     "MoveColumn",
     "OptionError",
     "RejectedRecordsError",

@@ -73,7 +73,7 @@ class FullDisk(MemoryIO):
 def full_disk(*answers: bool | None) -> tuple[CommitTable, FullDisk]:
     table = CommitTable().create()
     assert isinstance(table.storage, MemoryIO)
-    return table, FullDisk(table.storage.files, answers)
+    return table, FullDisk(files=table.storage.files, answers=answers)
 
 
 def test_a_full_disk_before_anything_is_published_is_no_unknown_outcome() -> None:
