@@ -220,9 +220,9 @@ def test_poison_rows_stop_the_job_or_go_to_the_reject_folder(spark: Any, tmp_pat
     stream.add(rows.append_column("_row_kind", pa.array([0] * 41 + [9], pa.int8())))
     options = {"bad-records.path": str(folder), "bad-records.max": "1"}
     message = error_of(lambda: stream.run(spark, TableSink(table.path)))
-    assert "at least 2 records of batch 0 cannot be written, the limit is 0" in message
+    assert "batch 0 holds at least 2 records that cannot be written" in message
     assert "column 'id' is null" in message or "no row kind" in message
-    assert "the limit is 1" in error_of(lambda: stream.run(spark, TableSink(table.path, options)))
+    assert "raise bad-records.max, which lets 1 of a batch through" in error_of(lambda: stream.run(spark, TableSink(table.path, options)))
     assert table.snapshots().num_rows == 0 and not folder.exists()
     stream.run(spark, TableSink(table.path, {**options, "bad-records.max": "2"}))
     assert content(table) == folded(good)
