@@ -3,7 +3,7 @@
 Pure decisions over what the driver has read: the batch's identity, what the table says of this commit user, and which
 snapshots can still be seen. Refusing is an error with the remedies; nothing is written then.
 
-Source: architecture.md 11.1 to 11.3 decide these rules; Paimon 2.0 filterCommitted keeps only the identifier.
+Source: Paimon 2.0 filterCommitted, which keeps only the identifier; the batch's input is compared here as well.
 """
 
 from dataclasses import dataclass
