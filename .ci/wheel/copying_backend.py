@@ -16,8 +16,8 @@ from setuptools import build_meta
 prepare_metadata_for_build_editable = build_meta.prepare_metadata_for_build_editable
 build_editable = build_meta.build_editable
 
-_COPIED = ("conf", "state", "streaming", "docs", ".ci/wheel")
-"""Folders that a wheel or an sdist is made of; files at the top are copied as well."""
+_COPIED = ("src", "docs", ".ci/wheel")
+"""Folders that a wheel or an sdist is made of, links followed; files at the top are copied as well."""
 
 # The import of this module has left its compiled form in the checkout.
 with suppress(OSError):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bucketline.conf.table_options import MERGE_ENGINE
-from bucketline.state.bucket.fill import Fill, Int32s
+from bucketline.state.bucket.allocation import Fill, Int32s
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.distinct import distinct

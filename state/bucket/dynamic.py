@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bucketline.state.bucket.fill import Fill, FillRule, Int32s, Ownership, hash_share
+from bucketline.state.bucket.allocation import Fill, FillRule, Int32s, Ownership, hash_share
 
 UNKNOWN = -1
 """The bucket of a hash that no HASH file holds."""

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bucketline.state.bucket.allocation import Int32s
 from bucketline.state.bucket.cross_partition import NOWHERE, Places
-from bucketline.state.bucket.fill import Int32s
 from bucketline.state.errors import IndexStateError
 from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.logical import DataType

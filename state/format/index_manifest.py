@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import DEFAULT_CODEC, encode_records
-from bucketline.state.format.avro_schema import NAMESPACE, RecordFormat, nullable
+from bucketline.state.format.avro.container import DEFAULT_CODEC, encode_records
+from bucketline.state.format.avro.schema import NAMESPACE, RecordFormat, nullable
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
 from bucketline.state.format.metadata_records import read_records
 from bucketline.state.format.paths import checked_name

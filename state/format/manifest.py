@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import DEFAULT_CODEC, encode_records
+from bucketline.state.format.avro.container import DEFAULT_CODEC, encode_records
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import FileKind, ManifestEntry, ManifestFileMeta
 from bucketline.state.format.manifest_schema import ENTRY_FORMAT, LIST_FORMAT

@@ -3,7 +3,7 @@
 Source: Paimon 2.0 ManifestEntry, DataFileMeta, ManifestFileMeta, SimpleStats.
 """
 
-from bucketline.state.format.avro_schema import NAMESPACE, Json, RecordFormat, nullable
+from bucketline.state.format.avro.schema import NAMESPACE, Json, RecordFormat, nullable
 
 
 def _stats(name: str) -> Json:

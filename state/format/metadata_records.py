@@ -12,8 +12,8 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import Record, decode_records
-from bucketline.state.format.avro_schema import Json, RecordFormat
+from bucketline.state.format.avro.container import Record, decode_records
+from bucketline.state.format.avro.schema import Json, RecordFormat
 
 _EPOCH = datetime(1970, 1, 1)
 _MILLI = timedelta(milliseconds=1)

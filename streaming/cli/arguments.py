@@ -7,7 +7,7 @@ import click
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_assignments, read_settings_file
-from bucketline.state.store.table import Table, open_table
+from bucketline.state.store.table.table import Table, open_table
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format
 

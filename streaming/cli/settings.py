@@ -15,8 +15,8 @@ from bucketline.conf.job import (
 )
 from bucketline.conf.resolve import DEFAULT, effective_options, show_settings
 from bucketline.conf.source_options import find_option, source_options
-from bucketline.streaming.job_check import check_job
-from bucketline.streaming.job_table import has_table
+from bucketline.streaming.job.check import check_job
+from bucketline.streaming.job.job_table import has_table
 
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
 _CREATE = "create."

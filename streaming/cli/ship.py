@@ -16,8 +16,6 @@ from bucketline import __version__
 from bucketline.conf.errors import OptionError
 from bucketline.streaming.cli.program import program
 
-_FOLDERS = ("conf", "state", "streaming")
-_LEFT_OUT = ("__pycache__", "_root")
 _ENDINGS = (".py", ".typed", ".properties", ".conf", ".yaml", ".yml")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip can name: the same files make the same zip."""
@@ -66,11 +64,7 @@ def build_zip(folder: Path) -> Path:
 
 def package_files() -> dict[str, bytes]:
     """The files of this package by their path in it, wherever it is: installed, in a repository, in a zip."""
-    found = {f"bucketline/{name}": data for name, data in _files(resources.files("bucketline"), nested=False)}
-    for folder in _FOLDERS:
-        below = _files(resources.files(f"bucketline.{folder}"), nested=True)
-        found |= {f"bucketline/{folder}/{name}": data for name, data in below}
-    return dict(sorted(found.items()))
+    return dict(sorted(_files(resources.files("bucketline"), above="bucketline/")))
 
 
 def cache_folder() -> Path:
@@ -79,11 +73,11 @@ def cache_folder() -> Path:
     return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "bucketline"
 
 
-def _files(folder: Traversable, *, nested: bool, above: str = "") -> Iterator[tuple[str, bytes]]:
+def _files(folder: Traversable, above: str) -> Iterator[tuple[str, bytes]]:
     for entry in folder.iterdir():
         if entry.is_dir():
-            if nested and entry.name not in _LEFT_OUT:
-                yield from _files(entry, nested=True, above=f"{above}{entry.name}/")
+            if entry.name != "__pycache__":
+                yield from _files(entry, f"{above}{entry.name}/")
         elif entry.name.endswith(_ENDINGS) and not entry.name.startswith("."):
             yield f"{above}{entry.name}", entry.read_bytes()
 

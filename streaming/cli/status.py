@@ -12,12 +12,12 @@ from bucketline.conf.wording import counted
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.store.partition_choice import choose_partitions
-from bucketline.state.store.scan import group_by_bucket
-from bucketline.state.store.table import Table
-from bucketline.state.store.views import partition_text
-from bucketline.state.store.waiting import find_waiting
-from bucketline.streaming.age import age_text
+from bucketline.state.store.catalog.postpone_backlog import find_waiting
+from bucketline.state.store.read.prune import group_by_bucket
+from bucketline.state.store.read.views import partition_text
+from bucketline.state.store.table.partition_choice import choose_partitions
+from bucketline.state.store.table.table import Table
+from bucketline.streaming.batch.age import age_text
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, console, print_table

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from bucketline.conf.wording import counted
 from bucketline.state.determinism import SYSTEM_CLOCK
-from bucketline.state.store.expiry_notes import MARKER_TAG
-from bucketline.state.store.table import Table
-from bucketline.state.store.tags import Tags
-from bucketline.streaming.age import age_text
-from bucketline.streaming.batch_counts import WrittenBatch, last_batches
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
+from bucketline.state.store.table.table import Table
+from bucketline.streaming.batch.age import age_text
+from bucketline.streaming.batch.batch_counts import WrittenBatch, last_batches
 from bucketline.streaming.cli.texts import printable
 
 SHOWN_BATCHES = 5

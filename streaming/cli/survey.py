@@ -14,7 +14,7 @@ from bucketline.conf.table_options import COMPACTION_TRIGGER, stop_trigger
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.store.scan import BucketFiles
+from bucketline.state.store.read.prune import BucketFiles
 
 SMALL_BUCKET_BYTES = 200 << 20
 LARGE_BUCKET_BYTES = 1 << 30

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from bucketline.state.store.table import create_table
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.batch.sink import TableSink
 from tests.bench.engine import input_stream, session, timed_run
 from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, upserts

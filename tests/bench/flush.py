@@ -8,8 +8,8 @@ from statistics import median
 
 import pyarrow.parquet as pq
 
-from bucketline.state.store.table import create_table
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.batch.sink import TableSink
 from tests.bench.engine import BatchClock, session
 from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, DDL, batches

@@ -8,7 +8,7 @@ from statistics import median
 
 import pyarrow as pa
 
-from bucketline.state.store.table import create_table
+from bucketline.state.store.table.table import create_table
 from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, batches
 from tests.bench.solo import Solo, solo

@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bucketline.state.store.key_index_ready import IndexOrigin, ready_index
-from bucketline.state.store.rocks import RocksSettings, rocks_options, write_sst
-from bucketline.state.store.table import open_table
-from bucketline.state.store.write_session import WriteSession
+from bucketline.state.store.key_index.ready import IndexOrigin, ready_index
+from bucketline.state.store.key_index.rocks import RocksSettings, rocks_options, write_sst
+from bucketline.state.store.table.table import open_table
+from bucketline.state.store.write.write_session import WriteSession
 from tests.bench.watch import own_peak_bytes
 
 _CHUNK = 1 << 16

@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.store.table import create_table
+from bucketline.state.store.table.table import create_table
 from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, rows_of
 from tests.bench.solo import Solo, solo

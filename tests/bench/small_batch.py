@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.store.table import create_table
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.batch.sink import TableSink
 from tests.bench.engine import BatchClock, input_stream, session
 from tests.bench.result import Result, Size, folder_bytes
 from tests.bench.rows import COLUMNS, rows_of

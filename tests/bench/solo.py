@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bucketline.state.store.table import open_table
+from bucketline.state.store.table.table import open_table
 from tests.bench.watch import own_peak_bytes
 from tests.support.jars import CHECKOUT
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bucketline.state.store.table import create_table
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.batch.sink import TableSink
 from tests.bench.engine import input_stream, session, timed_run
 from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, DDL, upserts

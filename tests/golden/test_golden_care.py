@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bucketline.state.store.doctor_finding import Severity
-from bucketline.state.store.table import open_table
+from bucketline.state.store.doctor.finding import Severity
+from bucketline.state.store.table.table import open_table
 from tests.support.golden import as_bag, golden_table, golden_tables, json_rows
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bucketline.state.errors import BucketlineError, CorruptFileError
-from bucketline.state.store.table import Table, open_table
+from bucketline.state.store.table.table import Table, open_table
 from tests.support.golden import as_bag, expected_rows, golden_table, golden_tables, json_rows
 
 TABLES = golden_tables()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table import open_table
+from bucketline.state.store.table.table import open_table
 from tests.support.golden import GOLDEN, json_rows
 from tests.support.rows import assert_same_rows, table_fields
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from bucketline.state.store.table import open_table
-from bucketline.streaming.job import run_job
-from bucketline.streaming.kafka_failure import (
+from bucketline.state.store.table.table import open_table
+from bucketline.streaming.job.kafka_failure import (
     KafkaDataLostError,
     KafkaOffsetsError,
     KafkaTopicMissingError,
     KafkaUnreachableError,
 )
+from bucketline.streaming.job.run import run_job
 from tests.kafka.test_moving import Orders
 from tests.support.broker import KafkaBroker
 

@@ -10,10 +10,10 @@ import pytest
 
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.state.store.table import open_table
-from bucketline.streaming.job import run_job
-from bucketline.streaming.recover import CheckpointMismatchError
-from bucketline.streaming.rejects import RejectedRecordsError
+from bucketline.state.store.table.table import open_table
+from bucketline.streaming.batch.recover import CheckpointMismatchError
+from bucketline.streaming.decode.rejects import RejectedRecordsError
+from bucketline.streaming.job.run import run_job
 from tests.support.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

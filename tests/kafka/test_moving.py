@@ -11,10 +11,10 @@ import pytest
 
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import load_job
-from bucketline.state.store.table import open_table
-from bucketline.streaming.job import run_job
-from bucketline.streaming.kafka_checkpoint import OtherClusterError, OtherTopicError
-from bucketline.streaming.recover import CheckpointMismatchError
+from bucketline.state.store.table.table import open_table
+from bucketline.streaming.batch.recover import CheckpointMismatchError
+from bucketline.streaming.job.kafka_checkpoint import OtherClusterError, OtherTopicError
+from bucketline.streaming.job.run import run_job
 from tests.support.broker import KafkaBroker, KafkaRecord
 from tests.support.page import commands, run_commands
 

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.doctor_finding import Severity
-from bucketline.state.store.table import open_table
+from bucketline.state.store.doctor.finding import Severity
+from bucketline.state.store.table.table import open_table
 from tests.support.arrow_text import table_of
 from tests.support.golden import json_rows
 from tests.support.peer import PaimonJava

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from bucketline.state.store.table import Table, open_table
+from bucketline.state.store.table.table import Table, open_table
 from tests.support.our_tables import rows_of
 from tests.support.peer import PaimonJava, PeerError, PyPaimon
 from tests.support.rows import assert_same_rows, table_fields

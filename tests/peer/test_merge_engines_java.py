@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, open_table
 from tests.support.golden import json_rows
 from tests.support.peer import Peer
 from tests.support.rows import assert_same_rows

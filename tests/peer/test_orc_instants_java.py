@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table import open_table
+from bucketline.state.store.table.table import open_table
 from tests.support.arrow_text import table_of
 from tests.support.our_tables import make_table, rows_of
 from tests.support.peer import PaimonJava, PyPaimon

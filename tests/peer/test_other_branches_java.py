@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.store.table import Table, open_table
+from bucketline.state.store.table.table import Table, open_table
 from tests.support.grafted import graft, set_times
 from tests.support.our_tables import make_table, rows_of
 from tests.support.peer import PaimonJava, PeerError

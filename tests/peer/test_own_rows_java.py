@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from bucketline.state.store.doctor import Severity
-from bucketline.state.store.table import create_table, open_table
+from bucketline.state.store.doctor.examine import Severity
+from bucketline.state.store.table.table import create_table, open_table
 from tests.support.modes import COLUMNS
 from tests.support.own_rows_worker import rows
 from tests.support.peer import PaimonJava, PeerError

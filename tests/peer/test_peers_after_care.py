@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import StorageError
-from bucketline.state.store.rollback import rollback_to
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.catalog.rollback import rollback_to
+from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.faulty_io import FaultyIO
 from tests.support.peer import PaimonJava, Peer
 

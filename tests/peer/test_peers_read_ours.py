@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.store.table import open_table
+from bucketline.state.store.table.table import open_table
 from tests.support.every_type import BYTES, FLOATS, NAN, NANOSECONDS, VALUES, name_of, rows
 from tests.support.our_tables import fields_of, make_table, read_rows, write_rows
 from tests.support.peer import PaimonJava, Peer

@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bucketline.state.format.avro import BlockReader, encode_varint
-from bucketline.state.format.avro_data_schema import map_entry
-from bucketline.state.format.avro_encode import AvroEncoder
-from bucketline.state.format.avro_schema import inline_schema
+from bucketline.state.format.avro.container import BlockReader, encode_varint
+from bucketline.state.format.avro.data_schema import map_entry
+from bucketline.state.format.avro.encode import AvroEncoder
+from bucketline.state.format.avro.schema import inline_schema
 from bucketline.state.types.arrow import arrow_schema, arrow_type
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type
 

@@ -12,15 +12,15 @@ from unittest.mock import patch
 import pytest
 
 from bucketline.state.format.hash_index import HASH
-from bucketline.state.store import cross_write, write_plan
-from bucketline.state.store.doctor_finding import Severity
-from bucketline.state.store.hash_index_store import HashCache, HashIndexStore, hash_entries, shared_hash_cache
-from bucketline.state.store.local_write import write_table
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import forget_table
-from bucketline.streaming.recover import CheckpointMismatchError
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.doctor.finding import Severity
+from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries, shared_hash_cache
+from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write import cross_write, write_plan
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import forget_table
+from bucketline.streaming.batch.recover import CheckpointMismatchError
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.modes import COLUMNS, ENGINES, MODES, Histories, Row, draw_kind, table_of
 from tests.support.tasks import Cluster, killed_at
 

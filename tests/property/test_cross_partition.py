@@ -5,6 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bucketline.state.bucket.allocation import Fill, FillRule, Ownership
 from bucketline.state.bucket.cross_partition import (
     NOWHERE,
     KeyedRows,
@@ -14,7 +15,6 @@ from bucketline.state.bucket.cross_partition import (
     place_rows,
     placed_rows,
 )
-from bucketline.state.bucket.fill import Fill, FillRule, Ownership
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import encode_row
 from bucketline.state.types.logical import DataField, parse_type

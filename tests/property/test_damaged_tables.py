@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.store.table import open_table
+from bucketline.state.store.table.table import open_table
 from tests.support.golden import GOLDEN, as_bag, json_rows
 
 TABLES = {

@@ -6,6 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.bucket.allocation import (
+    MAX_DYNAMIC_BUCKETS,
+    Fill,
+    FillRule,
+    Ownership,
+    assigner_count,
+    hash_share,
+)
 from bucketline.state.bucket.dynamic import (
     NOTHING_KNOWN,
     UNKNOWN,
@@ -14,7 +22,6 @@ from bucketline.state.bucket.dynamic import (
     assigner_of,
     known_hashes,
 )
-from bucketline.state.bucket.fill import MAX_DYNAMIC_BUCKETS, Fill, FillRule, Ownership, assigner_count, hash_share
 
 small = st.integers(-12, 12) | st.sampled_from([-(2**31), 2**31 - 1])
 batches = st.lists(st.lists(small, max_size=25), min_size=1, max_size=5)

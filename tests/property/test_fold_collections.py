@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.lsm.entries_of_rows import value_codes
+from bucketline.state.lsm.aggregate.entries_of_rows import value_codes
 from bucketline.state.types.logical import DataType, parse_type
 from tests.support.folding import Case, fold_rows, keyed_rows
 from tests.support.merge_reference import RefusedError, aggregate, partial_update, plain

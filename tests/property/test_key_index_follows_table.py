@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketline.state.bucket.key_entries import read_places
-from bucketline.state.store.key_index import KeyIndex
-from bucketline.state.store.key_index_backup import BackupFolder, back_up
-from bucketline.state.store.key_index_ready import IndexPlan, ready_index
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.rocks import RocksSettings
+from bucketline.state.store.key_index.backup import BackupFolder, back_up
+from bucketline.state.store.key_index.key_index import KeyIndex
+from bucketline.state.store.key_index.ready import IndexPlan, ready_index
+from bucketline.state.store.key_index.rocks import RocksSettings
+from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.moving_keys import MovingKeys, Row
 
 SETTINGS = RocksSettings(8 << 20)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.lsm.fold import Deduplicate, FirstRow, Fold, Indices, Kinds, Starts
-from bucketline.state.lsm.merge import merge_runs
-from bucketline.state.lsm.sort_keys import merge_order
+from bucketline.state.lsm.merge.fold import Deduplicate, FirstRow, Fold, Indices, Kinds, Starts
+from bucketline.state.lsm.merge.merge_runs import merge_runs
+from bucketline.state.lsm.tree.sort_keys import merge_order
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
 Row = dict[str, Any]

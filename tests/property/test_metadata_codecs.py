@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import decode_records
+from bucketline.state.format.avro.container import decode_records
 from bucketline.state.format.data_file import DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.deletion_vector import decode_deletion_vectors, encode_deletion_vectors
 from bucketline.state.format.entries import (

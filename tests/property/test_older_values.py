@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.lsm.run import SortedRun
-from bucketline.state.store.bucket_access import BucketAccess
-from bucketline.state.store.bucket_deletions import BucketDeletions
-from bucketline.state.store.lookup import Above, OlderValues
-from bucketline.state.store.scan import BucketFiles
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.lsm.tree.run import SortedRun
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.compact.older_values import Above, OlderValues
+from bucketline.state.store.read.bucket_deletions import BucketDeletions
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
 _KEYS: Mapping[str, tuple[list[pa.Field], Any]] = {

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.parquet_sink import ParquetSink
+from bucketline.state.store.datafile.parquet_sink import ParquetSink
 from bucketline.state.types.arrow import arrow_schema, arrow_type
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from tests.property.test_avro_encode import data_types, values

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bucketline.state.store.table import open_table
+from bucketline.state.store.table.table import open_table
 
 pytestmark = pytest.mark.spark
 

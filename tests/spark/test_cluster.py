@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from bucketline.state.store.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.cli.ship import build_zip
 from tests.support.streams import FileStream
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming.recover import END_OFFSETS
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.recover import END_OFFSETS
 from tests.support.stream_job import KILL_POINTS, Kill, StreamJob
 from tests.support.streams import FileStream
 

@@ -10,10 +10,10 @@ import pytest
 
 from bucketline.conf.job import BadRecords, Decode
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.state.store.table import create_table, open_table
-from bucketline.streaming.job import run_job
-from bucketline.streaming.job_table import decode_step
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.job.run import run_job
 from tests.support.streams import FileStream
 
 pytestmark = pytest.mark.spark

@@ -16,11 +16,11 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.errors import SchemaMismatchError, TableNotFoundError
-from bucketline.state.store.table import create_table, open_table
-from bucketline.streaming.failure import SparkFailedError
-from bucketline.streaming.gate import BatchGate
-from bucketline.streaming.job import run_job, set_aside
-from bucketline.streaming.rejects import RejectedRecordsError
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.decode.rejects import RejectedRecordsError
+from bucketline.streaming.job.failure import SparkFailedError
+from bucketline.streaming.job.gate import BatchGate
+from bucketline.streaming.job.run import run_job, set_aside
 
 pytestmark = pytest.mark.spark
 

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table import create_table, open_table
-from bucketline.streaming.procedures import compact, rescale
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.procedures import compact, rescale
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
 
 pytestmark = pytest.mark.spark

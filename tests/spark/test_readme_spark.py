@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bucketline.state.store.table import open_table
+from bucketline.state.store.table.table import open_table
 from tests.support.readme import blocks, run
 
 pytestmark = pytest.mark.spark

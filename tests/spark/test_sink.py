@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
 
 pytestmark = pytest.mark.spark

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table import create_table, open_table
-from bucketline.streaming.recover import END_OFFSETS, START_OFFSETS
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.recover import END_OFFSETS, START_OFFSETS
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
 
 pytestmark = pytest.mark.spark

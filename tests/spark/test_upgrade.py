@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.state.store.tags import Tags
-from bucketline.streaming.live_table import MARKER_TAG
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.live_table import MARKER_TAG
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.old_release import FIRST_RELEASE, HistoryMissingError, OldRelease, unpack_release
 from tests.support.stream_job import Kill
 from tests.support.streams import FileStream

@@ -9,11 +9,11 @@ from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.paths import INDEX_DIR, bucket_path
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.committer import Committer
-from bucketline.state.store.file_io import FileIO
-from bucketline.state.store.manifests import Manifests
-from bucketline.state.store.schemas import Schemas
-from bucketline.state.store.snapshots import Snapshots
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.commit.committer import Committer
+from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from tests.support.memory_io import MemoryIO
 

@@ -1,9 +1,9 @@
 """A writer in a process of its own, for tests in which writers race; importable, so that `spawn` can start it."""
 
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.store.committer import Committer
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.table_view import TableView
+from bucketline.state.store.catalog.live_files import TableView
+from bucketline.state.store.commit.committer import Committer
+from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file
 

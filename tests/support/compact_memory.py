@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.store.local_compact import compact_table
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table.local_compact import compact_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("body", pa.binary())])

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bucketline.state.store import doctor
-from bucketline.state.store.doctor_finding import Finding
-from bucketline.state.store.table_handle import TableHandle
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.doctor import examine as doctor
+from bucketline.state.store.doctor.finding import Finding
 
 
 @dataclass

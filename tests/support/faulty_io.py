@@ -11,8 +11,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from bucketline.state.errors import StorageError
-from bucketline.state.store.file_info import FileInfo
-from bucketline.state.store.file_io import FileIO
+from bucketline.state.store.storage.file_info import FileInfo
+from bucketline.state.store.storage.file_io import FileIO
 
 T = TypeVar("T")
 

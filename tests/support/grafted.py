@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from bucketline.state.store.table import Table
+from bucketline.state.store.table.table import Table
 
 
 def graft(table: Table, name: str, other: Table) -> None:

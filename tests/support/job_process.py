@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from bucketline.state.store.table import Table, open_table
+from bucketline.state.store.table.table import Table, open_table
 
 _LONGEST_SECONDS = 400
 _SPARK = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.memory=512m")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.lsm.levels import Levels
+from bucketline.state.lsm.tree.levels import Levels
 from tests.support.commits import data_file, number_of
 
 

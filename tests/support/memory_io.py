@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from bucketline.state.errors import StorageError
-from bucketline.state.store.file_info import FileInfo
+from bucketline.state.store.storage.file_info import FileInfo
 
 
 @dataclass

@@ -7,23 +7,23 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.bucket.fill import FillRule, Ownership
+from bucketline.state.bucket.allocation import FillRule, Ownership
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import CommitKind, ManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.bucket_access import BucketAccess
-from bucketline.state.store.committer import Committed, Committer
-from bucketline.state.store.file_io import file_io_for
-from bucketline.state.store.key_assign import PlacedBatch, place_batch
-from bucketline.state.store.key_index import KeyIndex
-from bucketline.state.store.key_index_catch_up import IndexSource
-from bucketline.state.store.key_index_note import NOTE_PROPERTY, write_note
-from bucketline.state.store.scan import group_by_bucket
-from bucketline.state.store.schemas import Schemas
-from bucketline.state.store.table import Table, open_table
-from bucketline.state.store.table_keys import ShardKeys
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.commit.committer import Committed, Committer
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.key_index.catch_up import IndexSource
+from bucketline.state.store.key_index.key_index import KeyIndex
+from bucketline.state.store.key_index.note import NOTE_PROPERTY, write_note
+from bucketline.state.store.key_index.table_keys import ShardKeys
+from bucketline.state.store.read.prune import group_by_bucket
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.write.key_assign import PlacedBatch, place_batch
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.logical import DataField, parse_type_text
 from bucketline.state.types.order import key_changes, sort_indices

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.row_kind import SHORT_NAMES
 from tests.support.arrow_text import rows_of, table_of

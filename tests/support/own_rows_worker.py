@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.errors import CommitConflictError
-from bucketline.state.store.table import Table, open_table
+from bucketline.state.store.table.table import Table, open_table
 
 
 def rows(ids: Sequence[int], number: int) -> pa.Table:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bucketline.state.store.table import open_table
+from bucketline.state.store.table.table import open_table
 
 HOUR_MS = 3_600_000
 

@@ -20,9 +20,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.store import committer
-from bucketline.streaming import sink as sink_module
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.commit import committer
+from bucketline.streaming.batch import sink as sink_module
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
 
 ROOT = Path(__file__).parents[2]

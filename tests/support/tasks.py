@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 
-from bucketline.state.store.local_io import LocalIO
-from bucketline.streaming.placement import spark_hash
+from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.streaming.tasks.placement import spark_hash
 
 Batches = Iterator[pa.RecordBatch]
 

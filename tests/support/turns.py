@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.store.doctor_finding import Severity
-from bucketline.state.store.table import open_table
+from bucketline.state.store.doctor.finding import Severity
+from bucketline.state.store.table.table import open_table
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.row_kind import SHORT_NAMES
 from tests.support.arrow_text import rows_of, table_of

@@ -7,7 +7,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.commit.evolve import EvolutionPolicy
 from bucketline.state.commit.schema_change import AddColumn, RenameColumn, SetOption
 from bucketline.state.errors import SchemaMismatchError, StorageError
-from bucketline.state.store.alter import (
+from bucketline.state.store.catalog.alter import (
     alter_table,
     column_changes,
     column_path,
@@ -15,8 +15,8 @@ from bucketline.state.store.alter import (
     evolve_table,
     position_of,
 )
-from bucketline.state.store.schemas import Schemas
-from bucketline.state.store.table_handle import TableHandle, newest_schema
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
 from bucketline.state.types.logical import parse_type_text
 from tests.support.commit_table import CommitTable, StillClock
 from tests.support.faulty_io import Fault, FaultyIO

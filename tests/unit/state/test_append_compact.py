@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.lsm.append_pick import AppendCompactOptions, pick_append
-from bucketline.state.store.table import Table, create_table
+from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
+from bucketline.state.store.table.table import Table, create_table
 from tests.support.levels import sized_file
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])

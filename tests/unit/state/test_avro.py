@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import BLOCK_RECORDS, decode_records, encode_records, open_container
-from bucketline.state.format.avro_columns import AvroColumns
-from bucketline.state.format.avro_schema import Json, RecordFormat, nullable
+from bucketline.state.format.avro.columns import AvroColumns
+from bucketline.state.format.avro.container import BLOCK_RECORDS, decode_records, encode_records, open_container
+from bucketline.state.format.avro.schema import Json, RecordFormat, nullable
 
 FORM = RecordFormat(
     {

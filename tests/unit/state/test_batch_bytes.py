@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.state.store.parquet_rows import ParquetRows
+from bucketline.state.store.datafile.parquet_rows import ParquetRows
 
 KIB = 1 << 10
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 
 SCHEMA = pa.schema({"k": pa.int32(), "n": pa.int64(), "s": pa.string()})
 _KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.store.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.types.columns_text import parse_columns, type_text
 from bucketline.state.types.logical import DataType, TypeRoot
 

@@ -9,10 +9,10 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import CommitKind, DeletionVectorRange, FileKind, IndexManifestEntry
-from bucketline.state.store.commit_retry import Retries, RetrySettings
-from bucketline.state.store.committer import AppendCheck, Committed, Conflict
-from bucketline.state.store.rollback import rollback_to
-from bucketline.state.store.table_view import TableView
+from bucketline.state.store.catalog.live_files import TableView
+from bucketline.state.store.catalog.rollback import rollback_to
+from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
+from bucketline.state.store.commit.committer import AppendCheck, Committed, Conflict
 from tests.support.commit_table import CommitTable, CountedPause, StillClock, message
 from tests.support.commits import data_file
 from tests.support.faulty_io import FaultyIO

@@ -12,10 +12,10 @@ from bucketline.state.commit.outcome import CommitResult, Committed, Unknown
 from bucketline.state.commit.replay import find_commit
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.store.file_io import FileIO
-from bucketline.state.store.manifests import Manifests
-from bucketline.state.store.snapshots import Snapshots
-from bucketline.state.store.table_view import TableView
+from bucketline.state.store.catalog.live_files import TableView
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.storage.file_io import FileIO
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file
 from tests.support.faulty_io import Fault, FaultyIO

@@ -3,7 +3,7 @@
 import multiprocessing
 from pathlib import Path
 
-from bucketline.state.store.local_io import LocalIO
+from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.commit_table import CommitTable
 from tests.support.commit_worker import write_batches
 

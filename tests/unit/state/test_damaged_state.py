@@ -17,16 +17,16 @@ import pytest
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.determinism import SystemPause
 from bucketline.state.errors import CorruptFileError, IndexStateError, StorageError
-from bucketline.state.store.hash_index_store import shared_hash_cache
-from bucketline.state.store.key_index_backup import BackupFolder, back_up
-from bucketline.state.store.key_index_ready import IndexPlan, ready_index
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.local_write import write_table
-from bucketline.state.store.rocks import RocksSettings
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import forget_table
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.index.hash_index_store import shared_hash_cache
+from bucketline.state.store.key_index.backup import BackupFolder, back_up
+from bucketline.state.store.key_index.ready import IndexPlan, ready_index
+from bucketline.state.store.key_index.rocks import RocksSettings
+from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import forget_table
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.moving_keys import MovingKeys
 from tests.support.tasks import Cluster
 

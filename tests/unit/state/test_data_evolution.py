@@ -24,7 +24,7 @@ from bucketline.state.format.manifest import (
     encode_manifest_list,
 )
 from bucketline.state.format.row_ranges import row_ranges
-from bucketline.state.store.table import Table, open_table
+from bucketline.state.store.table.table import Table, open_table
 from tests.support.our_tables import make_table
 
 COLUMNS = {"k": "INT NOT NULL", "a": "STRING", "b": "INT"}

@@ -10,7 +10,7 @@ import pytest
 
 from bucketline.state.bucket.defaults import default_scalar
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.types.columns_text import parse_columns
 
 

@@ -10,12 +10,12 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.entries import IndexManifestEntry
-from bucketline.state.store.bucket_deletions import BucketDeletions
-from bucketline.state.store.committer import Committed, Committer
-from bucketline.state.store.file_io import file_io_for
-from bucketline.state.store.manifests import Manifests
-from bucketline.state.store.snapshots import Snapshots
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.commit.committer import Committed, Committer
+from bucketline.state.store.read.bucket_deletions import BucketDeletions
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.table.table import Table, create_table, open_table
 
 SCHEMA = pa.schema({"pk": pa.int32(), "v": pa.int64()})
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.state.store.dictionary_choice import is_worth_dictionary
-from bucketline.state.store.parquet_sink import ParquetSink
+from bucketline.state.store.datafile.dictionary_choice import is_worth_dictionary
+from bucketline.state.store.datafile.parquet_sink import ParquetSink
 
 RANDOM = np.random.default_rng(7)
 ROWS = 20_000

@@ -14,12 +14,12 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import FileKind, ManifestEntry
 from bucketline.state.format.hash_index import decode_hash_index, encode_hash_index
 from bucketline.state.format.snapshot_json import encode_snapshot
-from bucketline.state.store.branches import Branches
-from bucketline.state.store.doctor_finding import Finding, Severity
-from bucketline.state.store.key_index_ready import IndexPlan, ready_index
-from bucketline.state.store.rocks import RocksSettings
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.state.store.tags import tag_snapshot
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.tags import tag_snapshot
+from bucketline.state.store.doctor.finding import Finding, Severity
+from bucketline.state.store.key_index.ready import IndexPlan, ready_index
+from bucketline.state.store.key_index.rocks import RocksSettings
+from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.examined import examine
 from tests.support.golden import golden_table, golden_tables
 from tests.support.moving_keys import MovingKeys

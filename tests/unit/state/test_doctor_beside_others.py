@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.format.snapshot_json import encode_snapshot
-from bucketline.state.store.doctor import examine, open_to_examine
-from bucketline.state.store.doctor_finding import Finding, Severity
-from bucketline.state.store.expiry import _Expiry
-from bucketline.state.store.read_once import ReadOnceIO
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.doctor.examine import examine, open_to_examine
+from bucketline.state.store.doctor.finding import Finding, Severity
+from bucketline.state.store.maintenance.expiry import _Expiry
+from bucketline.state.store.maintenance.read_once import ReadOnceIO
+from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.examined import Waits
 from tests.support.faulty_io import FaultyIO
 

@@ -6,7 +6,7 @@ import pytest
 
 from bucketline.state.format.entries import FileKind, ManifestEntry
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.doctor_live import LiveFiles, Share
+from bucketline.state.store.doctor.live import LiveFiles, Share
 from bucketline.state.types.logical import DataField, parse_type_text
 from tests.support.commits import data_file, entry
 

@@ -8,8 +8,11 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.commit.expire import Retention
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.tag_json import Tag
-from bucketline.state.store.branches import Branches
-from bucketline.state.store.expiry import (
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.expiry import (
     MARKER_RETAINED_MS,
     ExpireResult,
     delete_tag,
@@ -17,10 +20,7 @@ from bucketline.state.store.expiry import (
     maybe_expire,
     move_tag,
 )
-from bucketline.state.store.file_io import FileIO
-from bucketline.state.store.schemas import Schemas
-from bucketline.state.store.snapshots import Snapshots
-from bucketline.state.store.tags import Tags
+from bucketline.state.store.storage.file_io import FileIO
 from tests.support.aged_table import aged_table, assert_whole, needed_files, stored_files
 from tests.support.commit_table import CommitTable
 from tests.support.faulty_io import Fault, FaultyIO

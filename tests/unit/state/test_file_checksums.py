@@ -10,14 +10,14 @@ import pyarrow.orc as orc
 import pytest
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro_codec import pack_block, unpack_block
+from bucketline.state.format.avro.codec import pack_block, unpack_block
 from bucketline.state.format.near_names import check_names
 from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, read_checksums
 from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
-from bucketline.state.store.checked_file import CheckedSink, block_bytes_for, checked_source
-from bucketline.state.store.orc_sink import OrcSink
-from bucketline.state.store.stored_names import check_columns
-from bucketline.state.store.table import create_table
+from bucketline.state.store.datafile.checked_file import CheckedSink, block_bytes_for, checked_source
+from bucketline.state.store.datafile.orc_sink import OrcSink
+from bucketline.state.store.datafile.stored_names import check_columns
+from bucketline.state.store.table.table import create_table
 from bucketline.state.types.logical import DataField, parse_type_text
 from tests.support.flips import Flip
 

@@ -15,16 +15,16 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.format.avro import open_container
-from bucketline.state.format.avro_data_schema import data_schema, is_representable
+from bucketline.state.format.avro.container import open_container
+from bucketline.state.format.avro.data_schema import data_schema, is_representable
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta, FileSource
 from bucketline.state.format.manifest import decode_manifest
 from bucketline.state.format.schema_json import TableSchema, decode_schema
-from bucketline.state.store.data_files import read_data_file
-from bucketline.state.store.file_io import file_io_for
-from bucketline.state.store.file_settings import Postponed
-from bucketline.state.store.rolling_writer import RollingWriter
-from bucketline.state.store.table import create_table, open_table
+from bucketline.state.store.datafile.data_files import read_data_file
+from bucketline.state.store.datafile.file_settings import Postponed
+from bucketline.state.store.datafile.rolling_writer import RollingWriter
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema, key_value_fields
 from bucketline.state.types.columns_text import parse_columns
 from tests.support.arrow_text import table_of

@@ -12,9 +12,9 @@ from pyarrow import fs
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import StorageError, UnsupportedTableError
-from bucketline.state.store.arrow_io import ArrowIO, Rename, arrow_io_for
-from bucketline.state.store.file_io import FileIO, file_io_for
-from bucketline.state.store.local_io import LocalIO
+from bucketline.state.store.storage.arrow_io import ArrowIO, Rename, arrow_io_for
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.faulty_io import FaultyIO
 
 IMPLEMENTATIONS: dict[str, Callable[[], FileIO]] = {

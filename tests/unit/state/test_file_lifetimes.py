@@ -18,18 +18,18 @@ from bucketline.state.errors import CorruptFileError, FilesGoneError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.tag_json import Tag
-from bucketline.state.store.branches import Branches
-from bucketline.state.store.commit_proof import FILES_GONE
-from bucketline.state.store.committer import CommitResult, Committed, Conflict, Unknown
-from bucketline.state.store.expiry import delete_tag, expire_snapshots
-from bucketline.state.store.local_compact import compact_table
-from bucketline.state.store.local_write import write_table
-from bucketline.state.store.orphans import remove_orphan_files
-from bucketline.state.store.overwrite import overwrite_table
-from bucketline.state.store.rescale import rescale_table
-from bucketline.state.store.table import Table, create_table
-from bucketline.state.store.table_handle import TableHandle
-from bucketline.state.store.tags import Tags
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.commit.commit_proof import FILES_GONE
+from bucketline.state.store.commit.committer import CommitResult, Committed, Conflict, Unknown
+from bucketline.state.store.maintenance.expiry import delete_tag, expire_snapshots
+from bucketline.state.store.maintenance.orphans import remove_orphan_files
+from bucketline.state.store.table.local_compact import compact_table
+from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.overwrite import overwrite_table
+from bucketline.state.store.table.rescale import rescale_table
+from bucketline.state.store.table.table import Table, create_table
 from tests.support.aged_table import assert_whole, stored_files
 from tests.support.commit_table import CommitTable
 from tests.support.commits import data_file

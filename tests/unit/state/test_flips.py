@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.flips import Outcome, Read, draw_flips, try_flips
 
 FLIPS = int(os.environ.get("BUCKETLINE_FLIPS", "12"))

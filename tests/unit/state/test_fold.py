@@ -7,9 +7,9 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.aggregation import Aggregation
-from bucketline.state.lsm.fold import Deduplicate, FirstRow, Fold, drop_deletes, fold_for
-from bucketline.state.lsm.partial_update import PartialUpdate
+from bucketline.state.lsm.merge.aggregation import Aggregation
+from bucketline.state.lsm.merge.fold import Deduplicate, FirstRow, Fold, drop_deletes, fold_for
+from bucketline.state.lsm.merge.partial_update import PartialUpdate
 
 
 def _fold(**options: str) -> Fold:

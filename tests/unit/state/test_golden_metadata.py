@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bucketline.state.commit.manifest_merge import live_entries, merge_entries
-from bucketline.state.format.avro import MAGIC, container_header, open_container
+from bucketline.state.format.avro.container import MAGIC, container_header, open_container
 from bucketline.state.format.deletion_vector import (
     DELETION_VECTORS,
     decode_deletion_vector,

@@ -4,13 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bucketline.state.bucket.fill import Ownership
+from bucketline.state.bucket.allocation import Ownership
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import IndexManifestEntry
-from bucketline.state.store.hash_index_store import HashCache, HashIndexStore, hash_entries, rows_by_bucket
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.table import open_table
+from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries, rows_by_bucket
+from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.table.table import open_table
 from bucketline.state.types.binary_row import hash_rows
 from tests.support.faulty_io import FaultyIO
 from tests.support.golden import golden_table

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.hll_sketch import check_hll_sketch
-from bucketline.state.lsm.aggregate_sketches import unite_hll_sketches
+from bucketline.state.lsm.aggregate.sketches import unite_hll_sketches
 
 _WIDTHS = [datasketches.tgt_hll_type.HLL_4, datasketches.tgt_hll_type.HLL_6, datasketches.tgt_hll_type.HLL_8]
 

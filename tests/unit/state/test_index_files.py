@@ -12,7 +12,7 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
-from bucketline.state.format.avro import decode_records, encode_records
+from bucketline.state.format.avro.container import decode_records, encode_records
 from bucketline.state.format.deletion_vector import (
     MAGIC_V2,
     decode_deletion_vector,

@@ -11,10 +11,10 @@ import pytest
 from bucketline.state.bucket.cross_partition import NOWHERE
 from bucketline.state.bucket.key_entries import KeyEntries, hashed_keys, key_borders, number_keys, stored_keys
 from bucketline.state.errors import CorruptFileError, IndexStateError
-from bucketline.state.store.index_scope import IndexLabel, IndexScope
-from bucketline.state.store.key_index import IndexChange, KeyIndex
-from bucketline.state.store.key_index_build import KeyBlock, KeyIndexBuild
-from bucketline.state.store.rocks import DAMAGED, FOREIGN, LOCKED, MISSING, RocksSettings
+from bucketline.state.store.key_index.build import KeyBlock, KeyIndexBuild
+from bucketline.state.store.key_index.index_scope import IndexLabel, IndexScope
+from bucketline.state.store.key_index.key_index import IndexChange, KeyIndex
+from bucketline.state.store.key_index.rocks import DAMAGED, FOREIGN, LOCKED, MISSING, RocksSettings
 from bucketline.state.types.logical import parse_type_text
 
 SCOPE = IndexScope("file:/t", "id INT NOT NULL|pt STRING", 0, 2)
@@ -161,9 +161,9 @@ def test_an_index_held_by_a_living_process_names_it(tmp_path: Path) -> None:
     directory = built(tmp_path, block([1]))
     program = (
         "import sys\n"
-        "from bucketline.state.store.key_index import KeyIndex\n"
-        "from bucketline.state.store.index_scope import IndexScope\n"
-        "from bucketline.state.store.rocks import RocksSettings\n"
+        "from bucketline.state.store.key_index.key_index import KeyIndex\n"
+        "from bucketline.state.store.key_index.index_scope import IndexScope\n"
+        "from bucketline.state.store.key_index.rocks import RocksSettings\n"
         f"index = KeyIndex.open({directory!r}, IndexScope(*{(SCOPE.table, SCOPE.columns, 0, 2)!r}), RocksSettings())\n"
         "print('open', flush=True); sys.stdin.read()"
     )

@@ -13,17 +13,18 @@ import pytest
 from bucketline.state.bucket.cross_partition import KeyEffect, Places
 from bucketline.state.errors import CorruptFileError, IndexStateError, MissingSnapshotError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.store import key_index_ready, rocks
-from bucketline.state.store.index_scope import label_of
-from bucketline.state.store.key_index import KeyIndex
-from bucketline.state.store.key_index_backup import BackupFolder, back_up
-from bucketline.state.store.key_index_build import KeyIndexBuild
-from bucketline.state.store.key_index_catch_up import IndexSource
-from bucketline.state.store.key_index_note import write_note
-from bucketline.state.store.key_index_ready import IndexOrigin, IndexPlan, IndexReport, ready_index
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.read import FileAccess
-from bucketline.state.store.scan import BucketFiles
+from bucketline.state.store.key_index import ready as key_index_ready
+from bucketline.state.store.key_index import rocks
+from bucketline.state.store.key_index.backup import BackupFolder, back_up
+from bucketline.state.store.key_index.build import KeyIndexBuild
+from bucketline.state.store.key_index.catch_up import IndexSource
+from bucketline.state.store.key_index.index_scope import label_of
+from bucketline.state.store.key_index.key_index import KeyIndex
+from bucketline.state.store.key_index.note import write_note
+from bucketline.state.store.key_index.ready import IndexOrigin, IndexPlan, IndexReport, ready_index
+from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.types.binary_row import encode_row
 from tests.support.faulty_io import FaultyIO
 from tests.support.moving_keys import MovingKeys

@@ -9,19 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bucketline.state.bucket.allocation import Ownership, hash_share
 from bucketline.state.bucket.dynamic import KnownHashes
-from bucketline.state.bucket.fill import Ownership, hash_share
-from bucketline.state.store import assign_write, write_plan
-from bucketline.state.store.assign_write import AssignWrite
-from bucketline.state.store.hash_index_store import HashCache, HashIndexStore, hash_entries
-from bucketline.state.store.local_write import write_table
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.state.store.write_session import WriteSession
-from bucketline.streaming.assign_task import AssignTask
-from bucketline.streaming.batch import plan_batch
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import forget_table
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries
+from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write import dynamic_write as assign_write
+from bucketline.state.store.write import write_plan
+from bucketline.state.store.write.dynamic_write import AssignWrite
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import forget_table
+from bucketline.streaming.batch.plan import plan_batch
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.tasks.assign_task import AssignTask
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])

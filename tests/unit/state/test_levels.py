@@ -3,7 +3,7 @@
 import pytest
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.lsm.levels import Levels
+from bucketline.state.lsm.tree.levels import Levels
 from tests.support.commits import number_of
 from tests.support.levels import levels_of, sized_file
 

@@ -11,8 +11,8 @@ import pytest
 
 from bucketline.state.commit.outcome import Unknown
 from bucketline.state.errors import StorageError
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.os_errors import storage_error
+from bucketline.state.store.storage.errors import storage_error
+from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file
 from tests.support.memory_io import MemoryIO

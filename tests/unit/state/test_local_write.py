@@ -8,7 +8,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("n", pa.int32())])
 

@@ -9,7 +9,7 @@ import fastavro
 import pytest
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro import decode_records, encode_records
+from bucketline.state.format.avro.container import decode_records, encode_records
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import FileKind, ManifestEntry, ManifestFileMeta
 from bucketline.state.format.manifest import (

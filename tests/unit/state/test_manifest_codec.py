@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.format.avro import open_container
-from bucketline.state.store.table import Table, create_table
+from bucketline.state.format.avro.container import open_container
+from bucketline.state.store.table.table import Table, create_table
 
 
 def _table(path: Path, **options: str) -> Table:

@@ -11,9 +11,9 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import BucketlineError, SchemaMismatchError
-from bucketline.state.lsm.fold import fold_for
-from bucketline.state.lsm.merge_engines import aggregation_fold, columns_to_merge, partial_update_fold
-from bucketline.state.store.table import create_table
+from bucketline.state.lsm.merge.fold import fold_for
+from bucketline.state.lsm.merge.merge_engines import aggregation_fold, columns_to_merge, partial_update_fold
+from bucketline.state.store.table.table import create_table
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.logical import parse_type, parse_type_text
 from tests.support.folding import Case, fold_rows, table_schema
@@ -226,7 +226,7 @@ def test_sketches_name_their_package_where_it_is_missing_and_write_nothing(funct
         "import sys; sys.modules['datasketches'] = None\n"
         "import pyarrow as pa\n"
         "from bucketline.state.errors import UnsupportedTableError\n"
-        "from bucketline.state.store.table import create_table\n"
+        "from bucketline.state.store.table.table import create_table\n"
         "schema = pa.schema({'k': pa.int32(), 'v': pa.binary()})\n"
         "options = {'bucket': '1', 'merge-engine': 'aggregation', 'fields.v.aggregate-function': sys.argv[2]}\n"
         "try:\n    create_table(sys.argv[1], schema, ['k'], options=options)\n"

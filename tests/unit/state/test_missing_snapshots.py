@@ -19,14 +19,14 @@ from bucketline.state.commit.expire import Retention
 from bucketline.state.errors import CorruptFileError, MissingSnapshotError
 from bucketline.state.format.paths import parse_changelog_id
 from bucketline.state.format.tag_json import Tag
-from bucketline.state.store.branches import Branches
-from bucketline.state.store.doctor_finding import Severity
-from bucketline.state.store.doctor_snapshots import snapshot_findings
-from bucketline.state.store.expiry import expire_snapshots
-from bucketline.state.store.rollback import rollback_to
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.state.store.tags import Tags
-from bucketline.state.store.write_session import WriteSession
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.rollback import rollback_to
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.doctor.finding import Severity
+from bucketline.state.store.doctor.snapshots import snapshot_findings
+from bucketline.state.store.maintenance.expiry import expire_snapshots
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file
 from tests.support.faulty_io import FaultyIO

@@ -16,19 +16,20 @@ import pytest
 
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.paths import partition_path
-from bucketline.state.store import cross_write, postpone_local
-from bucketline.state.store.bucket_writer import write_bucket
-from bucketline.state.store.key_index import KeyIndex
-from bucketline.state.store.key_index_ready import IndexPlan
-from bucketline.state.store.local_compact import commit_compaction, plan_postpone_table
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.local_write import write_table
-from bucketline.state.store.rocks import RocksSettings
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.state.store.table_keys import ShardKeys
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import forget_table
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.key_index.key_index import KeyIndex
+from bucketline.state.store.key_index.ready import IndexPlan
+from bucketline.state.store.key_index.rocks import RocksSettings
+from bucketline.state.store.key_index.table_keys import ShardKeys
+from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.table import postpone_local
+from bucketline.state.store.table.local_compact import commit_compaction, plan_postpone_table
+from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write import cross_write
+from bucketline.state.store.write.bucket_writer import write_bucket
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import forget_table
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.tasks import Cluster
 
 ORDERS = pa.schema([
@@ -184,7 +185,7 @@ def test_26_a_compaction_that_fails_or_loses_leaves_no_files_behind(table: Table
         return write_bucket(*arguments, **named)
 
     with (
-        patch("bucketline.state.store.shelf_write.write_bucket", failing),
+        patch("bucketline.state.store.write.write_buckets.write_bucket", failing),
         pytest.raises(RuntimeError, match="second bucket"),
     ):
         table.compact()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.store.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, open_table
 
 
 @pytest.mark.parametrize("name", [".", ".."])

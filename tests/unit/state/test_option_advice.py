@@ -11,9 +11,9 @@ from bucketline.conf.job import Setting
 from bucketline.conf.memory_options import BOUNDED
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import ROUTE_MEMORY, sink_options
-from bucketline.state.store.local_write import write_table
-from bucketline.state.store.table import create_table
-from bucketline.state.store.write_session import WriteSession
+from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.table import create_table
+from bucketline.state.store.write.write_session import WriteSession
 
 MB = 1 << 20
 VALUES = {"write-buffer-spillable": "false", "write-buffer-for-append": "true", "spill-compression": "zstd"}

@@ -11,12 +11,12 @@ from bucketline.state.errors import CorruptFileError, MissingSnapshotError, Unsu
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import BRANCH_DIR
 from bucketline.state.format.tag_json import Tag
-from bucketline.state.store.branches import Branches
-from bucketline.state.store.committer import Committed
-from bucketline.state.store.orphans import remove_orphan_files
-from bucketline.state.store.rollback import rollback_to
-from bucketline.state.store.table_handle import TableHandle
-from bucketline.state.store.tags import Tags
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.rollback import rollback_to
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.commit.committer import Committed
+from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from tests.support.aged_table import aged_table, assert_whole, stored_files
 from tests.support.commit_table import CommitTable, StillClock
 from tests.support.commits import data_file

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("total", pa.int32()), ("times", pa.int8())])
 FUNCTIONS = {"fields.total.aggregate-function": "sum", "fields.times.aggregate-function": "product"}

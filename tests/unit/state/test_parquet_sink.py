@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.store.parquet_sink import parquet_writer, refuse_mixed_timestamps
+from bucketline.state.store.datafile.parquet_sink import parquet_writer, refuse_mixed_timestamps
 from bucketline.state.types.columns_text import parse_columns
 
 NAN = float("nan")

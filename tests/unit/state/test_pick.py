@@ -3,9 +3,9 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.lsm.compact_options import MAX_LEVELS, LookupCompact
-from bucketline.state.lsm.levels import Levels
-from bucketline.state.lsm.pick import (
+from bucketline.state.lsm.tree.compact_options import MAX_LEVELS, LookupCompact
+from bucketline.state.lsm.tree.levels import Levels
+from bucketline.state.lsm.tree.pick import (
     CompactOptions,
     CompactUnit,
     Pick,

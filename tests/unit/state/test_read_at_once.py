@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bucketline.state.store.read_at_once import read_at_once
+from bucketline.state.store.storage.parallel import read_at_once
 
 
 def source(name: str, count: int) -> Callable[[], Iterator[tuple[str, int]]]:

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from bucketline.state.store import file_io
-from bucketline.state.store.arrow_io import ArrowIO
-from bucketline.state.store.table import create_table, open_table
-from bucketline.state.store.write_session import WriteSession
+from bucketline.state.store.storage import file_io
+from bucketline.state.store.storage.arrow_io import ArrowIO
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.write.write_session import WriteSession
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 URI = "hdfs://namenode/warehouse/shop.db/t"

@@ -10,8 +10,8 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitConflictError, UnsupportedTableError
 from bucketline.state.format.snapshot_json import encode_snapshot
-from bucketline.state.store.rescale import commit_rescale, plan_rescale, rescale_table
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table.rescale import commit_rescale, plan_rescale, rescale_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False),
                      ("v", pa.int64())])  # fmt: skip

@@ -8,9 +8,9 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.commit.expire import Retention
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.tag_json import Tag
-from bucketline.state.store.expiry import expire_snapshots
-from bucketline.state.store.rollback import ROLLBACK_TAG, rollback_to
-from bucketline.state.store.tags import Tags
+from bucketline.state.store.catalog.rollback import ROLLBACK_TAG, rollback_to
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.expiry import expire_snapshots
 from tests.support.aged_table import aged_table, assert_whole
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file

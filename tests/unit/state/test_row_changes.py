@@ -10,7 +10,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 
 COLUMNS = "dt STRING, id BIGINT, v BIGINT, name STRING"
 MODES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {

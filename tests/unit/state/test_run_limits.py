@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.lsm.compact_options import CompactOptions
-from bucketline.state.lsm.levels import Levels
-from bucketline.state.lsm.pick import pick_compaction
-from bucketline.state.store.local_write import write_table
-from bucketline.state.store.table import Table, create_table
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.lsm.tree.levels import Levels
+from bucketline.state.lsm.tree.pick import pick_compaction
+from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.table import Table, create_table
 from tests.support.commits import number_of
 from tests.support.levels import sized_file
 

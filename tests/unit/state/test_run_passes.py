@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketline.state.bucket.intake import accept_rows
-from bucketline.state.store import bucket_writer
-from bucketline.state.store.bucket_writer import CompactTrigger
-from bucketline.state.store.run_passes import few_runs, runs_at_once
-from bucketline.state.store.run_shelf import RunShelf
-from bucketline.state.store.sealed_runs import RunSealer
-from bucketline.state.store.shelf_write import write_shelf
-from bucketline.state.store.table import Table, create_table
-from bucketline.state.store.write_session import WriteSession
+from bucketline.state.bucket.accept_rows import accept_rows
+from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.write import bucket_writer
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.run_buffer import RunShelf
+from bucketline.state.store.write.run_passes import few_runs, runs_at_once
+from bucketline.state.store.write.sealed_runs import RunSealer
+from bucketline.state.store.write.write_buckets import write_shelf
+from bucketline.state.store.write.write_session import WriteSession
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string()), ("n", pa.int64())])
 

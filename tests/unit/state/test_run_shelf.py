@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.run_shelf import Blob, RunShelf, SpilledBlob
-from bucketline.state.store.sealed_runs import BLOB_BYTES, SealedRun, seal, unseal
+from bucketline.state.store.write.run_buffer import Blob, RunShelf, SpilledBlob
+from bucketline.state.store.write.sealed_runs import BLOB_BYTES, SealedRun, seal, unseal
 
 
 def content(blob: Blob) -> bytes:

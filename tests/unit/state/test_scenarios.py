@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 
 ORDERS = pa.schema([pa.field("order_id", pa.int64()), ("price", pa.decimal128(32, 2)), ("ts", pa.timestamp("ms"))])
 KV = pa.schema([pa.field("pk", pa.int32(), nullable=False), ("v", pa.int32()), ("pt", pa.int32())])

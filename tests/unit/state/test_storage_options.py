@@ -14,14 +14,14 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_settings, resolve_job
 from bucketline.conf.storage_options import STORAGE_OPTIONS, check_storage_options, s3_settings
 from bucketline.state.commit.schema_change import SetOption
-from bucketline.state.store import file_io
-from bucketline.state.store.arrow_io import ArrowIO, arrow_io_for
-from bucketline.state.store.doctor import examine, open_to_examine
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.job_table import open_or_create
-from bucketline.streaming.live_table import forget_table
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.doctor.examine import examine, open_to_examine
+from bucketline.state.store.storage import file_io
+from bucketline.state.store.storage.arrow_io import ArrowIO, arrow_io_for
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import forget_table
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.job.job_table import open_or_create
 from tests.support.tasks import Cluster
 
 COLUMNS = "id BIGINT NOT NULL, v BIGINT, pt INT"

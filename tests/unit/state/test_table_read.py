@@ -34,8 +34,8 @@ from bucketline.state.format.manifest import (
     encode_manifest,
     encode_manifest_list,
 )
-from bucketline.state.store.deletions import drop_deleted
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.index.deletion_vectors import drop_deleted
+from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row
 from tests.support.golden import GOLDEN, as_bag, json_rows
 
@@ -219,8 +219,8 @@ from bucketline.state.format.manifest import (
     encode_manifest,
     encode_manifest_list,
 )
-from bucketline.state.store.deletions import drop_deleted
-from bucketline.state.store.table import open_table
+from bucketline.state.store.index.deletion_vectors import drop_deleted
+from bucketline.state.store.table.table import open_table
 from tests.support.golden import json_rows
 for path in sys.argv[1:]:
     for row in json_rows(open_table(path).to_arrow()):

@@ -4,10 +4,10 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import StorageError
-from bucketline.state.store.branches import Branches
-from bucketline.state.store.schemas import Schemas
-from bucketline.state.store.snapshots import Snapshots
-from bucketline.state.store.tags import Tags, tag_snapshot
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.tags import Tags, tag_snapshot
 from tests.support.aged_table import aged_table, assert_whole
 from tests.support.commit_table import CommitTable
 from tests.support.faulty_io import Fault, FaultyIO

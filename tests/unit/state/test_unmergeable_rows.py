@@ -9,8 +9,8 @@ from pyroaring import BitMap, BitMap64
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.art_bitmap64 import encode_bitmap64
-from bucketline.state.store.row_acceptance import RowAcceptance
-from bucketline.state.store.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.write.row_acceptance import RowAcceptance
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int32()), ("g", pa.int32())])
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.lsm.compact_options import CompactOptions
-from bucketline.state.lsm.pick import CompactUnit
-from bucketline.state.lsm.upgrade import Rewrite, Upgrade, plan_rewrite
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.lsm.tree.pick import CompactUnit
+from bucketline.state.lsm.tree.upgrade import Rewrite, Upgrade, plan_rewrite
 from tests.support.commits import number_of
 from tests.support.levels import sized_file
 

@@ -9,9 +9,9 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.wording import counted, span
-from bucketline.state.store.table import create_table
-from bucketline.streaming.age import age_text
-from bucketline.streaming.progress import BatchReport
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.batch.age import age_text
+from bucketline.streaming.batch.progress import BatchReport
 
 ROOT = Path(__file__).resolve().parents[3]
 NO_COUNTS = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bucketline.state.store.doctor import Severity
-from bucketline.state.store.table import Table, create_table, open_table
+from bucketline.state.store.doctor.examine import Severity
+from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.modes import COLUMNS
 from tests.support.own_rows_worker import compact_beside, write_and_read
 

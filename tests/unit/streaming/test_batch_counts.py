@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from bucketline.state.store.table import Table, create_table
-from bucketline.streaming.batch_counts import BatchCounts, counts_in, last_batches
+from bucketline.state.store.table.table import Table, create_table
+from bucketline.streaming.batch.batch_counts import BatchCounts, counts_in, last_batches
+from bucketline.streaming.batch.commit import commit_batch, commit_owed_compaction
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import LiveTable
 from bucketline.streaming.cli.commands import program
-from bucketline.streaming.commit_step import commit_batch, commit_owed_compaction
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import LiveTable
-from bucketline.streaming.rejects import REJECTS_SCHEMA, pack_rejects
-from bucketline.streaming.route import BatchOutcome
-from bucketline.streaming.wire import TaskStats
+from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, pack_rejects
+from bucketline.streaming.tasks.outcome import BatchOutcome
+from bucketline.streaming.tasks.wire import TaskStats
 
 QUERY = "0237ee8e-7917-4b93-b750-7662c5f45632"
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from bucketline.state.store.snapshots import Snapshots
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.state.store.tags import tag_snapshot
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.tags import tag_snapshot
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.recover import END_OFFSETS
 from bucketline.streaming.cli.commands import program
-from bucketline.streaming.recover import END_OFFSETS
 
 
 def bucketline(*arguments: str, code: int = 0) -> Result:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from bucketline.state.store.table import create_table
+from bucketline.state.store.table.table import create_table
 from bucketline.streaming.cli.commands import program
 
 JOB = """

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.table import create_table
-from bucketline.state.store.tags import tag_snapshot
+from bucketline.state.store.catalog.tags import tag_snapshot
+from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.table.table import create_table
 from bucketline.streaming.cli.commands import program
 
 SCHEMA = pa.schema(

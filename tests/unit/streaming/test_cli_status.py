@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from bucketline.state.bucket.mode import BucketMode
-from bucketline.state.store.scan import BucketFiles
-from bucketline.state.store.table import create_table
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.table.table import create_table
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.cli.survey import Backlog, BucketSurvey, advise_table, survey_bucket, survey_partitions
 from tests.support.commits import data_file

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.commit.replay import commit_user, find_commit, find_twin, newest_of_user, writer_of
-from bucketline.state.store.doctor_finding import Severity
-from bucketline.state.store.expiry_notes import MARKER_TAG
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import LiveTable, forget_table
-from bucketline.streaming.recover import CheckpointMismatchError
-from bucketline.streaming.sink import TableSink
-from bucketline.streaming.table_offsets import newest_offsets
+from bucketline.state.store.doctor.finding import Severity
+from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import LiveTable, forget_table
+from bucketline.streaming.batch.recover import CheckpointMismatchError
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.job.table_offsets import newest_offsets
 from tests.support.commits import snapshot
 from tests.support.tasks import Cluster
 

@@ -11,8 +11,8 @@ import pytest
 from bucketline.conf.job import Decode
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.types.logical import DataField, parse_type
-from bucketline.streaming.decode_step import DecodeStep
-from bucketline.streaming.rejects import REJECTS_SCHEMA
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.rejects import REJECTS_SCHEMA
 
 SENT_AT = datetime(2024, 2, 29, 10, 11, 12, 345000, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bucketline.streaming.ending import Ending, signals_to
+from bucketline.streaming.job.ending import Ending, signals_to
 
 
 class Left(Exception):
@@ -87,7 +87,7 @@ def test_outside_of_the_main_thread_signals_are_left_alone(ending: Ending) -> No
 
 _WAITS = """
 import signal, subprocess, sys
-from bucketline.streaming.ending import process_ending, signals_to
+from bucketline.streaming.job.ending import process_ending, signals_to
 ending = process_ending()
 with signals_to(ending):
     child = subprocess.Popen(["sleep", "600"])

@@ -11,13 +11,13 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, Decode
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming import sink as sink_module
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.job_table import decode_step
-from bucketline.streaming.rejects import RejectedRecordsError
-from bucketline.streaming.route import run_batch
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch import sink as sink_module
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.run import run_batch
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.rejects import RejectedRecordsError
+from bucketline.streaming.decode.step_for_table import decode_step
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])

@@ -5,13 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.expiry_notes import MARKER_TAG
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming.commit_step import batch_properties, commit_batch
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import LiveTable
-from bucketline.streaming.recover import CheckpointMismatchError, WriteBatch, decide
-from bucketline.streaming.route import BatchOutcome
+from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.commit import batch_properties, commit_batch
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import LiveTable
+from bucketline.streaming.batch.recover import CheckpointMismatchError, WriteBatch, decide
+from bucketline.streaming.tasks.outcome import BatchOutcome
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 ROWS = pa.table({"id": [1], "n": pa.array([1], pa.int32())}, schema=COLUMNS)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from bucketline.streaming.failure import SparkFailedError, SparkLostError, cause_line, explain
-from bucketline.streaming.rejects import RejectedRecordsError
+from bucketline.streaming.decode.rejects import RejectedRecordsError
+from bucketline.streaming.job.failure import SparkFailedError, SparkLostError, cause_line, explain
 
 FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
 IN_WORKER = (
     FAILED
     + """Job aborted due to stage failure: Task 0 failed: org.apache.spark.api.python.PythonException: Traceback:
   File "worker.py", line 1, in main
-bucketline.streaming.rejects.RejectedRecordsError: batch 3 holds a bad record
+bucketline.streaming.decode.rejects.RejectedRecordsError: batch 3 holds a bad record
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
 """
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bucketline.streaming.gate import BatchGate
+from bucketline.streaming.job.gate import BatchGate
 
 
 class Interrupted(Exception):

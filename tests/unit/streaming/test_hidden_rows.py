@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import StorageError
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import LiveTable, forget_table, live_table
-from bucketline.streaming.progress import BatchReport
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import LiveTable, forget_table, live_table
+from bucketline.streaming.batch.progress import BatchReport
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.commit_table import CountedPause
 from tests.support.faulty_io import FaultyIO
 from tests.support.tasks import Cluster

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bucketline.streaming.kafka_checkpoint import (
+from bucketline.streaming.job.kafka_checkpoint import (
     Checkpoint,
     OtherClusterError,
     OtherTopicError,

@@ -3,7 +3,7 @@
 import pytest
 
 from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.streaming.kafka_failure import kafka_failure, kafka_failures
+from bucketline.streaming.job.kafka_failure import kafka_failure, kafka_failures
 
 OPTIONS = {"kafka.bootstrap.servers": "broker:9092", "subscribe": "orders"}
 STREAM = "[STREAM_FAILED] Query [id = 29a0, runId = 7990] terminated with exception: "

@@ -8,21 +8,21 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.bucket.intake import accept_rows
+from bucketline.state.bucket.accept_rows import accept_rows
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CommitConflictError, MissingSnapshotError, UnsupportedTableError
-from bucketline.state.store.bucket_writer import CompactTrigger
-from bucketline.state.store.run_shelf import RunShelf
-from bucketline.state.store.sealed_runs import RunSealer
-from bucketline.state.store.shelf_write import write_shelf
-from bucketline.state.store.table import Table, create_table
-from bucketline.state.store.table_handle import TableHandle
-from bucketline.streaming.commit_step import batch_properties, commit_batch
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import LiveTable, live_table
-from bucketline.streaming.recover import CheckpointMismatchError, WriteBatch, decide
-from bucketline.streaming.rejects import RejectedRecordsError, rejected_rows
-from bucketline.streaming.route import BatchOutcome
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.run_buffer import RunShelf
+from bucketline.state.store.write.sealed_runs import RunSealer
+from bucketline.state.store.write.write_buckets import write_shelf
+from bucketline.streaming.batch.commit import batch_properties, commit_batch
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import LiveTable, live_table
+from bucketline.streaming.batch.recover import CheckpointMismatchError, WriteBatch, decide
+from bucketline.streaming.decode.rejects import RejectedRecordsError, rejected_rows
+from bucketline.streaming.tasks.outcome import BatchOutcome
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 

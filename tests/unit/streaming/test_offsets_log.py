@@ -6,8 +6,8 @@ import random
 import pytest
 
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.streaming.identity import batch_digest
-from bucketline.streaming.offsets_log import aligned, parse_offsets, records_behind
+from bucketline.streaming.batch.identity import batch_digest
+from bucketline.streaming.batch.offsets_log import aligned, parse_offsets, records_behind
 
 HEAD = '{"batchWatermarkMs":0,"batchTimestampMs":1795309526298,"conf":{}}'
 

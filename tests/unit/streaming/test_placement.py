@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bucketline.streaming.placement import shard_keys, spark_hash
+from bucketline.streaming.tasks.placement import shard_keys, spark_hash
 
 
 def test_spark_hash_has_the_value_spark_prints() -> None:

@@ -8,7 +8,7 @@ import pytest
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.columns_text import parse_columns
-from bucketline.streaming.preflight import check_columns, worker_python_advice
+from bucketline.streaming.batch.preflight import check_columns, worker_python_advice
 
 SCHEMA = TableSchema(
     id=0,

@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
-from bucketline.streaming.offsets_log import records_behind
-from bucketline.streaming.progress import BatchReport, as_json
+from bucketline.streaming.batch.offsets_log import records_behind
+from bucketline.streaming.batch.progress import BatchReport, as_json
 
 REPORT = BatchReport(
     table="/w/t",

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from bucketline.state.format.entries import CommitKind, Snapshot
-from bucketline.streaming.identity import BatchIdentity, batch_digest
-from bucketline.streaming.recover import (
+from bucketline.streaming.batch.identity import BatchIdentity, batch_digest
+from bucketline.streaming.batch.recover import (
     CLUSTER,
     DIGEST,
     END_OFFSETS,

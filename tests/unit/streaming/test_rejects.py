@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.streaming.rejects import (
+from bucketline.streaming.decode.rejects import (
     REJECTS_SCHEMA,
     RejectedRecordsError,
     RejectPolicy,

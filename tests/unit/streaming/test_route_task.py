@@ -5,12 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table import create_table
-from bucketline.state.store.write_session import WriteSession
-from bucketline.streaming.batch import BatchPlan, plan_batch
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.rejects import RejectedRows, rejected_rows
-from bucketline.streaming.wire import REJECTS, read_routed
+from bucketline.state.store.table.table import create_table
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.plan import BatchPlan, plan_batch
+from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
+from bucketline.streaming.tasks.wire import REJECTS, read_routed
 
 COLUMNS = pa.schema([pa.field("id", pa.int64()), ("n", pa.int32())])
 

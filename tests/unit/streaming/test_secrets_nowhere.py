@@ -15,12 +15,12 @@ from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import load_job
 from bucketline.conf.secrets import MaskingFilter, secret_values
 from bucketline.conf.source_options import source_identity
-from bucketline.state.store import file_io
-from bucketline.state.store.arrow_io import ArrowIO
-from bucketline.state.store.table import create_table, open_table
+from bucketline.state.store.storage import file_io
+from bucketline.state.store.storage.arrow_io import ArrowIO
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.cli.commands import program
-from bucketline.streaming.job import run_job
-from bucketline.streaming.sink import TableSink
+from bucketline.streaming.job.run import run_job
 from tests.support.secret_options import SECRET_OPTIONS
 
 SECRETS = {key: f"hunter-{number}-x" for number, key in enumerate(SECRET_OPTIONS)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bucketline.streaming.session import awaited_packages, settings_of_own
+from bucketline.streaming.job.session import awaited_packages, settings_of_own
 
 BARS = "spark.ui.showConsoleProgress"
 

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import StorageError
-from bucketline.state.store.bucket_access import BucketAccess
-from bucketline.state.store.expiry_notes import MARKER_TAG
-from bucketline.state.store.local_io import LocalIO
-from bucketline.state.store.scan import group_by_bucket
-from bucketline.state.store.table import Table, create_table, open_table
-from bucketline.state.store.write_session import WriteSession
-from bucketline.streaming import live_table, sink
-from bucketline.streaming.identity import BatchIdentity
-from bucketline.streaming.live_table import LiveTable, forget_table
-from bucketline.streaming.progress import BatchReport
-from bucketline.streaming.sink import TableSink
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
+from bucketline.state.store.read.prune import group_by_bucket
+from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.batch import live_table, sink
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import LiveTable, forget_table
+from bucketline.streaming.batch.progress import BatchReport
+from bucketline.streaming.batch.sink import TableSink
 from tests.support.stopped import HOUR_MS, StoppingClock, age_and_clean
 from tests.support.tasks import Cluster
 
@@ -81,7 +81,7 @@ def test_a_cluster_of_another_size_keeps_the_shares_of_the_key_index(
 ) -> None:
     """Spark's parallelism changes whenever executors come and go; the index of each share is kept by its number."""
     table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), {"bucket": "-1"})
-    caplog.set_level("INFO", "bucketline.state.store.key_index_ready")
+    caplog.set_level("INFO", "bucketline.state.store.key_index.ready")
     for number, parallelism in enumerate((2, 8, 3)):
         write(table, number, parallelism, local_directory=str(tmp_path / "local"))
     forget_table(table.path, "query")
@@ -186,7 +186,7 @@ def test_a_table_that_keeps_one_snapshot_builds_no_key_index_for_each_batch(
     options = {"bucket": "-1", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1",
                "num-sorted-run.compaction-trigger": "2"}  # fmt: skip
     table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), options)
-    caplog.set_level("INFO", "bucketline.state.store.key_index_ready")
+    caplog.set_level("INFO", "bucketline.state.store.key_index.ready")
     for number in range(6):
         write(table, number, 2, local_directory=str(tmp_path / "local"), compaction=compaction)
     kinds = set(table.snapshots()["commit_kind"].to_pylist())

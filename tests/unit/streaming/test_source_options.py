@@ -6,7 +6,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import Decode, Source, Trigger, parse_trigger
 from bucketline.conf.source_options import source_identity, source_options, start_at
 from bucketline.state.types.columns_text import parse_columns
-from bucketline.streaming.source import spark_columns
+from bucketline.streaming.job.source import spark_columns
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092, a:9092"}
 

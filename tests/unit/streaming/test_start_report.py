@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from bucketline.streaming.start_report import StartReport
+from bucketline.streaming.job.start_report import StartReport
 
 
 @dataclass

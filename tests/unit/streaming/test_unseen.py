@@ -13,11 +13,11 @@ from bucketline.conf.job import Decode
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.logical import DataField, parse_type
-from bucketline.streaming.decode import decode_debezium, decode_json
-from bucketline.streaming.decode_step import DecodeStep
-from bucketline.streaming.json_blocks import read_exact, read_objects
-from bucketline.streaming.json_shape import row_shape
-from bucketline.streaming.unseen import Watch, joined, pruned, read_needs, told_need
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.json_blocks import read_exact, read_objects
+from bucketline.streaming.decode.json_shape import row_shape
+from bucketline.streaming.decode.records import decode_debezium, decode_json
+from bucketline.streaming.decode.schema_needs import Watch, joined, pruned, read_needs, told_need
 
 
 def columns(**types: Any) -> tuple[DataField, ...]:

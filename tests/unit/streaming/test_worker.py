@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.streaming.worker import forget_archives, in_worker
+from bucketline.streaming.tasks.worker import forget_archives, in_worker
 
 
 def archive(folder: Path, name: str) -> str:

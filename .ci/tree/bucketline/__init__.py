@@ -1,1 +1,0 @@
-../../../streaming/_root/__init__.py

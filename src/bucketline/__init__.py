@@ -1,0 +1,136 @@
+"""bucketline: streams into Apache Paimon tables, and keeps them compacted.
+
+Public names resolve lazily, so that importing the core imports neither pyspark nor each other. Type checkers read the
+imports below instead.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bucketline.conf.errors import BucketlineError, FilesTooYoungError, OptionError
+    from bucketline.state.commit.schema_change import (
+        AddColumn,
+        ChangeComment,
+        ChangeNullability,
+        ChangeType,
+        DropColumn,
+        MoveColumn,
+        RenameColumn,
+        SchemaChange,
+        SetOption,
+        SetTableComment,
+        UnsetOption,
+    )
+    from bucketline.state.errors import (
+        BranchNotFoundError,
+        CommitConflictError,
+        CommitOutcomeUnknownError,
+        CommittedNotVisibleError,
+        CorruptFileError,
+        FilesGoneError,
+        IndexStateError,
+        MissingSnapshotError,
+        SchemaMismatchError,
+        StorageError,
+        TableNotFoundError,
+        UnsupportedTableError,
+        UserNotFoundError,
+    )
+    from bucketline.state.store.table.table import Table, create_table, open_table
+    from bucketline.state.store.write.write_result import WriteResult
+    from bucketline.streaming.batch.procedures import compact, rescale
+    from bucketline.streaming.batch.recover import CheckpointMismatchError
+    from bucketline.streaming.batch.sink import TableSink
+    from bucketline.streaming.decode.rejects import RejectedRecordsError
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "bucketline.conf.errors": ("BucketlineError", "FilesTooYoungError", "OptionError"),
+    "bucketline.state.commit.schema_change": (
+        "AddColumn",
+        "ChangeComment",
+        "ChangeNullability",
+        "ChangeType",
+        "DropColumn",
+        "MoveColumn",
+        "RenameColumn",
+        "SchemaChange",
+        "SetOption",
+        "SetTableComment",
+        "UnsetOption",
+    ),
+    "bucketline.state.errors": (
+        "BranchNotFoundError",
+        "CommitConflictError",
+        "CommitOutcomeUnknownError",
+        "CommittedNotVisibleError",
+        "CorruptFileError",
+        "FilesGoneError",
+        "IndexStateError",
+        "MissingSnapshotError",
+        "SchemaMismatchError",
+        "StorageError",
+        "TableNotFoundError",
+        "UnsupportedTableError",
+        "UserNotFoundError",
+    ),
+    "bucketline.state.store.table.table": ("Table", "create_table", "open_table"),
+    "bucketline.state.store.write.write_result": ("WriteResult",),
+    "bucketline.streaming.batch.procedures": ("compact", "rescale"),
+    "bucketline.streaming.batch.recover": ("CheckpointMismatchError",),
+    "bucketline.streaming.decode.rejects": ("RejectedRecordsError",),
+    "bucketline.streaming.batch.sink": ("TableSink",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "AddColumn",
+    "BranchNotFoundError",
+    "BucketlineError",
+    "ChangeComment",
+    "ChangeNullability",
+    "ChangeType",
+    "CheckpointMismatchError",
+    "CommitConflictError",
+    "CommitOutcomeUnknownError",
+    "CommittedNotVisibleError",
+    "CorruptFileError",
+    "DropColumn",
+    "FilesGoneError",
+    "FilesTooYoungError",
+    "IndexStateError",
+    "MissingSnapshotError",
+    "MoveColumn",
+    "OptionError",
+    "RejectedRecordsError",
+    "RenameColumn",
+    "SchemaChange",
+    "SchemaMismatchError",
+    "SetOption",
+    "SetTableComment",
+    "StorageError",
+    "Table",
+    "TableNotFoundError",
+    "TableSink",
+    "UnsetOption",
+    "UnsupportedTableError",
+    "UserNotFoundError",
+    "WriteResult",
+    "__version__",
+    "compact",
+    "create_table",
+    "open_table",
+    "rescale",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'bucketline' has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

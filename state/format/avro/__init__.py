@@ -1,0 +1,1 @@
+"""Avro containers and data files, as Java writes them."""

@@ -1,0 +1,130 @@
+"""Avro data files as Arrow columns, a block at a time: the physical types, before any schema of the table is applied.
+
+fastavro decodes one block into records and Arrow builds columns of them, both in compiled code; nothing here looks at a
+single row. Values come as they are stored: a decimal is its bytes, a timestamp in the unit its annotation names.
+Source: Avro 1.11 specification; Paimon 2.0 AvroSchemaConverter (a map whose keys are no text is an array of entries).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
+
+import fastavro
+import pyarrow as pa
+
+from bucketline.conf.wording import counted
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.format.avro.container import BlockReader, encode_varint
+from bucketline.state.format.avro.schema import ANNOTATION, MALFORMED, Json, inline_schema
+
+_PLAIN = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_ANNOTATED = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    # Paimon uses the two names of each unit the wrong way round, so that a name says nothing about a zone.
+    ("long", "timestamp-millis"): pa.timestamp("ms"),
+    ("long", "timestamp-micros"): pa.timestamp("us"),
+    ("long", "timestamp-nanos"): pa.timestamp("ns"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """fastavro's parsed schema of an array of the file's records, and the Arrow type of one."""
+
+    items: object
+    record: pa.DataType
+
+
+class AvroColumns:
+    """A container that is read from front to back: `read(n)` gives the next n bytes, `size` is all there are."""
+
+    def __init__(self, read: Callable[[int], bytes], size: int) -> None:
+        self._blocks = BlockReader(read, size)
+        self._layout = _layout(self._blocks.schema_text)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the record's fields."""
+        return [f.name for f in self._layout.record]
+
+    @property
+    def offset(self) -> int:
+        """Where the block begins that is being read, in bytes."""
+        return self._blocks.offset
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The named columns, one batch for each block; names that the file does not have are left out.
+
+        Raises CorruptFileError with the offset of the block.
+        """
+        wanted = pa.struct([f for f in self._layout.record if f.name in columns])
+        for block in self._blocks:
+            try:
+                source = BytesIO(encode_varint(block.count) + block.body + b"\0")
+                records = fastavro.schemaless_reader(source, self._layout.items)
+                if len(records) != block.count or None in records or source.tell() != len(source.getbuffer()):
+                    raise ValueError(f"the block does not hold exactly its {counted(block.count, 'record')}")
+                found = pa.array(records, wanted)
+            except (*MALFORMED, pa.ArrowException) as e:
+                raise CorruptFileError(
+                    f"no Avro records in the block at offset {block.offset}: {e!r}", offset=block.offset
+                ) from e
+            yield pa.RecordBatch.from_struct_array(found)
+
+
+@lru_cache(maxsize=64)
+def _layout(text: bytes) -> _Layout:
+    found = inline_schema(text)
+    record = _arrow_of(found, "the record")
+    if not pa.types.is_struct(record):
+        raise CorruptFileError("the Avro schema is not that of a record")
+    try:
+        return _Layout(fastavro.parse_schema({"type": "array", "items": found}), record)
+    except MALFORMED as e:
+        raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
+
+
+def _arrow_of(found: Json, path: str) -> pa.DataType:
+    if isinstance(found, list):
+        branches = [b for b in found if b != "null"]
+        if len(branches) != 1:
+            raise UnsupportedTableError(f"{path} is an Avro union of several types", field=path)
+        return _arrow_of(branches[0], path)
+    if isinstance(found, str):
+        return _PLAIN[found]
+    assert isinstance(found, dict)
+    kind, annotation = str(found["type"]), found.get(ANNOTATION)
+    if kind == "record":
+        fields = found["fields"]
+        assert isinstance(fields, list)
+        return pa.struct(
+            [pa.field(str(f["name"]), _arrow_of(f["type"], str(f["name"]))) for f in map(_as_dict, fields)]
+        )
+    if kind == "array":
+        items = _arrow_of(found["items"], path)
+        is_entry = pa.types.is_struct(items) and [f.name for f in items] == ["key", "value"]
+        return pa.map_(items[0].type, items[1].type) if annotation == "map" and is_entry else pa.list_(items)
+    if kind == "fixed":
+        return pa.binary(int(str(found["size"])))
+    if kind == "enum":
+        return pa.string()
+    return _ANNOTATED.get((kind, str(annotation)), _PLAIN[kind])
+
+
+def _as_dict(value: Json) -> dict[str, Json]:
+    assert isinstance(value, dict)
+    return value

@@ -1,0 +1,285 @@
+"""Avro object containers over bytes: what manifests, manifest lists and index manifests are stored in.
+
+The container framing and the codecs (`avro_codec`) are ours, because fastavro would ask for one more package each;
+records are decoded and encoded by fastavro, one call per block. A block is handed to fastavro as one Avro array, which
+has the same bytes but for the item count.
+
+Source: Avro 1.11 specification, object container files; Paimon 2.0 AvroFileFormat, AvroSchemaConverter.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from io import BytesIO
+
+import fastavro
+
+from bucketline.conf.wording import counted
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.avro.codec import is_read, pack_block, unpack_block
+from bucketline.state.format.avro.schema import MALFORMED, RecordFormat, holds_records, reading_schema
+
+Record = dict[str, object]
+
+MAGIC = b"Obj\x01"
+SYNC_BYTES = 16
+BLOCK_RECORDS = 2048
+_HEADER_BYTES = 1 << 16
+_MAX_VARINT_BYTES = 10
+DEFAULT_CODEC = "zstandard"
+_CHECKSUM = "bucketline.crc32"
+"""The header entry that holds a checksum of the schema and the codec; other readers pass over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of a container, unpacked; `offset` is where it begins in the file."""
+
+    offset: int
+    count: int
+    body: bytes
+
+
+class BlockReader:
+    """The blocks of a container that is read from front to back, one in memory at a time.
+
+    `read(n)` gives the next n bytes, fewer only at the end; `size` is the length of the file. Errors are those of
+    `open_container`.
+    """
+
+    def __init__(self, read: Callable[[int], bytes], size: int) -> None:
+        self._read, self._size = read, size
+        self._at, self._data = 0, b""
+        head = _HEADER_BYTES
+        while True:
+            self._fill(head)
+            try:
+                entries, after = _container_header(self._data)
+                break
+            except CorruptFileError:
+                if head >= size or self._data[: len(MAGIC)] != MAGIC:
+                    raise
+                head *= 2
+        self.schema_text, self._codec = _schema_and_codec(entries)
+        self._sync = self._data[after - SYNC_BYTES : after]
+        self._drop(after)
+        self._block_at = self._at
+
+    @property
+    def offset(self) -> int:
+        """Where the block begins that was handed out last, or the first one, in bytes."""
+        return self._block_at
+
+    def __iter__(self) -> Iterator[Block]:
+        while self._at < self._size:
+            start = self._at
+            self._fill(2 * _MAX_VARINT_BYTES)
+            count, at = self._shifted(_read_varint, 0)
+            length, at = self._shifted(_read_varint, at)
+            if count < 0 or not 0 <= length <= self._size - start - at - SYNC_BYTES:
+                raise CorruptFileError(
+                    f"the block at offset {start} announces {counted(count, 'record')} in {counted(length, 'byte')}",
+                    offset=start,
+                )
+            self._fill(at + length + SYNC_BYTES)
+            body, end = self._data[at : at + length], at + length + SYNC_BYTES
+            if self._data[at + length : end] != self._sync:
+                raise CorruptFileError(f"no sync marker at offset {start + at + length}", offset=start + at + length)
+            self._drop(end)
+            self._block_at = start
+            unpacked = unpack_block(self._codec, body, start) if body else b""
+            if count:
+                yield Block(start, count, unpacked)
+            elif unpacked:
+                raise _no_records(start, len(unpacked))
+
+    def _shifted(self, parse: Callable[[bytes, int], tuple[int, int]], at: int) -> tuple[int, int]:
+        try:
+            return parse(self._data, at)
+        except CorruptFileError as e:
+            raise CorruptFileError(f"no Avro long at offset {self._at + at}", offset=self._at + at) from e
+
+    def _fill(self, count: int) -> None:
+        """Makes `count` bytes from the current place on available, or all there are."""
+        if len(self._data) < count:
+            self._data += self._read(max(count - len(self._data), _HEADER_BYTES))
+
+    def _drop(self, count: int) -> None:
+        self._data = self._data[count:]
+        self._at += count
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An opened container: the writer's schema as JSON text, and the blocks, still packed."""
+
+    schema_text: bytes
+    codec: str
+    packed: tuple[tuple[int, int, bytes], ...]
+
+    def blocks(self) -> Iterator[tuple[int, int, bytes]]:
+        """Offset in the file, count of records and unpacked bytes of each block, in file order."""
+        for offset, count, data in self.packed:
+            yield offset, count, unpack_block(self.codec, data, offset)
+
+
+def encode_records(records: Sequence[Record], form: RecordFormat, codec: str = DEFAULT_CODEC) -> bytes:
+    """The bytes of a container holding the records, in order; the same records give the same bytes.
+
+    The sync marker is drawn from the content, since nothing here may draw chance.
+    """
+    blocks: list[tuple[int, bytes]] = []
+    for start in range(0, len(records), BLOCK_RECORDS):
+        chunk = list(records[start : start + BLOCK_RECORDS])
+        out = BytesIO()
+        fastavro.schemaless_writer(out, form.items, chunk)
+        body = out.getvalue()[len(encode_varint(len(chunk))) : -1]
+        blocks.append((len(chunk), pack_block(codec, body)))
+    header = container_header(form.text, codec)
+    digest = blake2b(header, digest_size=SYNC_BYTES)
+    for _, body in blocks:
+        digest.update(body)
+    sync = digest.digest()
+    parts = [header, sync]
+    for count, body in blocks:
+        parts += (encode_varint(count), _prefixed(body), sync)
+    return b"".join(parts)
+
+
+def container_header(schema_text: bytes, codec: str) -> bytes:
+    """The header of a container, without the sync marker that follows it: schema, codec, and a checksum of both."""
+    entries = (b"avro.schema", schema_text, b"avro.codec", codec.encode())
+    checksum = (_CHECKSUM.encode(), _header_checksum(schema_text, codec.encode()))
+    return b"".join((MAGIC, encode_varint(3), *(_prefixed(b) for b in (*entries, *checksum)), encode_varint(0)))
+
+
+def _header_checksum(schema_text: bytes, codec: bytes) -> bytes:
+    return f"{zlib.crc32(codec, zlib.crc32(schema_text)):08x}".encode()
+
+
+def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
+    """The records of a container, as dicts by the *writer's* field names: a nullable field may be missing altogether.
+
+    Fields that `form` does not know are in the dicts too; a timestamp is its plain long. Raises CorruptFileError when
+    the bytes are no container, or its schema lacks a required field or gives one another type.
+    """
+    container = open_container(data)
+    items, may_lack = reading_schema(container.schema_text, form)
+    records: list[Record] = []
+    for offset, count, body in container.blocks():
+        source = BytesIO(encode_varint(count) + body + b"\0")
+        try:
+            found = fastavro.schemaless_reader(source, items)
+        except MALFORMED as e:
+            raise CorruptFileError(f"no Avro records in the block at offset {offset}: {e!r}", offset=offset) from e
+        if len(found) != count or source.tell() != len(source.getbuffer()):
+            raise CorruptFileError(
+                f"the block at offset {offset} does not hold exactly its {counted(count, 'record')}", offset=offset
+            )
+        if may_lack and not all(holds_records(record, form.schema) for record in found):
+            raise CorruptFileError(f"the block at offset {offset} holds a null in the place of a record", offset=offset)
+        records += found
+    return records
+
+
+def open_container(data: bytes) -> Container:
+    """The container in the bytes, its framing checked and nothing unpacked yet.
+
+    Raises CorruptFileError for a bad magic, header, block size or sync marker, naming the offset, and for a codec other
+    than Avro's own.
+    """
+    entries, at = _container_header(data)
+    schema_text, codec = _schema_and_codec(entries)
+    sync = data[at - SYNC_BYTES : at]
+    packed: list[tuple[int, int, bytes]] = []
+    while at < len(data):
+        start = at
+        count, at = _read_varint(data, at)
+        body, at = _read_prefixed(data, at)
+        if data[at : at + SYNC_BYTES] != sync:
+            raise CorruptFileError(f"no sync marker at offset {at}", offset=at)
+        at += SYNC_BYTES
+        if count < 0:
+            raise CorruptFileError(f"the block at offset {start} has a negative count", offset=start)
+        if count:
+            packed.append((start, count, body))
+        elif body and (unpacked := unpack_block(codec, body, start)):
+            raise _no_records(start, len(unpacked))
+    return Container(schema_text, codec, tuple(packed))
+
+
+def _no_records(offset: int, size_bytes: int) -> CorruptFileError:
+    return CorruptFileError(
+        f"the block at offset {offset} has {counted(size_bytes, 'byte')} and no records", offset=offset
+    )
+
+
+def _container_header(data: bytes) -> tuple[dict[str, bytes], int]:
+    """The header's entries, and the offset behind its sync marker."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise CorruptFileError("no Avro container: the first four bytes are not Obj1", offset=0)
+    entries, at = _header(data, len(MAGIC))
+    if len(data) < at + SYNC_BYTES:
+        raise CorruptFileError("the Avro header ends before its sync marker", offset=at)
+    return entries, at + SYNC_BYTES
+
+
+def _schema_and_codec(entries: dict[str, bytes]) -> tuple[bytes, str]:
+    if "avro.schema" not in entries:
+        raise CorruptFileError("the Avro header has no avro.schema", offset=len(MAGIC))
+    stated = entries.get(_CHECKSUM)
+    if stated is not None and stated != _header_checksum(entries["avro.schema"], entries.get("avro.codec", b"")):
+        raise CorruptFileError("the checksum of the Avro header does not match", offset=len(MAGIC))
+    codec = entries.get("avro.codec", b"null").decode("ascii", "replace")
+    if not is_read(codec):
+        raise CorruptFileError(f"the Avro codec {codec!r} is not read", codec=codec, offset=len(MAGIC))
+    return entries["avro.schema"], codec
+
+
+def _header(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
+    entries: dict[str, bytes] = {}
+    while True:
+        count, at = _read_varint(data, at)
+        if count == 0:
+            return entries, at
+        if count < 0:
+            _, at = _read_varint(data, at)
+            count = -count
+        for _ in range(count):
+            key, at = _read_prefixed(data, at)
+            value, at = _read_prefixed(data, at)
+            entries[key.decode("utf-8", "replace")] = value
+
+
+def encode_varint(value: int) -> bytes:
+    """A long as Avro writes it."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _prefixed(data: bytes) -> bytes:
+    return encode_varint(len(data)) + data
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for i, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at + i + 1
+    raise CorruptFileError(f"no Avro long at offset {at}", offset=at)
+
+
+def _read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
+    size, start = _read_varint(data, at)
+    if not 0 <= size <= len(data) - start:
+        raise CorruptFileError(
+            f"{counted(size, 'byte')} announced at offset {at}, {len(data) - start:,} left", offset=at
+        )
+    return data[start : start + size], start + size

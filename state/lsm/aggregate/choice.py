@@ -1,0 +1,152 @@
+"""Aggregate functions whose result is the value of one of the rows: which row that is.
+
+Source: Paimon 2.0 FieldLastValueAgg, FieldLastNonNullValueAgg, FieldFirstValueAgg, FieldFirstNonNullValueAgg,
+FieldPrimaryKeyAgg, FieldMaxAgg, FieldMinAgg.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.lsm.aggregate.events import Events, Indices, Op, take_or_null, validity
+from bucketline.state.types.arrow import logical_type
+from bucketline.state.types.distinct import distinct
+from bucketline.state.types.order import normalized_keys
+
+
+class Choice(ABC):
+    """A function that chooses a row."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def retracts(self) -> bool:
+        """Whether a value can be taken back."""
+
+    @abstractmethod
+    def choose(self, values: pa.Array, events: Events) -> Indices:
+        """For each key the row whose value is the result, -1 for null. Shapes: n values and events in, k rows out."""
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        return take_or_null(values, self.choose(values, events))
+
+
+@dataclass(frozen=True, slots=True)
+class LastRow(Choice):
+    """The value of the last row, whatever it is or does: what key columns are."""
+
+    retracts: bool = True
+
+    def choose(self, values: pa.Array, events: Events) -> Indices:
+        return events.starts + events.lengths - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LastValue(Choice):
+    """The last value, null included; a retract leaves null."""
+
+    retracts: bool = True
+
+    def choose(self, values: pa.Array, events: Events) -> Indices:
+        last = events.last(events.is_any(Op.ADD, Op.RETRACT, Op.SEED))
+        return np.where(events.ops[last] == Op.RETRACT, -1, last)
+
+
+@dataclass(frozen=True, slots=True)
+class LastNonNullValue(Choice):
+    """The last value that is not null; retracting a value leaves null, a late value fills null only."""
+
+    retracts: bool = True
+
+    def choose(self, values: pa.Array, events: Events) -> Indices:
+        valid = validity(values)
+        cleared = events.last(valid & (events.ops == Op.RETRACT))
+        live = valid & events.live & events.after(cleared)
+        last = events.last(live & events.is_any(Op.ADD, Op.SEED))
+        late = events.first(live & (events.ops == Op.ADD_BEFORE))
+        return np.where(last >= 0, last, late)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstValue(Choice):
+    """The first value, null included. A seed changes the value but not whether there has been a first one."""
+
+    retracts: bool = False
+
+    def choose(self, values: pa.Array, events: Events) -> Indices:
+        first = events.first(events.is_any(Op.ADD, Op.ADD_BEFORE))
+        late = events.ops == Op.ADD_BEFORE
+        # The very first row only marks that there has been one when it comes late.
+        late[first[first >= 0]] = False
+        newest_late = events.last(late & events.after(events.seeds))
+        opens = (first > events.seeds) & (events.ops[first] == Op.ADD)
+        return np.where(newest_late >= 0, newest_late, np.where(opens, first, events.seeds))
+
+
+@dataclass(frozen=True, slots=True)
+class FirstNonNullValue(Choice):
+    """The first value that is not null."""
+
+    retracts: bool = False
+
+    def choose(self, values: pa.Array, events: Events) -> Indices:
+        valid = validity(values)
+        first = events.first(valid & (events.ops == Op.ADD))
+        found = np.where(first > events.seeds, first, events.seeds)
+        late_keys = distinct(events.key_of_row[events.ops == Op.ADD_BEFORE])
+        if len(late_keys):
+            found[late_keys] = self._step(valid, events, late_keys)
+        return np.where(found >= 0, np.where(valid[found], found, -1), -1)
+
+    def _step(self, valid: np.ndarray, events: Events, keys: Indices) -> Indices:
+        """Row after row, all given keys at once: with late rows the result depends on every step."""
+        order, steps = events.steps(keys)
+        found = np.full(len(keys), -1, np.int64)
+        settled = np.zeros(len(keys), bool)
+        for rows in steps:
+            going = len(rows)
+            ops, present = events.ops[rows], valid[rows]
+            held = (found[:going] >= 0) & valid[found[:going]]
+            settled_here = settled[:going]
+            opens = (ops == Op.ADD) & ~settled_here & present
+            confirms = (ops == Op.ADD_BEFORE) & ~settled_here & held
+            replaces = opens | (ops == Op.SEED) | ((ops == Op.ADD_BEFORE) & ~confirms)
+            found[:going] = np.where(replaces, rows, found[:going])
+            settled[:going] = settled_here | opens | confirms
+        back = np.empty(len(keys), np.int64)
+        back[order] = found
+        return back
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme(Choice):
+    """The least or the greatest value in the order of keys, nulls left out."""
+
+    greatest: bool
+    retracts: bool = False
+
+    def choose(self, values: pa.Array, events: Events) -> Indices:
+        live = validity(values) & events.live
+        if not live.any():
+            return np.full(events.key_count, -1, np.int64)
+        ranks = _ranks(values)
+        if self.greatest:
+            best = np.maximum.reduceat(np.where(live, ranks, np.iinfo(np.int64).min), events.starts)
+        else:
+            best = np.minimum.reduceat(np.where(live, ranks, np.iinfo(np.int64).max), events.starts)
+        return events.first(live & (ranks == best[events.key_of_row]))
+
+
+def _ranks(values: pa.Array) -> np.ndarray:
+    """Integers in the order of the values; any number where null."""
+    if values.null_count:
+        values = pc.fill_null(values, values.drop_null()[0])
+    keys = normalized_keys([values], [logical_type(values.type, False)])
+    if pa.types.is_large_binary(keys.type):
+        keys = pc.rank(keys, tiebreaker="dense").cast(pa.int64())
+    found: np.ndarray = keys.to_numpy()
+    return found

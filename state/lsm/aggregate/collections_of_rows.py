@@ -1,0 +1,165 @@
+"""Aggregate functions over arrays and maps: collect, merge_map and merge_map_with_keytime.
+
+Source: Paimon 2.0 FieldCollectAgg, FieldMergeMapAgg, FieldMergeMapWithKeyTimeAgg. The order of distinct elements and of
+map entries is unspecified there; here it is that of their first appearance.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.lsm.aggregate.choice import LastNonNullValue
+from bucketline.state.lsm.aggregate.entries_of_rows import (
+    Entries,
+    arrival,
+    chronology,
+    entries_of,
+    grouped,
+    list_array,
+    map_array,
+    value_codes,
+)
+from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null, validity
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """All elements, in order of arrival; `distinct` keeps each once. A retract removes those it holds, oldest first.
+
+    `late_first`: late rows stand before the others, instead of being appended.
+    """
+
+    distinct: bool
+    late_first: bool = False
+    retracts: bool = True
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        live = validity(values) & events.live
+        present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
+        entries = entries_of(values, live)
+        keys, ops = events.key_of_row[entries.rows], events.ops[entries.rows]
+        order = arrival(events, entries.rows) if self.late_first else entries.rows
+        sequence = np.empty(len(order), np.int64)
+        sequence[np.lexsort((np.arange(len(order)), order))] = np.arange(len(order))
+        stays = ops != Op.RETRACT
+        if len(keys) and (self.distinct or not stays.all()):
+            codes = value_codes(values.values)[entries.places]
+            by_value, groups = grouped(keys, codes, ops, sequence)
+            stays[by_value] = _newest_adds(groups) if not self.distinct else _set_members(groups)
+        kept = np.flatnonzero(stays)
+        kept = kept[np.lexsort((sequence[kept], keys[kept]))]
+        elements = values.values.take(pa.array(entries.places[kept]))
+        found = list_array(keys[kept], events.key_count, elements, present, values.type)
+        # A lone seed is taken as it is, repeated elements included.
+        untouched = events.seeds == events.last(events.live)
+        if self.distinct and (untouched & (events.seeds >= 0)).any():
+            raw = take_or_null(values, np.where(untouched, events.seeds, -1))
+            found = _either(untouched & (events.seeds >= 0), raw, found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class MergeMap:
+    """The entries of all maps, the last value of each map key; a retract removes the keys it holds."""
+
+    retracts: bool = True
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        live = validity(values) & events.live
+        present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
+        entries = entries_of(values, live)
+        codes = value_codes(values.keys)[entries.places]
+        chosen = newest_by_code(entries, codes, events)
+        return _map_of(values, entries.keep(chosen), events, present)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeMapWithTime:
+    """The entries of all maps, for each map key the value with the greatest time, which is field `time` of the value.
+
+    A value without time changes nothing, a null value removes the map key, equal times keep the older value.
+    """
+
+    time: int
+    retracts: bool = False
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        live = validity(values) & events.live
+        present = np.logical_or.reduceat(live, events.starts)
+        rows = np.flatnonzero(live)
+        base = np.full(events.key_count, -1, np.int64)
+        ordered = rows[np.lexsort((arrival(events, rows), events.key_of_row[rows]))]
+        base[events.key_of_row[ordered][::-1]] = ordered[::-1]
+        entries = entries_of(values, live)
+        if not len(entries.rows):
+            return _map_of(values, entries, events, present)
+        items = values.items.take(pa.array(entries.places))
+        times = items.field(self.time)
+        timed = validity(items) & validity(times)
+        # The first map is taken as it is: its values need no time, and null is a value there.
+        first = entries.rows == base[events.key_of_row[entries.rows]]
+        ops = np.where(validity(items) | first, np.int8(Op.ADD), np.int8(Op.RETRACT))
+        codes = value_codes(values.keys)[entries.places]
+        order, groups = grouped(events.key_of_row[entries.rows], codes, ops, arrival(events, entries.rows))
+        after = groups.after(groups.last(groups.ops == Op.RETRACT))
+        ranks = pc.rank(times.fill_null(""), tiebreaker="dense").to_numpy().astype(np.int64)[order]
+        ranks = np.where(after & timed[order], ranks, 0)
+        best = np.maximum.reduceat(ranks, groups.starts)
+        greatest = groups.first((ranks > 0) & (ranks == best[groups.key_of_row]))
+        untimed = groups.first(after & first[order])
+        found = np.where(greatest >= 0, greatest, untimed)
+        chosen = np.zeros(len(order), bool)
+        chosen[order[found[found >= 0]]] = True
+        return _map_of(values, entries.keep(chosen), events, present)
+
+
+def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
+    """True at the entry that each code of each key ends up with: the last one added since it was last taken back.
+
+    Late entries only fill gaps. Shapes: e entries and codes in, e out.
+    """
+    chosen = np.zeros(len(codes), bool)
+    if not len(codes):
+        return chosen
+    acts = chronology(events, entries)
+    order, groups = grouped(events.key_of_row[entries.rows], codes, events.ops[entries.rows], acts)
+    found = LastNonNullValue().choose(pa.array(np.zeros(len(codes), np.int8)), groups)
+    chosen[order[found[found >= 0]]] = True
+    return chosen
+
+
+def _map_of(values: pa.Array, kept: Entries, events: Events, present: Mask) -> pa.Array:
+    places = pa.array(kept.places)
+    keys = events.key_of_row[kept.rows]
+    return map_array(keys, events.key_count, values.keys.take(places), values.items.take(places), present, values.type)
+
+
+def _newest_adds(groups: Events) -> Mask:
+    """Of equal elements those that stay: each retract removes the oldest one there is, if there is one."""
+    adds = groups.ops != Op.RETRACT
+    running = np.cumsum(np.where(adds, 1, -1))
+    running -= (running[groups.starts] - np.where(adds, 1, -1)[groups.starts])[groups.key_of_row]
+    end = running[groups.starts + groups.lengths - 1]
+    left = end - np.minimum(np.minimum.reduceat(running, groups.starts), 0)
+    added = np.cumsum(adds)
+    last = added[groups.starts + groups.lengths - 1][groups.key_of_row]
+    found: Mask = adds & (last - added < left[groups.key_of_row])
+    return found
+
+
+def _set_members(groups: Events) -> Mask:
+    """Of equal elements the first one since they were last removed."""
+    adds = groups.ops != Op.RETRACT
+    first = groups.first(adds & groups.after(groups.last(~adds)))
+    found = np.zeros(len(adds), bool)
+    found[first[first >= 0]] = True
+    return found
+
+
+def _either(condition: Mask, left: pa.Array, right: pa.Array) -> pa.Array:
+    """`left` where the condition holds, else `right`; for nested types, which Arrow's own choice does not take."""
+    both = pa.concat_arrays([left, right])
+    rows = np.arange(len(left))
+    return both.take(pa.array(np.where(condition, rows, rows + len(left))))

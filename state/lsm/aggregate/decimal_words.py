@@ -1,0 +1,51 @@
+"""Unscaled decimals as exact integers, and their sums without a loop over rows."""
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.lsm.aggregate.events import Events, Op
+from bucketline.state.types.buffers import decimal_words
+
+_LIMB = np.uint64(0xFFFFFFFF)
+
+
+def unscaled(values: pa.Array) -> np.ndarray:
+    """The unscaled values as Python integers, 0 where null. Shapes: n in, n objects out."""
+    low, high = decimal_words(values)
+    found: np.ndarray = (high.astype(object) << 64) + low.astype(object)
+    return found
+
+
+def from_unscaled(numbers: np.ndarray, valid: np.ndarray, data_type: pa.Decimal128Type) -> pa.Array:
+    """The decimals with the given unscaled values, null where not valid; values may exceed the type's precision."""
+    kept = np.where(valid, numbers, 0)
+    words = np.empty((len(kept), 2), np.uint64)
+    words[:, 0] = (kept & (2**64 - 1)).astype(np.uint64)
+    words[:, 1] = ((kept >> 64) & (2**64 - 1)).astype(np.uint64)
+    present = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Decimal128Array.from_buffers(data_type, len(kept), [present, pa.py_buffer(words)])
+
+
+def sum_by_key(
+    values: pa.Array, live: np.ndarray, events: Events, limit: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each key the exact sum of its live values, whether it has any, and whether a part of it may reach `limit`.
+
+    Shapes: n values in; three arrays of k out, sums as Python integers. Values to take back count with minus.
+    """
+    low, high = decimal_words(values)
+    low, high = np.where(live, low, np.uint64(0)), np.where(live, high, np.int64(0))
+    sign = np.where(events.ops == Op.RETRACT, -1, 1)
+    totals = np.zeros(events.key_count, object)
+    # Of 32-bit limbs, 2**31 fit into 64 bits together.
+    for shift, limb in (
+        (0, (low & _LIMB).astype(np.int64)),
+        (32, (low >> np.uint64(32)).astype(np.int64)),
+        (64, high & np.int64(0xFFFFFFFF)),
+        (96, high >> np.int64(32)),
+    ):
+        totals = totals + (np.add.reduceat(limb * sign, events.starts).astype(object) << shift)
+    magnitude = np.abs(high.astype(np.float64) * 2.0**64 + low.astype(np.float64))
+    # Floats round; a factor well above their error keeps the bound a bound.
+    risky = np.add.reduceat(magnitude, events.starts) * 1.000001 >= float(limit)
+    return totals, np.logical_or.reduceat(live, events.starts), risky

@@ -1,0 +1,226 @@
+"""Aggregate functions over arrays of rows: nested_update and nested_partial_update.
+
+Source: Paimon 2.0 FieldNestedUpdateAgg, FieldNestedPartialUpdateAgg. The order of keyed rows is unspecified there; here
+it is that of their keys' first appearance.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.option import UNLIMITED
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.lsm.aggregate.choice import LastNonNullValue
+from bucketline.state.lsm.aggregate.collections_of_rows import newest_by_code
+from bucketline.state.lsm.aggregate.entries_of_rows import (
+    Entries,
+    arrival,
+    chronology,
+    entries_of,
+    grouped,
+    list_array,
+    value_codes,
+)
+from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null, validity
+from bucketline.state.lsm.tree.sort_keys import sequence_columns
+from bucketline.state.types.arrow import logical_type
+
+
+@dataclass(frozen=True, slots=True)
+class NestedUpdate:
+    """All rows of all arrays. With `key` fields a row replaces that of the same key, or only one that is not newer by
+    the `sequence` fields; without, rows are appended. Not more than `count_limit` rows are begun.
+
+    A retract removes equal rows, or those of the same key. A key part that is null is a value like any other (`merge`),
+    makes its row be left out (`ignore`), or is refused (`error`).
+    """
+
+    column: str
+    key: tuple[int, ...] = ()
+    sequence: tuple[int, ...] = ()
+    null_key_strategy: str = "merge"
+    count_limit: int = UNLIMITED
+    retracts: bool = True
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        live = validity(values) & events.live
+        # What is taken back while there is nothing yet leaves no trace.
+        begin = events.first(live & (events.ops != Op.RETRACT))[events.key_of_row]
+        live &= (begin >= 0) & (events.rows >= begin)
+        if self.count_limit != UNLIMITED and (live & (events.ops == Op.RETRACT)).any():
+            raise SchemaMismatchError(self._limited, column=self.column)
+        opening = _opening(live, events)
+        entries = self._usable(values, entries_of(values, live & ~_single(live, events)[events.key_of_row]))
+        items = values.values.take(pa.array(entries.places))
+        codes = _codes(items, self.key)
+        if self.key and self.sequence:
+            chosen = self._newest(items, entries, codes, events)
+        elif self.key:
+            chosen = newest_by_code(entries, codes, events)
+        else:
+            chosen = _not_taken_back(entries, codes, events)
+        position = _positions(entries, codes if self.key else np.arange(len(codes)), events)
+        if self.count_limit != UNLIMITED:
+            first = np.isin(entries.rows, opening)
+            chosen &= first | (_place_in_key(entries, position, events) < self.count_limit)
+        kept = np.flatnonzero(chosen)
+        kept = kept[np.lexsort((position[kept], events.key_of_row[entries.rows[kept]]))]
+        return _finished(values, items.take(pa.array(kept)), entries.rows[kept], events, live)
+
+    def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
+        """What is taken back where there is a limit; nested rows with null in their key where that is an error."""
+        bad = validity(values) & retracts
+        if self.count_limit != UNLIMITED and bad.any():
+            yield bad, self._limited
+        if self.key and self.null_key_strategy == "error":
+            items = values.flatten()
+            parts = items.flatten()
+            broken = validity(items) & ~np.logical_and.reduce([validity(parts[i]) for i in self.key])
+            if broken.any():
+                bad = np.zeros(len(values), bool)
+                bad[pc.list_parent_indices(values).to_numpy()[broken]] = True
+                yield bad, self._null_key
+
+    @property
+    def _limited(self) -> str:
+        return (
+            f"column {self.column}: nested_update with 'fields.{self.column}.count-limit' takes no -U and -D rows; "
+            f"remove the limit, or set 'fields.{self.column}.ignore-retract' = 'true'"
+        )
+
+    @property
+    def _null_key(self) -> str:
+        return (
+            f"column {self.column}: a nested row has null in its key; fill it, or set "
+            f"'fields.{self.column}.nested-key-null-strategy' to 'merge' or 'ignore'"
+        )
+
+    def _usable(self, values: pa.Array, entries: Entries) -> Entries:
+        """The entries that are rows, less those whose key is refused."""
+        items = values.values.take(pa.array(entries.places))
+        usable = validity(items)
+        if self.key and self.null_key_strategy != "merge":
+            parts = items.flatten()
+            whole = np.logical_and.reduce([validity(parts[i]) for i in self.key])
+            if self.null_key_strategy == "error" and (usable & ~whole).any():
+                raise SchemaMismatchError(self._null_key, column=self.column)
+            usable &= whole
+        return entries.keep(usable)
+
+    def _newest(self, items: pa.Array, entries: Entries, codes: Indices, events: Events) -> Mask:
+        """True at the entry of each code with the greatest sequence since the code was taken back; ties go to later."""
+        chosen = np.zeros(len(codes), bool)
+        if not len(codes):
+            return chosen
+        parts = items.flatten()
+        columns = [parts[i] for i in self.sequence]
+        ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=False)
+        ranks = np.zeros(len(codes), np.int64)
+        if ages:
+            order = np.lexsort(tuple(reversed(ages)))
+            changes = np.ones(len(order), bool)
+            changes[1:] = np.logical_or.reduce([a[order][1:] != a[order][:-1] for a in ages])
+            ranks[order] = np.cumsum(changes)
+        owners = events.key_of_row[entries.rows]
+        sorted_by, groups = grouped(owners, codes, events.ops[entries.rows], arrival(events, entries.rows))
+        adds = (groups.ops != Op.RETRACT) & groups.after(groups.last(groups.ops == Op.RETRACT))
+        ranked = np.where(adds, ranks[sorted_by], -1)
+        best = np.maximum.reduceat(ranked, groups.starts)
+        found = groups.last(adds & (ranked == best[groups.key_of_row]))
+        chosen[sorted_by[found[found >= 0]]] = True
+        return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class NestedPartialUpdate:
+    """One row for each key; each of its fields is the last value of that key that is not null."""
+
+    key: tuple[int, ...]
+    retracts: bool = False
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        live = validity(values) & events.live
+        entries = entries_of(values, live)
+        items = values.values.take(pa.array(entries.places))
+        entries, items = entries.keep(validity(items)), items.drop_null()
+        if not len(items):
+            return _finished(values, items, entries.rows, events, live)
+        owners = events.key_of_row[entries.rows]
+        acts = chronology(events, entries)
+        order, groups = grouped(owners, _codes(items, self.key), events.ops[entries.rows], acts)
+        parts = items.take(pa.array(order)).flatten()
+        fields = [take_or_null(part, LastNonNullValue().choose(part, groups)) for part in parts]
+        built = pa.StructArray.from_arrays(fields, fields=list(items.type))
+        begins = np.minimum.reduceat(order, groups.starts)
+        by_key = np.lexsort((begins, owners[order[groups.starts]]))
+        rows = entries.rows[order[groups.starts]][by_key]
+        return _finished(values, built.take(pa.array(by_key)), rows, events, live)
+
+
+def _codes(items: pa.Array, key: tuple[int, ...]) -> Indices:
+    """Numbers that tell rows apart, by the given fields or as a whole."""
+    if not key:
+        return value_codes(items)
+    parts = items.flatten()
+    return value_codes(pa.StructArray.from_arrays([parts[i] for i in key], names=[str(i) for i in key]))
+
+
+def _opening(live: Mask, events: Events) -> Indices:
+    """The row that each key's accumulator starts from."""
+    rows = np.flatnonzero(live & (events.ops != Op.RETRACT))
+    order = np.lexsort((arrival(events, rows), events.key_of_row[rows]))
+    _, first = np.unique(events.key_of_row[rows[order]], return_index=True)
+    return rows[order][first]
+
+
+def _single(live: Mask, events: Events) -> Mask:
+    """True for keys with one array and nothing else."""
+    found: Mask = np.add.reduceat(live, events.starts, dtype=np.int64) == 1
+    return found & np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
+
+
+def _not_taken_back(entries: Entries, codes: Indices, events: Events) -> Mask:
+    chosen = np.zeros(len(codes), bool)
+    if len(codes):
+        owners = events.key_of_row[entries.rows]
+        order, groups = grouped(owners, codes, events.ops[entries.rows], np.arange(len(codes)))
+        removed = groups.last(groups.ops == Op.RETRACT)
+        chosen[order] = (groups.ops != Op.RETRACT) & groups.after(removed)
+    return chosen
+
+
+def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
+    """Where each entry's code first stands among the entries of its key."""
+    arrived = np.lexsort((np.arange(len(codes)), arrival(events, entries.rows)))
+    place = np.empty(len(codes), np.int64)
+    place[arrived] = np.arange(len(codes))
+    if not len(codes):
+        return place
+    order, groups = grouped(events.key_of_row[entries.rows], codes, np.zeros(len(codes), np.int8), place)
+    found = np.empty(len(codes), np.int64)
+    found[order] = np.minimum.reduceat(place[order], groups.starts)[groups.key_of_row]
+    return found
+
+
+def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indices:
+    """How many other positions of the same key come before an entry's own."""
+    owners = events.key_of_row[entries.rows]
+    pairs, inverse = np.unique(np.stack([owners, position], axis=1), axis=0, return_inverse=True)
+    begins = np.searchsorted(pairs[:, 0], pairs[:, 0], side="left")
+    found: Indices = (np.arange(len(pairs)) - begins)[inverse.ravel()]
+    return found
+
+
+def _finished(values: pa.Array, items: pa.Array, rows: Indices, events: Events, live: Mask) -> pa.Array:
+    """The lists; a key with a single array keeps it as it is, null rows and repeated keys included."""
+    present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
+    found = list_array(events.key_of_row[rows], events.key_count, items, present, values.type)
+    single = _single(live, events)
+    if not single.any():
+        return found
+    both = pa.concat_arrays([found, values])
+    kept = np.arange(events.key_count)
+    return both.take(pa.array(np.where(single, events.key_count + events.first(live), kept)))

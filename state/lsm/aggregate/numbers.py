@@ -1,0 +1,274 @@
+"""Sums, products and logic: aggregate functions that compute a new value, with the overflow rules of Paimon.
+
+Integers that overflow are an error, at the row where it happens. Decimals become null, and the next value starts anew;
+up to 18 digits they may exceed their declared precision as long as 64 bits hold them.
+Source: Paimon 2.0 FieldSumAgg, FieldProductAgg, FieldBoolAndAgg, FieldBoolOrAgg, DecimalUtils.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.lsm.aggregate.decimal_words import from_unscaled, sum_by_key, unscaled
+from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, validity
+
+_SEQUENTIAL_ROWS = 64
+_COMPACT_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum of all values that are not null; a retract subtracts. Floats are added one after the other."""
+
+    column: str
+    retracts: bool = True
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        live = validity(values) & events.live
+        if pa.types.is_decimal(values.type):
+            return _sum_decimals(values, live, events)
+        plain = np.where(live, _filled(values), np.zeros((), values.type.to_pandas_dtype()))
+        minus = events.ops == Op.RETRACT
+        seen = np.logical_or.reduceat(live, events.starts)
+        if pa.types.is_floating(values.type):
+            signed = np.where(minus, -plain, plain)
+            return pa.array(_add_in_order(signed, live, events), mask=~seen)
+        return pa.array(self._sum_integers(plain, minus, events), values.type, mask=~seen)
+
+    def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
+        """The least integer of a type cannot be taken back: its negative does not fit."""
+        if pa.types.is_integer(values.type):
+            limits = np.iinfo(values.type.to_pandas_dtype())
+            bad = retracts & validity(values) & (_filled(values) == limits.min)
+            if bad.any():
+                yield bad, overflow(self.column, "sum", f"{limits.bits} bits").message
+
+    def _sum_integers(self, values: np.ndarray, minus: np.ndarray, events: Events) -> np.ndarray:
+        limits = np.iinfo(values.dtype)
+        wide = values.astype(np.int64)
+        running = np.cumsum(np.where(minus, -wide, wide))
+        # 64-bit sums wrap; differences of them are right again unless a key's own sum leaves the range.
+        running -= (running[events.starts] - np.where(minus, -wide, wide)[events.starts])[events.key_of_row]
+        if limits.bits == 64:
+            before = np.where(minus, running + wide, running - wide)
+            flipped = np.where(minus, (before ^ wide) & (before ^ running), (before ^ running) & (wide ^ running))
+            overflows = flipped < 0
+        else:
+            overflows = (running < limits.min) | (running > limits.max)
+        if overflows.any():
+            raise overflow(self.column, "sum", f"{limits.bits} bits")
+        found: np.ndarray = running[events.starts + events.lengths - 1]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The product of all values that are not null; a retract divides what there is."""
+
+    column: str
+    retracts: bool = True
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        live = validity(values) & events.live
+        found_type = values.type
+        if pa.types.is_decimal(found_type):
+            result, seen = _step(unscaled(values), live, events, *self._decimal_rules(found_type))
+            return from_unscaled(result, seen, found_type)
+        plain = np.where(live, _filled(values), np.zeros((), found_type.to_pandas_dtype()))
+        if pa.types.is_floating(found_type):
+            with np.errstate(all="ignore"):
+                result, seen = _step(plain, live, events, *_FLOAT_RULES)
+            return pa.array(result, found_type, mask=~seen)
+        # Python's integers have no limit, so that it can be seen when the type's limit is passed.
+        result, seen = _step(plain.astype(object), live, events, *self._integer_rules(np.iinfo(plain.dtype)))
+        return pa.array(np.where(seen, result, 0).astype(plain.dtype), found_type, mask=~seen)
+
+    def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
+        """A product cannot be divided by zero; floats can."""
+        if not pa.types.is_floating(values.type):
+            bad = retracts & pc.fill_null(pc.equal(values, 0), False).to_numpy(zero_copy_only=False)
+            if bad.any():
+                yield bad, self._zero
+
+    def _integer_rules(self, limits: np.iinfo[Any]) -> tuple["_Rule", "_Rule"]:
+        def checked(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            if ((found < limits.min) | (found > limits.max)).any():
+                raise overflow(self.column, "product", f"{limits.bits} bits")
+            return found, np.ones(len(found), bool)
+
+        def divide(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            self._refuse_zero(value)
+            return checked(abs(held) // abs(value) * _signs(held, value))
+
+        return lambda held, value: checked(held * value), divide
+
+    def _decimal_rules(self, found_type: pa.Decimal128Type) -> tuple["_Rule", "_Rule"]:
+        unit, limit = 10**found_type.scale, 10**found_type.precision
+
+        def rounded(top: np.ndarray, bottom: np.ndarray, sign: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            found = (2 * top + bottom) // (2 * bottom) * sign
+            return found, (abs(found) < limit).astype(bool)
+
+        def multiply(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            bottom = np.full(len(held), unit, object)
+            return rounded(abs(held * value), bottom, _signs(held, value))
+
+        def divide(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            self._refuse_zero(value)
+            # A quotient has finitely many digits when its reduced denominator divides a power of ten.
+            reduced = abs(value) // np.gcd(held, value)
+            if ((10**130) % reduced != 0).any():
+                raise SchemaMismatchError(
+                    f"column {self.column}: a product cannot take back a value whose quotient has no end",
+                    column=self.column,
+                )
+            return rounded(abs(held) * unit, abs(value), _signs(held, value))
+
+        return multiply, divide
+
+    def _refuse_zero(self, value: np.ndarray) -> None:
+        if (value == 0).any():
+            raise SchemaMismatchError(self._zero, column=self.column)
+
+    @property
+    def _zero(self) -> str:
+        return f"column {self.column}: a product cannot take back a zero"
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """Whether all values are true (`every`), or any of them; nulls left out."""
+
+    every: bool
+    retracts: bool = False
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        live = validity(values) & events.live
+        plain = _filled(values)
+        if self.every:
+            found = np.logical_and.reduceat(plain | ~live, events.starts)
+        else:
+            found = np.logical_or.reduceat(plain & live, events.starts)
+        return pa.array(found, mask=~np.logical_or.reduceat(live, events.starts))
+
+
+_Rule = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""(accumulators, values) → (results, whether each is a value rather than null)."""
+
+
+def _float_product(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return held * value, np.ones(len(held), bool)
+
+
+def _float_quotient(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return held / value, np.ones(len(held), bool)
+
+
+_FLOAT_RULES: tuple[_Rule, _Rule] = (_float_product, _float_quotient)
+
+
+def overflow(column: str, function: str, limit: str) -> SchemaMismatchError:
+    """The error for a result that the column's type cannot hold."""
+    return SchemaMismatchError(
+        f"column {column}: the {function} of its values does not fit {limit}; give the column a wider type",
+        column=column,
+    )
+
+
+def _filled(values: pa.Array) -> np.ndarray:
+    found: np.ndarray = (values.fill_null(False) if pa.types.is_boolean(values.type) else values.fill_null(0)).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+def _signs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where((a < 0) == (b < 0), 1, -1).astype(object)
+
+
+def _add_in_order(values: np.ndarray, live: np.ndarray, events: Events) -> np.ndarray:
+    """Sums of floats as a loop over the rows would find them: numpy's own sum adds in another order."""
+    starts = np.add.reduceat(live, events.starts, dtype=np.int64)
+    lengths, kept = starts, values[live]
+    starts = np.cumsum(lengths) - lengths
+    found = np.zeros(len(lengths), values.dtype)
+    some = np.flatnonzero(lengths)
+    if not len(some):
+        return found
+    packed = Events(starts[some], np.zeros(len(kept), np.int8))
+    short = some[lengths[some] <= _SEQUENTIAL_ROWS]
+    order, steps = packed.steps(np.flatnonzero(lengths[some] <= _SEQUENTIAL_ROWS))
+    totals = np.zeros(len(short), values.dtype)
+    for step, rows in enumerate(steps):
+        # The first value is taken, not added to zero: that would lose the sign of -0.0.
+        totals[: len(rows)] = kept[rows] if step == 0 else totals[: len(rows)] + kept[rows]
+    found[short[order]] = totals
+    for key in some[lengths[some] > _SEQUENTIAL_ROWS]:
+        found[key] = np.add.accumulate(kept[starts[key] : starts[key] + lengths[key]])[-1]
+    return found
+
+
+def _sum_decimals(values: pa.Array, live: np.ndarray, events: Events) -> pa.Array:
+    precision = values.type.precision
+    limit = 10**precision if precision > _COMPACT_DIGITS else 2**63
+    found, seen, risky = sum_by_key(values, live, events, limit)
+    result = from_unscaled(found, seen, values.type)
+    if not risky.any():
+        return result
+    lowest = -(2**63) if precision <= _COMPACT_DIGITS else 1 - limit
+
+    def checked(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return sums, ((sums >= lowest) & (sums < limit)).astype(bool)
+
+    keys = np.flatnonzero(risky)
+    several, there = _step(
+        unscaled(values),
+        live,
+        events,
+        lambda held, value: checked(held + value),
+        lambda held, value: checked(held - value),
+        negate=True,
+        keys=keys,
+    )
+    exact, seen = found.copy(), seen.copy()
+    exact[keys], seen[keys] = several, there
+    return from_unscaled(exact, seen, values.type)
+
+
+def _step(
+    values: np.ndarray,
+    live: np.ndarray,
+    events: Events,
+    add: _Rule,
+    retract: _Rule,
+    *,
+    negate: bool = False,
+    keys: Indices | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Accumulators after the live rows of the given keys, row after row, all keys at once; and which are not null.
+
+    `negate`: a retract that meets null leaves its value negated, instead of null.
+    """
+    keys = np.arange(events.key_count) if keys is None else keys
+    order, steps = events.steps(keys)
+    held = np.zeros(len(keys), values.dtype)
+    there = np.zeros(len(keys), bool)
+    for rows in steps:
+        going = len(rows)
+        value, acts, minus = values[rows], live[rows], events.ops[rows] == Op.RETRACT
+        fresh = acts & (~there[:going] | (events.ops[rows] == Op.SEED)) & (~minus | negate)
+        both = acts & there[:going] & ~fresh
+        for chosen, rule in ((np.flatnonzero(both & ~minus), add), (np.flatnonzero(both & minus), retract)):
+            if len(chosen):
+                held[chosen], there[chosen] = rule(held[chosen], value[chosen])
+        started = np.flatnonzero(fresh)
+        held[started] = np.where(minus[started], -value[started], value[started]) if negate else value[started]
+        there[started] = True
+    back_held, back_there = np.empty_like(held), np.empty_like(there)
+    back_held[order], back_there[order] = held, there
+    return back_held, back_there

@@ -1,0 +1,74 @@
+"""The aggregate function listagg: texts joined.
+
+Source: Paimon 2.0 FieldListaggAgg.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.lsm.aggregate.entries_of_rows import arrival, entries_of, grouped, list_array, value_codes
+from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null, validity
+
+# What Java calls white space; a no-break space is none.
+_WHITE_SPACE = (
+    "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009\u200a\u2028\u2029"
+    "\u205f\u3000"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListAgg:
+    """All texts that are not blank, joined by the delimiter; late ones first. `distinct` leaves repeated parts out."""
+
+    delimiter: str
+    distinct: bool
+    retracts: bool = False
+
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        live = validity(values) & events.live
+        filled = live & _is_text(values)
+        rows = np.flatnonzero(filled)
+        rows = rows[np.lexsort((arrival(events, rows), events.key_of_row[rows]))]
+        keys = events.key_of_row[rows]
+        joined = pa.nulls(events.key_count, values.type)
+        if len(rows):
+            pieces, keys = (self._distinct if self.distinct else _whole)(values.take(pa.array(rows)), keys)
+            present = np.zeros(events.key_count, bool)
+            present[keys] = True
+            lists = list_array(keys, events.key_count, pieces, present, pa.list_(values.type))
+            joined = pc.binary_join(lists, self.delimiter).cast(values.type)
+        # Blank texts are nothing to append, but better than null.
+        late = events.last(live & (events.ops == Op.ADD_BEFORE))
+        blank = np.where(late >= 0, late, events.first(live))
+        return pc.coalesce(joined, take_or_null(values, blank))
+
+    def _distinct(self, texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:
+        """The first text of each key as it is, then the parts of the others that are new."""
+        tokens = pc.split_pattern(texts, self.delimiter)
+        entries = entries_of(tokens, np.ones(len(texts), bool))
+        parts = tokens.values.take(pa.array(entries.places))
+        owners, numbers = keys[entries.rows], np.arange(len(parts))
+        order, groups = grouped(owners, value_codes(parts), np.zeros(len(parts), np.int8), numbers)
+        new = np.zeros(len(parts), bool)
+        new[order[groups.starts]] = True
+        first = np.ones(len(keys), bool)
+        first[1:] = keys[1:] != keys[:-1]
+        new &= ~first[entries.rows] & _is_text(parts)
+        found = pa.concat_arrays([texts.filter(pa.array(first)), parts.filter(pa.array(new))])
+        found_keys = np.concatenate([keys[first], owners[new]])
+        by_key = np.argsort(found_keys, kind="stable")
+        return found.take(pa.array(by_key)), found_keys[by_key]
+
+
+def _whole(texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:
+    return texts, keys
+
+
+def _is_text(values: pa.Array) -> Mask:
+    found: Mask = pc.fill_null(pc.not_equal(pc.utf8_trim(values, characters=_WHITE_SPACE), ""), False).to_numpy(
+        zero_copy_only=False
+    )
+    return found

@@ -1,0 +1,120 @@
+"""Changelog rows: what changed from an old to a new row of each key, and how they travel with the rows that are stored.
+
+A fold that also logs marks each row of its result: rows to store, and rows to log. Both are in key order, and of one
+key the row before stands directly in front of the row after.
+Source: Paimon 2.0 LookupChangelogMergeFunctionWrapper, FullChangelogMergeFunctionWrapper.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.lsm.aggregate.entries_of_rows import value_codes
+from bucketline.state.lsm.aggregate.events import Indices, Mask
+from bucketline.state.lsm.merge.computed_fold import flat
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.row_kind import RowKind
+
+LEVEL = "_LEVEL"
+"""The column, int32, that says which level a row comes from. It is in no file."""
+
+PART = "_PART"
+"""The column, int8, that says what a row of a result is for: STORED or LOGGED. It is in no file."""
+
+STORED, LOGGED = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRule:
+    """Which changes are worth a changelog row.
+
+    With `deduplicates` an update is logged only if some column differs, those of `ignored_columns` left aside.
+    """
+
+    deduplicates: bool = False
+    ignored_columns: tuple[str, ...] = ()
+
+
+def is_add(rows: pa.Table) -> Mask:
+    """True for rows of kind +I and +U."""
+    found: Mask = (rows[VALUE_KIND].to_numpy() & 1) == 0
+    return found
+
+
+def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Indices, rule: ChangeRule) -> pa.Table:
+    """The changelog rows of k keys, each with the sequence number of the row it was.
+
+    Shapes: `before_at` and `after_at` hold the row of each key in `before` and `after`, -1 for none; a row that takes
+    away counts as none. Nothing to an added row is +I; an added row to nothing is -D; one to another is -U and +U.
+    """
+    old, new = _added(before, before_at), _added(after, after_at)
+    both = old & new
+    if rule.deduplicates and both.any():
+        places = np.flatnonzero(both)
+        left, right = _take(before, before_at[places]), _take(after, after_at[places])
+        skipped = (SEQUENCE, VALUE_KIND, *rule.ignored_columns)
+        same = _equal_rows(left, right, [n for n in left.column_names if n not in skipped])
+        unchanged = places[same]
+        old[unchanged] = new[unchanged] = both[unchanged] = False
+    kinds_before = np.where(both, RowKind.UPDATE_BEFORE, RowKind.DELETE)[old]
+    kinds_after = np.where(both, RowKind.UPDATE_AFTER, RowKind.INSERT)[new]
+    left = _with_kinds(_take(before, before_at[old]), kinds_before)
+    right = _with_kinds(_take(after, after_at[new]), kinds_after)
+    if not both.any() and (left.num_rows == 0 or right.num_rows == 0):
+        return right if left.num_rows == 0 else left
+    # Keys are numbered in order, so each row's place is its key's, the row before first.
+    places = np.concatenate([np.flatnonzero(old) * 2, np.flatnonzero(new) * 2 + 1])
+    return _take(pa.concat_tables([left, right]), np.argsort(places, kind="stable"))
+
+
+def marked(stored: pa.Table, logged: pa.Table | None) -> pa.Table:
+    """Both as one table with the column PART; their schemas are the same."""
+    parts = np.full(stored.num_rows, STORED, np.int8)
+    if logged is None or logged.num_rows == 0:
+        return stored.append_column(PART, pa.array(parts))
+    parts = np.concatenate([parts, np.full(logged.num_rows, LOGGED, np.int8)])
+    return pa.concat_tables([stored, logged]).append_column(PART, pa.array(parts))
+
+
+def split_marked(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The rows to store and the rows to log, without the column PART."""
+    parts = rows.column(PART)
+    bare = rows.drop_columns([PART])
+    if len(parts) == 0 or pc.max(parts).as_py() == STORED:
+        return bare, bare.slice(0, 0)
+    return bare.filter(pc.equal(parts, STORED)), bare.filter(pc.equal(parts, LOGGED))
+
+
+def _added(rows: pa.Table, at: Indices) -> Mask:
+    found = at >= 0
+    if found.any():
+        found[found] = is_add(rows)[at[found]]
+    return found
+
+
+def _equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Mask:
+    """True where all the columns agree as Java compares them: a NaN of a plain column equals nothing."""
+    same = np.ones(left.num_rows, bool)
+    for name in names:
+        one, other = flat(left[name]), flat(right[name])
+        if pa.types.is_nested(one.type):
+            codes = value_codes(pa.concat_arrays([one, other]))
+            same &= codes[: len(one)] == codes[len(one) :]
+            continue
+        equal = pc.fill_null(pc.equal(one, other), False)
+        if one.null_count and other.null_count:
+            equal = pc.or_(equal, pc.and_(one.is_null(), other.is_null()))
+        same &= equal.to_numpy(zero_copy_only=False)
+    return same
+
+
+def _with_kinds(rows: pa.Table, kinds: Indices) -> pa.Table:
+    position = rows.schema.get_field_index(VALUE_KIND)
+    return rows.set_column(position, rows.schema.field(position), pa.array(kinds, pa.int8()))
+
+
+def _take(rows: pa.Table, at: Indices) -> pa.Table:
+    return rows.take(pa.array(at, pa.int64()))

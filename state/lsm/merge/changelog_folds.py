@@ -1,0 +1,79 @@
+"""Folds that log without looking anything up: what comes in, and what a full compaction changes on the last level.
+
+Source: Paimon 2.0 SortBufferWriteBuffer (raw consumer), FullChangelogMergeFunctionWrapper.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.lsm.aggregate.events import Indices, Mask
+from bucketline.state.lsm.merge.change_rows import LEVEL, ChangeRule, changes, is_add, marked
+from bucketline.state.lsm.merge.fold import Fold, Kinds
+
+
+@dataclass(frozen=True, slots=True)
+class LogEverything:
+    """What the inner fold makes of the rows, and every row itself as a changelog row. The result carries PART."""
+
+    inner: Fold
+
+    @property
+    def is_selection(self) -> bool:
+        return False
+
+    def select(self, starts: Mask, kinds: Kinds) -> Indices:
+        raise AssertionError("it keeps rows twice, so that it selects nothing")
+
+    def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
+        return marked(self.inner.fold(table, starts), table)
+
+
+@dataclass(frozen=True, slots=True)
+class FullChangelog:
+    """All rows of each key merged on the last level, and how that differs from the row which was there.
+
+    Rows carry LEVEL, the result carries PART; retracts are not stored. Without `stores` there are only changelog rows.
+    """
+
+    inner: Fold
+    last_level: int
+    rule: ChangeRule
+    stores: bool = True
+
+    @property
+    def is_selection(self) -> bool:
+        return False
+
+    def select(self, starts: Mask, kinds: Kinds) -> Indices:
+        raise AssertionError("it compares rows, so that it selects nothing")
+
+    def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
+        numbers = np.cumsum(starts) - 1
+        on_top = np.flatnonzero(table[LEVEL].to_numpy() == self.last_level)
+        before_at = np.full(int(numbers[-1]) + 1, -1, np.int64)
+        before_at[numbers[on_top]] = on_top
+        rows = table.drop_columns([LEVEL])
+        merged, at = _merged(self.inner, rows, starts)
+        # A key that has nothing but its row on the last level has not changed.
+        touched = (np.bincount(numbers) > 1) | (before_at < 0)
+        logged = changes(rows, before_at[touched], merged, at[touched], self.rule)
+        if not self.stores:
+            return marked(merged.slice(0, 0), logged)
+        kept = is_add(merged)
+        return marked(merged if kept.all() else merged.filter(pa.array(kept)), logged)
+
+
+def _merged(fold: Fold, rows: pa.Table, starts: Mask) -> tuple[pa.Table, Indices]:
+    """One row a key, and for each key its place there, -1 for none: some folds drop keys."""
+    numbered = rows.append_column(_NUMBER, pa.array(np.cumsum(starts) - 1))
+    if fold.is_selection:
+        merged = fold.fold(numbered, starts)
+        at = np.full(int(starts.sum()), -1, np.int64)
+        at[merged[_NUMBER].to_numpy()] = np.arange(merged.num_rows)
+        return merged.drop_columns([_NUMBER]), at
+    return fold.fold(rows, starts), np.arange(int(starts.sum()), dtype=np.int64)
+
+
+_NUMBER = "_NUMBER"

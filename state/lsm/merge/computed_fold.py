@@ -1,0 +1,56 @@
+"""Merge engines that compute new rows: what they share around the computation itself.
+
+Source: Paimon 2.0 ReducerMergeFunctionWrapper (a key with one row keeps it as it is), LookupMergeFunction (does not).
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.lsm.aggregate.events import Indices, Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedFold(ABC):
+    """A fold whose results are new rows. `folds_lone_rows` is off except where lookups complete a key's rows."""
+
+    folds_lone_rows: bool = False
+
+    @property
+    def is_selection(self) -> bool:
+        return False
+
+    def select(self, starts: Mask, kinds: np.ndarray) -> Indices:
+        raise AssertionError("a computing fold selects nothing")
+
+    def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
+        """As `Fold.fold`; every key has exactly one row in the result."""
+        first = np.flatnonzero(starts)
+        lengths = np.diff(first, append=len(starts))
+        several = lengths > 1
+        if self.folds_lone_rows:
+            return self.merge(table, first) if len(first) else table
+        if not several.any():
+            return table
+        if several.all():
+            return self.merge(table, first)
+        companion = np.repeat(several, lengths)
+        joined = table.filter(pa.array(companion))
+        merged = self.merge(joined, np.cumsum(lengths[several]) - lengths[several])
+        lone = table.filter(pa.array(~companion))
+        place = np.empty(len(first), np.int64)
+        place[np.flatnonzero(~several)] = np.arange(lone.num_rows)
+        place[np.flatnonzero(several)] = np.arange(lone.num_rows, len(first))
+        return pa.concat_tables([lone, merged]).take(pa.array(place))
+
+    @abstractmethod
+    def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
+        """One row per key, with the schema of `table`. Shapes: n sorted rows, k >= 1 first rows of keys."""
+        ...
+
+
+def flat(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

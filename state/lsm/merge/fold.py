@@ -1,0 +1,168 @@
+"""What the rows of one key become: the merge engines, on whole columns at a time.
+
+Rows come sorted by key, then oldest first. A key with one row keeps that row unchanged, whatever its kind: Paimon does
+not ask its merge function then, and readers count on it.
+Source: Paimon 2.0 ReducerMergeFunctionWrapper, DeduplicateMergeFunction, FirstRowMergeFunction.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bucketline.conf import table_options
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.merge_engines import aggregation_fold, partial_update_fold
+from bucketline.state.types.arrow import VALUE_KIND
+from bucketline.state.types.row_kind import is_retract
+
+Starts = NDArray[np.bool_]
+Kinds = NDArray[np.int8]
+Indices = NDArray[np.int64]
+
+
+class Fold(Protocol):
+    """One merge engine. `is_selection`: each key's result is one of its rows or none, see Selection."""
+
+    @property
+    def is_selection(self) -> bool: ...
+
+    def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
+        """At most one row per key. Shapes: n sorted rows, `starts` true at the first row of each key; same columns out.
+
+        Rows keep their kind; a deleted key comes out as a row with a retract kind.
+        """
+        ...
+
+    def select(self, starts: Starts, kinds: Kinds) -> Indices:
+        """The rows that `fold` would keep, ascending; only where `is_selection`. `kinds` are the rows' kinds."""
+        ...
+
+
+class Selection(ABC):
+    """A fold that only chooses rows: losers need not be moved in memory at all."""
+
+    __slots__ = ()
+
+    @property
+    def is_selection(self) -> bool:
+        return True
+
+    def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
+        chosen = self.select(starts, table[VALUE_KIND].to_numpy())
+        return table if len(chosen) == table.num_rows else table.take(pa.array(chosen))
+
+    @abstractmethod
+    def select(self, starts: Starts, kinds: Kinds) -> Indices: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate(Selection):
+    """The last row of each key, whatever its kind; with `ignore_delete` the last one that takes nothing away."""
+
+    ignore_delete: bool = False
+
+    def select(self, starts: Starts, kinds: Kinds) -> Indices:
+        last = _ends(starts)
+        if not self.ignore_delete:
+            return np.flatnonzero(last)
+        candidates = _eligible(starts, last, kinds)
+        position = np.flatnonzero(candidates)
+        return position[_ends(_changes(_key_numbers(starts)[position]))]
+
+
+RETRACTS_OF_FIRST_ROW = (
+    "a table with merge-engine first-row takes no -D and -U rows; set 'ignore-delete' = 'true' to skip them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRow(Selection):
+    """The first row of each key; with `ignore_delete` the first one that takes nothing away.
+
+    Without it, a retract row that meets another row of its key raises SchemaMismatchError.
+    """
+
+    ignore_delete: bool = False
+
+    def select(self, starts: Starts, kinds: Kinds) -> Indices:
+        candidates = _eligible(starts, _ends(starts), kinds)
+        if not self.ignore_delete:
+            if not candidates.all():
+                raise SchemaMismatchError(RETRACTS_OF_FIRST_ROW, column=VALUE_KIND)
+            return np.flatnonzero(starts)
+        position = np.flatnonzero(candidates)
+        return position[_changes(_key_numbers(starts)[position])]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAll(Selection):
+    """Every row, in the order in which a fold would see them: what merges runs before it is their turn to be folded."""
+
+    def select(self, starts: Starts, kinds: Kinds) -> Indices:
+        return np.arange(len(starts))
+
+
+def fold_for(schema: TableSchema) -> Fold:
+    """The fold of a primary-key table.
+
+    Folds that select rows may be applied to any part of a key's rows, as often as one likes: map tasks do so. Computing
+    folds may only be given all rows of a flush, or all runs of a merge, as Paimon gives them: what they make of a
+    retract depends on where their input starts.
+    Raises OptionError naming option, column and remedy for settings that contradict each other, UnsupportedTableError
+    for aggregate functions that are not there.
+    """
+    options = schema.options
+    engine = table_options.MERGE_ENGINE.get(options)
+    ignore_delete = table_options.IGNORE_DELETE.get(options)
+    if engine == "partial-update":
+        return partial_update_fold(schema)
+    if engine == "aggregation":
+        return aggregation_fold(schema)
+    if engine == "first-row":
+        if table_options.SEQUENCE_FIELD.get(options):
+            raise OptionError("'sequence.field' cannot be used with 'merge-engine' = 'first-row'", key="sequence.field")
+        return FirstRow(ignore_delete)
+    return Deduplicate(ignore_delete)
+
+
+def drop_deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches without -D and -U rows: what is stored once nothing older is left that they would delete."""
+    for batch in batches:
+        retracts = is_retract(batch.column(VALUE_KIND))
+        if not pc.any(retracts).as_py():
+            yield batch
+        elif (kept := batch.filter(pc.invert(retracts))).num_rows:
+            yield kept
+
+
+def _key_numbers(starts: Starts) -> Indices:
+    """For each row the number of its key, from 1."""
+    return np.cumsum(starts, dtype=np.int64)
+
+
+def _ends(starts: Starts) -> Starts:
+    """True at the last row of each key."""
+    ends = np.ones_like(starts)
+    ends[:-1] = starts[1:]
+    return ends
+
+
+def _changes(codes: Indices) -> Starts:
+    """True where a code differs from the one before."""
+    changes = np.ones(len(codes), bool)
+    changes[1:] = codes[1:] != codes[:-1]
+    return changes
+
+
+def _eligible(starts: Starts, ends: Starts, kinds: Kinds) -> Starts:
+    """True for rows that add, and for rows that are alone with their key."""
+    found: Starts = (kinds & 1) == 0
+    return found | (starts & ends)

@@ -1,0 +1,41 @@
+"""Which fold merges rows of several levels, where the table's compactions look older values up.
+
+Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
+"""
+
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.changelog_folds import FullChangelog
+from bucketline.state.lsm.merge.computed_fold import ComputedFold
+from bucketline.state.lsm.merge.fold import Fold, KeepAll, fold_for
+from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, NewestValue
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+
+
+def reading_fold(schema: TableSchema) -> Fold:
+    """What merges the rows of a bucket's files, as readers do. Errors as of `fold_for`.
+
+    Where compactions complete rows by older ones, the older ones must not count again.
+    """
+    fold = fold_for(schema)
+    if isinstance(fold, ComputedFold) and CompactOptions.from_options(schema.options).lookup_cause is not None:
+        return NewestValue(fold)
+    return fold
+
+
+def sealing_fold(schema: TableSchema) -> Fold | None:
+    """What may merge rows before all of a flush are there; None where every row is still needed, or there is no key."""
+    if not schema.primary_keys or CHANGELOG_PRODUCER.get(schema.options) == "input":
+        return None
+    return fold_for(schema)
+
+
+def early_fold(schema: TableSchema) -> Fold:
+    """What may merge some runs of a flush before the others: that of sealing where it selects rows, else nothing."""
+    fold = sealing_fold(schema)
+    return fold if fold is not None and fold.is_selection else KeepAll()
+
+
+def needs_levels(fold: Fold) -> bool:
+    """Whether the fold asks for the column LEVEL."""
+    return isinstance(fold, NewestValue | LookupFold | FirstRowLookup | FullChangelog)

@@ -1,0 +1,225 @@
+"""Merging where rows of level 0 meet older values: of several older rows only the newest counts, as the rest is in it.
+
+Source: Paimon 2.0 LookupMergeFunction, LookupChangelogMergeFunctionWrapper, FirstRowMergeFunctionWrapper.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.lsm.aggregate.events import Indices, Mask
+from bucketline.state.lsm.merge.change_rows import LEVEL, ChangeRule, changes, is_add, marked
+from bucketline.state.lsm.merge.computed_fold import ComputedFold
+from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, Deduplicate, Fold, Kinds
+from bucketline.state.lsm.tree.sort_keys import sequence_columns
+from bucketline.state.types.arrow import SEQUENCE, logical_type
+from bucketline.state.types.distinct import distinct
+
+_NO_LEVEL = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The keys that were found above: `keys` are positions in what was asked, ascending; `rows` has a row for each.
+
+    `rows` is None where only presence matters. It has the columns of the rows being merged, with their LEVEL.
+    """
+
+    keys: Indices
+    rows: pa.Table | None
+
+
+class OlderRows(Protocol):
+    """The rows on levels above a compaction's output."""
+
+    def find(self, keys: pa.Table) -> Found:
+        """The newest row of each of the keys that has one. `keys` ascend, over all calls as well."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewestValue:
+    """A computing fold over rows of several levels: of those above level 0 only the one on the lowest level counts.
+
+    A key with one row keeps it as it is. Rows carry LEVEL, results do not.
+    """
+
+    inner: ComputedFold
+
+    @property
+    def is_selection(self) -> bool:
+        return False
+
+    def select(self, starts: Mask, kinds: Kinds) -> Indices:
+        raise AssertionError("a computing fold selects nothing")
+
+    def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
+        kept = _candidates(table, starts)
+        rows = table.drop_columns([LEVEL])
+        if kept.all():
+            return self.inner.fold(rows, starts)
+        numbers = np.cumsum(starts) - 1
+        alone = np.bincount(numbers) == 1
+        whole = alone[numbers]
+        rows, numbers, whole = rows.filter(pa.array(kept)), numbers[kept], whole[kept]
+        several = rows.filter(pa.array(~whole))
+        merged = _always(self.inner).fold(several, _starts_of(numbers[~whole]))
+        lone = rows.filter(pa.array(whole))
+        places = np.concatenate([numbers[whole], distinct(numbers[~whole])])
+        return pa.concat_tables([lone, merged]).take(pa.array(np.argsort(places, kind="stable")))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LookupFold:
+    """Rows with level 0 among them, each key completed by the newest row there is above, and what that changes.
+
+    Rows carry LEVEL; the result carries PART. `older` is None where nothing lies above the output; `rule` where no
+    changelog is wanted. Without `stores` there are only changelog rows: the file moves up as it is.
+    """
+
+    inner: Fold
+    sequence_fields: tuple[str, ...]
+    descending: bool
+    keys: tuple[str, ...]
+    older: OlderRows | None
+    rule: ChangeRule | None
+    stores: bool = True
+
+    @property
+    def is_selection(self) -> bool:
+        return False
+
+    def select(self, starts: Mask, kinds: Kinds) -> Indices:
+        raise AssertionError("it may look rows up, so that it selects nothing")
+
+    def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
+        kept = _candidates(table, starts)
+        numbers = np.cumsum(starts) - 1
+        if not kept.all():
+            table, numbers = table.filter(pa.array(kept)), numbers[kept]
+        table, numbers = self._completed(table, numbers)
+        high = table[LEVEL].to_numpy() > 0
+        rows = table.drop_columns([LEVEL])
+        if not self.stores and self.rule is None:
+            return marked(rows.slice(0, 0), None)
+        merged, at = self._merged(rows, numbers)
+        logged = None
+        if self.rule is not None:
+            before_at = np.full(int(numbers[-1]) + 1, -1, np.int64)
+            before_at[numbers[high]] = np.flatnonzero(high)
+            is_new = np.zeros(len(before_at), bool)
+            is_new[numbers[~high]] = True
+            logged = changes(rows, before_at[is_new], merged, at[is_new], self.rule)
+        return marked(merged if self.stores else merged.slice(0, 0), logged)
+
+    def _completed(self, table: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
+        """The rows with those from above put in by age."""
+        if self.older is None:
+            return table, numbers
+        lacking = np.ones(int(numbers[-1]) + 1, bool)
+        lacking[numbers[table[LEVEL].to_numpy() > 0]] = False
+        first = np.flatnonzero(_starts_of(numbers))
+        asked = np.flatnonzero(lacking)
+        if not len(asked):
+            return table, numbers
+        found = self.older.find(table.select(list(self.keys)).take(pa.array(first[asked])))
+        if found.rows is None or found.rows.num_rows == 0:
+            return table, numbers
+        joined = pa.concat_tables([found.rows.select(table.column_names), table])
+        numbers = np.concatenate([asked[found.keys], numbers])
+        order = _by_age(joined, numbers, self.sequence_fields, descending=self.descending)
+        return joined.take(pa.array(order)), numbers[order]
+
+    def _merged(self, rows: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
+        """One row a key, and for each key its place there, -1 for none."""
+        fold = self.inner
+        if isinstance(fold, Deduplicate) and fold.ignore_delete:
+            kept = is_add(rows)
+            rows, numbers, fold = rows.filter(pa.array(kept)), numbers[kept], Deduplicate()
+        at = np.full(int(numbers[-1]) + 1 if len(numbers) else 0, -1, np.int64)
+        merged = _always(fold).fold(rows, _starts_of(numbers))
+        at[distinct(numbers)] = np.arange(merged.num_rows)
+        return merged, at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstRowLookup:
+    """The first row of each key, unless a level above has the key already. `logs`: new keys are logged as they are.
+
+    Rows carry LEVEL, the result carries PART. Raises SchemaMismatchError for a retract, unless `ignore_delete`.
+    """
+
+    keys: tuple[str, ...]
+    older: OlderRows | None
+    logs: bool
+    ignore_delete: bool = False
+    stores: bool = True
+
+    @property
+    def is_selection(self) -> bool:
+        return False
+
+    def select(self, starts: Mask, kinds: Kinds) -> Indices:
+        raise AssertionError("it may look rows up, so that it selects nothing")
+
+    def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
+        numbers = np.cumsum(starts) - 1
+        adds = is_add(table)
+        if not adds.all():
+            if not self.ignore_delete:
+                raise SchemaMismatchError(RETRACTS_OF_FIRST_ROW)
+            table, numbers = table.filter(pa.array(adds)), numbers[adds]
+        known = np.zeros(int(numbers[-1]) + 1 if len(numbers) else 0, bool)
+        known[numbers[table[LEVEL].to_numpy() > 0]] = True
+        first = np.flatnonzero(_starts_of(numbers))
+        rows, numbers = table.drop_columns([LEVEL]).take(pa.array(first)), numbers[first]
+        is_new = ~known[numbers]
+        kept = np.ones(len(first), bool)
+        if self.older is not None and is_new.any():
+            asked = np.flatnonzero(is_new)
+            kept[asked[self.older.find(rows.select(list(self.keys)).take(pa.array(asked))).keys]] = False
+        logged = rows.filter(pa.array(is_new & kept)) if self.logs else None
+        return marked(rows.filter(pa.array(kept)) if self.stores else rows.slice(0, 0), logged)
+
+
+def _candidates(table: pa.Table, starts: Mask) -> Mask:
+    """True for rows of level 0 and, of each key, for the row on the lowest level above."""
+    levels = table[LEVEL].to_numpy()
+    low: Mask = levels <= 0
+    if low.all():
+        return low
+    above = np.where(low, _NO_LEVEL, levels)
+    lowest = np.minimum.reduceat(above, np.flatnonzero(starts))
+    found: Mask = low | (above == lowest[np.cumsum(starts) - 1])
+    return found
+
+
+def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *, descending: bool) -> Indices:
+    """The order of rows by key, then oldest first. Rows of one age keep their order."""
+    columns = [rows[f].combine_chunks() for f in sequence_fields]
+    ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=descending)
+    ages.append(rows[SEQUENCE].to_numpy())
+    order = np.argsort(numbers, kind="stable")
+    tied = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
+    before, here = order[tied], order[tied + 1]
+    undecided, disordered = np.ones(len(tied), bool), np.zeros(len(tied), bool)
+    for values in ages:
+        disordered |= undecided & (values[before] > values[here])
+        undecided &= values[before] == values[here]
+    found: Indices = np.lexsort((*reversed(ages), numbers)) if disordered.any() else order
+    return found
+
+
+def _always(fold: Fold) -> Fold:
+    """The fold without the exception for keys with one row. Those that select rows keep a lone row either way."""
+    return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold
+
+
+def _starts_of(numbers: Indices) -> Mask:
+    starts = np.ones(len(numbers), bool)
+    starts[1:] = numbers[1:] != numbers[:-1]
+    return starts

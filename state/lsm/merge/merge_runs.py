@@ -1,0 +1,180 @@
+"""Sorted runs into one sorted stream with one row per key, in bounded memory.
+
+Each run shows one record batch at a time. The smallest of the batches' last keys is the frontier: every row up to it is
+in memory, so these rows can be sorted and folded, and no key is ever cut in two. Only keys and sequences are sorted;
+the other columns move once, and for a fold that selects rows only the rows that stay.
+Source: Paimon 2.0 SortMergeReader (order of the rows of one key), MergeTreeReaders.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bucketline.state.lsm.merge.fold import Fold, Starts
+from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key, merge_order, sequence_columns
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
+from bucketline.state.types.order import normalized_keys
+
+Order = NDArray[np.int64]
+
+
+def merge_runs(
+    runs: Sequence[Iterator[pa.RecordBatch]],
+    keys: Sequence[str],
+    sequence_fields: Sequence[str],
+    descending: bool,
+    fold: Fold,
+    batch_rows: int,
+    batch_bytes: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of all runs by ascending key, each key folded to at most one row.
+
+    Shapes: every run ascends by the `keys` columns and has the same schema, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
+    included; batches out have that schema, in key order, at most `batch_rows` rows each, none empty.
+    Rows of one key are folded oldest first: by `sequence_fields` (nulls oldest; `descending` turns the values around),
+    then by sequence number, then by the runs' order.
+    A single run is passed through as it is when the fold selects rows: its keys are unique already.
+    Memory: about one batch of each run and four times `batch_rows` rows, or `batch_bytes` bytes where that is less.
+    """
+    if len(runs) == 1 and fold.is_selection:
+        yield from (b for b in runs[0] if b.num_rows)
+        return
+    plan = _Plan(tuple(keys), tuple(sequence_fields), descending, fold)
+    cursors = [c for rank, run in enumerate(runs) if (c := _Cursor(rank, run, plan.keys)).advance()]
+    while cursors:
+        gathered: dict[int, list[_Slice]] = {}
+        rows = size = 0
+        while cursors and rows < batch_rows and (batch_bytes is None or size < batch_bytes):
+            frontier = min(c.last for c in cursors)
+            for cursor in cursors:
+                for piece in cursor.take_up_to(frontier):
+                    gathered.setdefault(cursor.rank, []).append(piece)
+                    rows += len(piece.keys)
+                    size += 0 if batch_bytes is None else piece.rows.nbytes
+            cursors = [c for c in cursors if c.batch is not None]
+        merged = _merge([_Piece(rank, slices) for rank, slices in gathered.items()], plan)
+        for batch in merged.to_batches(max_chunksize=batch_rows):
+            if batch.num_rows:
+                yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    keys: tuple[str, ...]
+    sequence_fields: tuple[str, ...]
+    descending: bool
+    fold: Fold
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    rows: pa.RecordBatch
+    keys: SortKeys
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What one run gives to one merge, in key order."""
+
+    rank: int
+    slices: list[_Slice]
+
+    @property
+    def row_count(self) -> int:
+        return sum(len(s.keys) for s in self.slices)
+
+    @property
+    def first_sequence(self) -> int:
+        found: int = self.slices[0].rows.column(SEQUENCE)[0].as_py()
+        return found
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """The current record batch of a run and how far it has been taken; `batch` is None once the run is exhausted."""
+
+    rank: int
+    run: Iterator[pa.RecordBatch]
+    key_columns: Sequence[str]
+    batch: pa.RecordBatch | None = None
+    last: Any = None
+    _keys: SortKeys | None = field(default=None, repr=False)
+    _taken: int = 0
+
+    def advance(self) -> bool:
+        """Moves to the next batch with rows; false when there is none."""
+        self.batch = next((b for b in self.run if b.num_rows), None)
+        if self.batch is None:
+            return False
+        columns = [self.batch.column(k) for k in self.key_columns]
+        self._keys = normalized_keys(columns, [logical_type(c.type, False) for c in columns])
+        self._taken, self.last = 0, last_key(self._keys)
+        return True
+
+    def take_up_to(self, frontier: Any) -> Iterator[_Slice]:
+        """The rows not yet taken whose keys are at most `frontier`, further batches included if they start with it."""
+        while self.batch is not None and self._keys is not None:
+            rest = self._keys.slice(self._taken)
+            # Most often the whole rest goes, or some of it; only the border has to be searched.
+            count = len(rest) if self.last <= frontier else count_up_to(rest, frontier)
+            if count:
+                yield _Slice(self.batch.slice(self._taken, count), rest.slice(0, count))
+            self._taken += count
+            if count < len(rest) or not self.advance():
+                return
+
+
+def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
+    # Older rows first: rows of one key are then in order as they come, as runs seldom interleave in their sequences.
+    pieces = sorted(pieces, key=lambda p: (p.first_sequence, p.rank))
+    order, starts = merge_order([_joined([s.keys for s in p.slices]) for p in pieces])
+    rows = pa.Table.from_batches([s.rows for p in pieces for s in p.slices])
+    if not starts.all():
+        order = _by_age(order, starts, pieces, rows, plan)
+    if plan.fold.is_selection:
+        kinds = rows[VALUE_KIND].to_numpy()
+        chosen = plan.fold.select(starts, kinds if order is None else kinds[order])
+        if order is not None:
+            return _take(rows, order[chosen])
+        return rows if len(chosen) == rows.num_rows else _take(rows, chosen)
+    return plan.fold.fold(rows if order is None else _take(rows, order), starts)
+
+
+def _by_age(order: Order | None, starts: Starts, pieces: list[_Piece], rows: pa.Table, plan: _Plan) -> Order | None:
+    """The order with the rows of each key oldest first; only keys with several rows in disorder are touched."""
+    tied = np.flatnonzero(~starts)
+    before, here = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])
+    columns = [rows[f].combine_chunks() for f in plan.sequence_fields]
+    ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=plan.descending)
+    ages.append(rows[SEQUENCE].to_numpy())
+    undecided = np.ones(len(tied), bool)
+    disordered = np.zeros(len(tied), bool)
+    for values in ages:
+        left, right = values[before], values[here]
+        disordered |= undecided & (left > right)
+        undecided &= left == right
+    disordered |= undecided
+    if not disordered.any():
+        return order
+    key_of_row = np.cumsum(starts, dtype=np.int64) - 1
+    moved = np.zeros(int(key_of_row[-1]) + 1, bool)
+    moved[key_of_row[tied[disordered]]] = True
+    places = np.flatnonzero(moved[key_of_row])
+    found = np.arange(len(starts)) if order is None else order
+    affected = found[places]
+    ranks = np.repeat([p.rank for p in pieces], [p.row_count for p in pieces])[affected]
+    by_age = np.lexsort((ranks, *(values[affected] for values in reversed(ages)), key_of_row[places]))
+    found[places] = affected[by_age]
+    return found
+
+
+def _take(rows: pa.Table, indices: Order) -> pa.Table:
+    return rows.take(pa.array(indices))
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

@@ -1,0 +1,211 @@
+"""The merge engine `partial-update`: rows of a key complete each other, column by column or group by group.
+
+A sequence group has an order of its own: its columns change together, with rows whose sequence is not older than the
+one there is. Retracts that come first in a key set all its values, whatever happens to them afterwards.
+Source: Paimon 2.0 PartialUpdateMergeFunction.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.conf.table_options import RETRACTS_OF_PARTIAL_UPDATE
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.lsm.aggregate.choice import LastNonNullValue, LastRow, LastValue
+from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null
+from bucketline.state.lsm.aggregate.functions import ColumnAggregate
+from bucketline.state.lsm.merge.computed_fold import ComputedFold, flat
+from bucketline.state.lsm.tree.sort_keys import sequence_columns
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
+from bucketline.state.types.row_kind import RowKind
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceGroup:
+    """Columns that change together, ordered by the `sequence` columns; these belong to the group themselves.
+
+    `removes`: a -D row whose sequence is not older removes the whole row.
+    """
+
+    sequence: tuple[str, ...]
+    columns: tuple[str, ...]
+    removes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartialUpdate(ComputedFold):
+    """`aggregates` are the columns of groups that have a function; all other columns of groups are overwritten."""
+
+    keys: tuple[str, ...] = ()
+    groups: tuple[SequenceGroup, ...] = ()
+    aggregates: Mapping[str, ColumnAggregate] | None = None
+    ignore_delete: bool = False
+    remove_on_delete: bool = False
+
+    def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
+        kinds = table[VALUE_KIND].to_numpy()
+        retracts = (kinds & 1).astype(bool)
+        if retracts.any() and not (self.ignore_delete or self.remove_on_delete or self.groups):
+            raise SchemaMismatchError(RETRACTS_OF_PARTIAL_UPDATE, column=VALUE_KIND)
+        seeds = np.zeros(len(kinds), bool)
+        seeds[starts] = retracts[starts]
+        if self.groups and not self.ignore_delete and seeds.any():
+            # A retract that comes first acts twice: it sets all values, then it is a retract like any other.
+            table, starts, seeds = _doubled(table, starts, seeds)
+            kinds = table[VALUE_KIND].to_numpy()
+            retracts = (kinds & 1).astype(bool)
+        if self.remove_on_delete:
+            seeds |= kinds == RowKind.DELETE
+        # A retract that is ignored leaves no trace in a group's sequence either.
+        unheard = retracts & ~seeds if self.ignore_delete else np.zeros(len(kinds), bool)
+        codes = {g: np.where(unheard, 0, c) for g, c in self._codes(table).items()}
+        removals = self._removals(kinds, starts, seeds, codes)
+        return self._merge(table, _Rows(Events(starts, _ops(retracts, seeds | removals)), kinds, retracts), codes)
+
+    def _codes(self, table: pa.Table) -> dict[SequenceGroup, Indices]:
+        """Integers in the order of each group's sequence, 0 where it is empty; groups that are not read left out."""
+        present = set(table.column_names)
+        return {g: _sequence_codes(table, g.sequence) for g in self.groups if present.issuperset(g.sequence)}
+
+    def _removals(
+        self, kinds: np.ndarray, starts: Indices, seeds: Mask, codes: Mapping[SequenceGroup, Indices]
+    ) -> Mask:
+        """Rows at which a -D replaces everything, as far as they matter: the last one of each key is among them."""
+        removing = [codes[g] for g in self.groups if g.removes]
+        deletes = (kinds == RowKind.DELETE) & ~seeds
+        found: Mask = (kinds == RowKind.DELETE) & seeds & self.remove_on_delete
+        if not removing or self.ignore_delete or not deletes.any():
+            return found
+        events = Events(starts, _ops((kinds & 1).astype(bool), seeds))
+        pending = np.ones(len(kinds), bool)
+        while True:
+            effective = np.zeros(len(kinds), bool)
+            for code in removing:
+                effective |= _not_older(code, starts, seeds | found)
+            effective &= deletes & pending & ~found
+            if not effective.any():
+                return found
+            if len(removing) == 1:
+                # What a group's own removal leaves is its newest sequence, so later ones are judged rightly already.
+                found |= effective
+                return found
+            first = events.first(effective)
+            found[first[first >= 0]] = True
+            pending &= events.after(first) & (first >= 0)[events.key_of_row]
+
+    def _merge(self, table: pa.Table, rows: "_Rows", codes: Mapping[SequenceGroup, Indices]) -> pa.Table:
+        group_of = {name: g for g in self.groups for name in (*g.sequence, *g.columns)}
+        chosen: dict[SequenceGroup, dict[str, Indices]] = {}
+        newer: dict[SequenceGroup, Mask] = {}
+        ungrouped = rows.events.with_ops(np.where(rows.retracts & (rows.events.ops != Op.SEED), 0, rows.events.ops))
+        arrays = []
+        for name in table.column_names:
+            group, aggregate = group_of.get(name), (self.aggregates or {}).get(name)
+            if name == VALUE_KIND:
+                arrays.append(rows.result_kinds())
+            elif name == SEQUENCE:
+                arrays.append(take_or_null(flat(table[name]), rows.last_counted(self.ignore_delete)))
+            elif name in self.keys:
+                arrays.append(LastRow().fold(flat(table[name]), rows.events))
+            elif group is None:
+                arrays.append(LastNonNullValue().fold(flat(table[name]), ungrouped))
+            else:
+                if group not in newer:
+                    newer[group] = _not_older(codes[group], rows.events.starts, rows.events.ops == Op.SEED)
+                    chosen[group] = _chosen(rows, newer[group])
+                if aggregate is not None:
+                    events = _aggregated(rows, codes[group], newer[group])
+                    arrays.append(aggregate.fold(flat(table[name]), events))
+                else:
+                    part = "sequence" if name in group.sequence else "columns"
+                    arrays.append(take_or_null(flat(table[name]), chosen[group][part]))
+        return pa.Table.from_arrays(arrays, schema=table.schema)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """The rows of a merge. In `events` seeds are marked, all other rows add or retract by their kind."""
+
+    events: Events
+    kinds: np.ndarray
+    retracts: Mask
+
+    def result_kinds(self) -> pa.Array:
+        """A delete when the last row removed everything or nothing was ever added."""
+        last = self.events.starts + self.events.lengths - 1
+        removed = (self.events.ops[last] == Op.SEED) & (self.kinds[last] == RowKind.DELETE)
+        added = np.logical_or.reduceat(~self.retracts, self.events.starts)
+        return pa.array(np.where(removed | ~added, RowKind.DELETE, RowKind.INSERT).astype(np.int8))
+
+    def last_counted(self, ignore_delete: bool) -> Indices:
+        last = self.events.starts + self.events.lengths - 1
+        if not ignore_delete:
+            return last
+        counted = self.events.last(~self.retracts)
+        return np.where(counted >= 0, counted, last)
+
+
+def _chosen(rows: _Rows, newer: Mask) -> dict[str, Indices]:
+    """The rows that a group's sequence columns and its plain columns are taken from."""
+    seeds = rows.events.ops == Op.SEED
+    acts = newer & ~seeds
+    ops = np.where(seeds, np.int8(Op.SEED), np.where(acts, np.int8(Op.ADD), np.int8(Op.SKIP)))
+    plain = np.where(acts & rows.retracts, np.int8(Op.RETRACT), ops)
+    blank = pa.nulls(0)
+    return {
+        "sequence": LastValue().choose(blank, rows.events.with_ops(ops)),
+        "columns": LastValue().choose(blank, rows.events.with_ops(plain)),
+    }
+
+
+def _aggregated(rows: _Rows, codes: Indices, newer: Mask) -> Events:
+    seeds = rows.events.ops == Op.SEED
+    acts = (codes > 0) & ~seeds
+    ops = np.where(newer, np.int8(Op.ADD), np.int8(Op.ADD_BEFORE))
+    ops = np.where(rows.retracts, np.int8(Op.RETRACT), ops)
+    ops = np.where(acts, ops, np.int8(Op.SKIP))
+    return rows.events.with_ops(np.where(seeds, np.int8(Op.SEED), ops))
+
+
+def _ops(retracts: Mask, seeds: Mask) -> np.ndarray:
+    ops = np.where(retracts, np.int8(Op.RETRACT), np.int8(Op.ADD))
+    return np.where(seeds, np.int8(Op.SEED), ops)
+
+
+def _doubled(table: pa.Table, starts: Indices, leading: Mask) -> tuple[pa.Table, Indices, Mask]:
+    """The rows with leading retracts given twice, the first of the two marked as seed."""
+    copies = np.where(leading, 2, 1)
+    order = np.repeat(np.arange(len(copies)), copies)
+    place = np.cumsum(copies) - copies
+    seeds = np.zeros(len(order), bool)
+    seeds[place[leading]] = True
+    return table.take(pa.array(order)), place[starts], seeds
+
+
+def _sequence_codes(table: pa.Table, names: tuple[str, ...]) -> Indices:
+    columns = [flat(table[n]) for n in names]
+    ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=False)
+    codes = np.zeros(table.num_rows, np.int64)
+    if not ages:
+        return codes
+    order = np.lexsort(tuple(reversed(ages)))
+    changes = np.ones(len(order), bool)
+    changes[1:] = np.logical_or.reduce([a[order][1:] != a[order][:-1] for a in ages])
+    codes[order] = np.cumsum(changes)
+    empty = np.logical_and.reduce([c.is_null().to_numpy(zero_copy_only=False) for c in columns])
+    codes[empty] = 0
+    return codes
+
+
+def _not_older(codes: Indices, starts: Indices, seeds: Mask) -> Mask:
+    """True where a row has a sequence and none before it, from the last seed on, has a greater one."""
+    borders = seeds.copy()
+    borders[starts] = True
+    # Sequences of later stretches are lifted above those of earlier ones, so that one running maximum serves all.
+    lifted = np.cumsum(borders) * (len(codes) + 2) + codes
+    before = np.empty_like(lifted)
+    before[1:] = np.maximum.accumulate(lifted)[:-1]
+    found: Mask = (codes > 0) & (borders | (lifted >= before))
+    return found

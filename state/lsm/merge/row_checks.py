@@ -1,0 +1,110 @@
+"""Which rows could never be merged with others of their key: they are refused when they arrive.
+
+Paimon stores such a row and fails at every later merge of its key, reads and compactions included.
+Source: Paimon 2.0 FieldAggregator.retract, FieldSumAgg, FieldProductAgg, FirstRowMergeFunction,
+PartialUpdateMergeFunction: the errors that these throw while they merge.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.table_options import MERGE_ENGINE, RETRACTS_OF_PARTIAL_UPDATE
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.aggregate.events import Mask
+from bucketline.state.lsm.aggregate.functions import ColumnAggregate
+from bucketline.state.lsm.merge.aggregation import Aggregation
+from bucketline.state.lsm.merge.computed_fold import flat
+from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, FirstRow, fold_for
+from bucketline.state.lsm.merge.partial_update import PartialUpdate
+from bucketline.state.types.arrow import VALUE_KIND
+from bucketline.state.types.row_kind import RowKind
+
+
+@dataclass(frozen=True, slots=True)
+class Unmergeable:
+    """Rows that cannot be merged: a bool for each row of the input, why, and the column that decides it."""
+
+    rows: Mask
+    reason: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowChecks:
+    """What a table's merge engine asks of single rows. Plain values, so that it travels to tasks."""
+
+    retracts_refused: str | None = None
+    columns: Mapping[str, ColumnAggregate] | None = None
+    removes_on_delete: bool = False
+    groups: PartialUpdate | None = None
+
+    def find(self, rows: pa.Table, kinds: pa.Array) -> Iterator[Unmergeable]:
+        """The rows that cannot be merged, by reason; a row may come several times.
+
+        Shapes: n rows with the table's columns, n int8 row kinds.
+        """
+        codes = kinds.to_numpy()
+        retracts = (codes & 1).astype(bool)
+        if self.retracts_refused is not None and retracts.any():
+            yield Unmergeable(retracts, self.retracts_refused, VALUE_KIND)
+        if self.removes_on_delete:
+            retracts &= codes != RowKind.DELETE
+        for name, column in (self.columns or {}).items():
+            taken_back = retracts if self.groups is None else retracts & self._reaches(name, rows, codes)
+            for bad, reason in column.unmergeable(flat(rows[name]), taken_back):
+                yield Unmergeable(bad, reason, name)
+
+    def refuse(self, rows: pa.Table, kinds: pa.Array) -> None:
+        """Returns when all rows can be merged. Raises SchemaMismatchError with the first reason why not."""
+        for found in self.find(rows, kinds):
+            raise SchemaMismatchError(found.reason, column=found.column)
+
+    def reasons(self, rows: pa.Table, kinds: pa.Array) -> pa.Array | None:
+        """Why single rows cannot be merged: a text or null for each row; None when all of them can be."""
+        reasons: pa.Array | None = None
+        for found in self.find(rows, kinds):
+            here = pc.if_else(pa.array(found.rows), found.reason, pa.scalar(None, pa.string()))
+            reasons = here if reasons is None else pc.coalesce(reasons, here)
+        return reasons
+
+    def _reaches(self, name: str, rows: pa.Table, codes: np.ndarray) -> Mask:
+        """Rows that act on a column of a sequence group: those with a sequence, unless they remove the whole row."""
+        assert self.groups is not None
+        acts, removes = np.zeros(rows.num_rows, bool), np.zeros(rows.num_rows, bool)
+        for group in self.groups.groups:
+            present = np.logical_or.reduce(
+                [flat(rows[c]).is_valid().to_numpy(zero_copy_only=False) for c in group.sequence]
+            )
+            if name in group.columns:
+                acts |= present
+            if group.removes:
+                removes |= present & (codes == RowKind.DELETE)
+        return acts & ~removes
+
+
+def row_checks(schema: TableSchema) -> RowChecks | None:
+    """The checks of a table; None where every row can be merged.
+
+    Raises OptionError and UnsupportedTableError as `fold_for` does.
+    """
+    if not schema.primary_keys or MERGE_ENGINE.get(schema.options) == "deduplicate":
+        return None
+    fold = fold_for(schema)
+    if isinstance(fold, FirstRow):
+        return None if fold.ignore_delete else RowChecks(RETRACTS_OF_FIRST_ROW)
+    if isinstance(fold, Aggregation):
+        return RowChecks(columns=fold.columns, removes_on_delete=fold.remove_on_delete)
+    if isinstance(fold, PartialUpdate):
+        takes_retracts = fold.ignore_delete or fold.remove_on_delete or fold.groups
+        return RowChecks(
+            None if takes_retracts else RETRACTS_OF_PARTIAL_UPDATE,
+            columns=fold.aggregates,
+            removes_on_delete=fold.remove_on_delete,
+            groups=fold,
+        )
+    return None

@@ -1,0 +1,1 @@
+"""Where the files of a bucket lie, and which are compacted next."""

@@ -1,0 +1,50 @@
+"""Files in sections: sets of files whose key ranges hang together, each laid out in as few sorted runs as possible.
+
+Source: Paimon 2.0 IntervalPartition.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.tree.run import KeyOrder, SortedRun
+
+_Ranged = tuple[Any, Any, DataFileMeta]
+
+
+def sections(files: Iterable[DataFileMeta], key_order: KeyOrder) -> list[list[SortedRun]]:
+    """The files as sections in key order, each a list of runs; keys of different sections never meet.
+
+    Runs carry no age: which of two rows is newer is decided by their sequence, row by row.
+    """
+    ranged: list[_Ranged] = [(key_order(f.min_key), key_order(f.max_key), f) for f in files]
+    ranged.sort(key=lambda r: (r[0], r[1]))
+    return [_runs(section) for section in _connected(ranged)]
+
+
+def _connected(ranged: list[_Ranged]) -> Iterator[list[_Ranged]]:
+    section: list[_Ranged] = []
+    reach: Any = None
+    for r in ranged:
+        if section and r[0] > reach:
+            yield section
+            section = []
+        reach = max(reach, r[1]) if section else r[1]
+        section.append(r)
+    if section:
+        yield section
+
+
+def _runs(section: list[_Ranged]) -> list[SortedRun]:
+    runs: list[list[DataFileMeta]] = []
+    ends: list[tuple[Any, int]] = []
+    for low, high, file in section:
+        if ends and low > ends[0][0]:
+            index = ends[0][1]
+            heapq.heapreplace(ends, (high, index))
+            runs[index].append(file)
+        else:
+            heapq.heappush(ends, (high, len(runs)))
+            runs.append([file])
+    return [SortedRun(tuple(files)) for files in runs]

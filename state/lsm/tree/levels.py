@@ -1,0 +1,81 @@
+"""The files of one bucket by level: level 0 newest first, one sorted run per level above.
+
+Source: Paimon 2.0 Levels.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.tree.run import KeyOrder, LevelSortedRun, SortedRun, sorted_run
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """One bucket's tree. `upper[i]` is level i + 1 and may be empty; levels after the last one with files are left out.
+
+    Build it with `from_files`, which checks it. `max_level` grows when files already lie higher than configured.
+    """
+
+    level0: tuple[DataFileMeta, ...]
+    upper: tuple[SortedRun, ...]
+    max_level: int
+    key_order: KeyOrder = field(repr=False, compare=False)
+
+    @staticmethod
+    def from_files(files: Iterable[DataFileMeta], num_levels: int, key_order: KeyOrder) -> "Levels":
+        """The tree of a bucket's live files; `num_levels` counts level 0.
+
+        Raises CorruptFileError when a file comes twice, or when files of a level above 0 overlap.
+        """
+        found = tuple(files)
+        names = [f.file_name for f in found]
+        if len(set(names)) < len(names):
+            twice = sorted({n for n in names if names.count(n) > 1})
+            raise CorruptFileError(f"files listed more than once in a bucket: {', '.join(twice)}", files=tuple(twice))
+        highest = max((f.level for f in found), default=0)
+        return Levels(
+            level0=tuple(sorted((f for f in found if f.level == 0), key=_newest_first)),
+            upper=tuple(
+                sorted_run((f for f in found if f.level == level), key_order) for level in range(1, highest + 1)
+            ),
+            max_level=max(num_levels - 1, highest),
+            key_order=key_order,
+        )
+
+    @property
+    def files(self) -> tuple[DataFileMeta, ...]:
+        """All files, level 0 newest first, then upward in key order."""
+        return (*self.level0, *(f for run in self.upper for f in run.files))
+
+    @property
+    def highest_level(self) -> int:
+        """The highest level with files; 0 when there is none above level 0, and when there are no files at all."""
+        return max((level for level, run in enumerate(self.upper, 1) if run.files), default=0)
+
+    def run_of(self, level: int) -> SortedRun:
+        """The run of a level above 0, empty if it has no files."""
+        assert level > 0
+        return self.upper[level - 1] if level <= len(self.upper) else SortedRun()
+
+    def runs(self) -> tuple[LevelSortedRun, ...]:
+        """All runs that have files, newest first: every file of level 0, then the levels upward."""
+        return (
+            *(LevelSortedRun(0, SortedRun((f,))) for f in self.level0),
+            *(LevelSortedRun(level, run) for level, run in enumerate(self.upper, 1) if run.files),
+        )
+
+    def with_compacted(self, before: Collection[DataFileMeta], after: Collection[DataFileMeta]) -> "Levels":
+        """The tree once `before` has been replaced by `after`; an upgraded file is in both, with its two levels.
+
+        Raises CorruptFileError when the files of a level overlap then.
+        """
+        gone = {(f.level, f.file_name) for f in before}
+        kept = [f for f in self.files if (f.level, f.file_name) not in gone]
+        assert len(kept) + len(gone) == len(self.files), "a compaction replaces files that the bucket does not have"
+        return Levels.from_files((*kept, *after), self.max_level + 1, self.key_order)
+
+
+def _newest_first(file: DataFileMeta) -> tuple[int, int, int, str]:
+    return (-file.max_sequence_number, file.min_sequence_number, file.creation_time_ms or 0, file.file_name)

@@ -1,0 +1,183 @@
+"""Which runs of a bucket are compacted next, and to which level.
+
+Source: Paimon 2.0 UniversalCompaction, EarlyFullCompaction, ForceUpLevel0Compaction, CompactStrategy,
+MergeTreeCompactManager.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.tree.compact_options import CompactOptions, LookupCompact
+from bucketline.state.lsm.tree.levels import Levels
+from bucketline.state.lsm.tree.run import LevelSortedRun
+
+__all__ = ["CompactOptions", "CompactUnit", "Pick", "last_full_seed_ms", "pick_compaction", "pick_full"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactUnit:
+    """Files to compact together into one level. With `file_rewrite` each file is rewritten alone.
+
+    `drop_deletes` says that nothing older than the unit is left below its output, so that deletes need not be kept.
+    """
+
+    files: tuple[DataFileMeta, ...]
+    output_level: int
+    file_rewrite: bool = False
+    drop_deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What to compact, if anything.
+
+    `was_full`: the caller remembers now as the time of the last full compaction, even when `unit` is None.
+    `idle_count`: handed to the next call for the bucket; counts triggers without a pick (`lookup-compact` = gentle).
+    """
+
+    unit: CompactUnit | None
+    was_full: bool = False
+    idle_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """The first `count` runs, and where they go."""
+
+    count: int
+    output_level: int
+    full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    runs: Sequence[LevelSortedRun]
+    max_level: int
+    ratio_percent: int
+
+
+def last_full_seed_ms(levels: Levels) -> int | None:
+    """When the bucket was last compacted fully, as far as its files tell: the newest creation on the last level."""
+    if levels.max_level == 0:
+        return None
+    created = [f.creation_time_ms for f in levels.run_of(levels.max_level).files if f.creation_time_ms is not None]
+    return max(created, default=None)
+
+
+def pick_compaction(
+    levels: Levels, options: CompactOptions, *, now_ms: int, last_full_ms: int | None, hour: int, idle_count: int = 0
+) -> Pick:
+    """The compaction that a bucket needs after new files have come, by the rules of universal compaction.
+
+    `last_full_ms` is None when none is known; `hour` is the local hour of day, 0..23.
+    What is picked leaves at most `stop_trigger` runs, the output included.
+    The unit holds all files of level 0 and of the levels up to its output, or only the newest files of level 0 and
+    nothing that lies between them and its output; runs left behind are older.
+    """
+    bucket = _Bucket(levels.runs(), levels.max_level, options.size_ratio_at(hour))
+    candidate = _early_full(bucket, options, now_ms, last_full_ms) or _universal(bucket, options)
+    if candidate is None and (options.lookup_cause is not None or options.force_up_level0):
+        gentle = options.lookup_cause is not None and options.lookup_compact is LookupCompact.GENTLE
+        if gentle and idle_count + 1 < options.lookup_compact_max_interval:
+            return Pick(None, idle_count=idle_count + 1)
+        idle_count = 0
+        candidate = _level0_up(bucket)
+    if candidate is None:
+        return Pick(None, idle_count=idle_count)
+    files = tuple(f for r in bucket.runs[: candidate.count] for f in r.run.files)
+    if len(files) == 1 and files[0].level == candidate.output_level:
+        return Pick(None, was_full=candidate.full, idle_count=idle_count)
+    unit = CompactUnit(
+        files, candidate.output_level, drop_deletes=_drops_deletes(levels, candidate.output_level, options)
+    )
+    return Pick(unit, was_full=candidate.full, idle_count=idle_count)
+
+
+def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collection[str] = ()) -> CompactUnit | None:
+    """Everything to the last level, or None when there is nothing to gain.
+
+    `must_rewrite` names files that hold rows to be removed (deletion vectors, expired rows): when all files are on the
+    last level already, only these are rewritten, or all with `compaction.force-rewrite-all-files`.
+    """
+    runs = levels.runs()
+    if not runs:
+        return None
+    drop_deletes = _drops_deletes(levels, levels.max_level, options)
+    if len(runs) > 1 or runs[0].level != levels.max_level:
+        return CompactUnit(levels.files, levels.max_level, drop_deletes=drop_deletes)
+    chosen = tuple(f for f in levels.files if options.force_rewrite_all_files or f.file_name in must_rewrite)
+    return CompactUnit(chosen, levels.max_level, file_rewrite=True, drop_deletes=drop_deletes) if chosen else None
+
+
+def _drops_deletes(levels: Levels, output_level: int, options: CompactOptions) -> bool:
+    return output_level != 0 and (output_level >= levels.highest_level or options.deletion_vectors)
+
+
+def _early_full(bucket: _Bucket, options: CompactOptions, now_ms: int, last_full_ms: int | None) -> _Candidate | None:
+    if len(bucket.runs) <= 1:
+        return None
+    interval = options.optimization_interval_ms
+    if interval is not None and (last_full_ms is None or now_ms - last_full_ms > interval):
+        return _all(bucket)
+    total, increment = options.total_size_threshold_bytes, options.incremental_size_threshold_bytes
+    if total is not None and _size(bucket.runs) < total:
+        return _all(bucket)
+    if increment is not None and _size([r for r in bucket.runs if r.level != bucket.max_level]) > increment:
+        return _all(bucket)
+    return None
+
+
+def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
+    count, trigger = len(bucket.runs), options.compaction_trigger
+    if count < trigger or count == 0:
+        return None
+    newer_bytes, oldest_bytes = _size(bucket.runs[:-1]), bucket.runs[-1].size_bytes
+    if newer_bytes * 100 > options.max_size_amplification_percent * oldest_bytes:
+        return _all(bucket)
+    taken = _similar(bucket, 1)
+    if taken == 1 and count > trigger:
+        taken = _similar(bucket, count - trigger + 1)
+    if taken > 1 and count - taken + 1 > options.stop_trigger:
+        # Paimon holds its writers back here; a batch that compacts by itself can do more instead.
+        taken = _similar(bucket, count - trigger + 1)
+    return _unit(bucket, taken) if taken > 1 else None
+
+
+def _level0_up(bucket: _Bucket) -> _Candidate | None:
+    count = sum(r.level == 0 for r in bucket.runs)
+    if count == 0:
+        return None
+    if count < len(bucket.runs) and bucket.runs[count].level == 1:
+        count += 1
+    return _unit(bucket, _similar(bucket, count))
+
+
+def _similar(bucket: _Bucket, count: int) -> int:
+    """How many runs to take when the first `count` are, and each next one while it is not much larger than those."""
+    taken_bytes = _size(bucket.runs[:count])
+    for r in bucket.runs[count:]:
+        # Doubles, multiplied before divided: the comparison has to round as Java's does.
+        if taken_bytes * (100.0 + bucket.ratio_percent) / 100.0 < float(r.size_bytes):
+            break
+        taken_bytes += r.size_bytes
+        count += 1
+    return count
+
+
+def _unit(bucket: _Bucket, count: int) -> _Candidate:
+    runs = bucket.runs
+    output_level = bucket.max_level if count == len(runs) else max(0, runs[count].level - 1)
+    while output_level == 0 and count < len(runs):
+        # Level 0 is never an output; absorb runs until one offers a level.
+        output_level = runs[count].level
+        count += 1
+    return _all(bucket) if count == len(runs) else _Candidate(count, output_level, full=False)
+
+
+def _all(bucket: _Bucket) -> _Candidate:
+    return _Candidate(len(bucket.runs), bucket.max_level, full=True)
+
+
+def _size(runs: Sequence[LevelSortedRun]) -> int:
+    return sum(r.size_bytes for r in runs)

@@ -1,0 +1,133 @@
+"""Commits changes of a table's schema: each is decided on the newest schema and published under the next id.
+
+Who loses that id decides again, on the winner's schema. So concurrent changes of different columns all happen, and two
+writers that add the same column end with one.
+Source: Paimon 2.0 SchemaManager.commitChanges.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.commit.evolve import EvolutionPolicy, evolve_schema
+from bucketline.state.commit.schema_change import (
+    ChangeComment,
+    ChangeNullability,
+    ChangeType,
+    MoveColumn,
+    SchemaChange,
+    change_schema,
+)
+from bucketline.state.commit.schema_edit import After, ColumnPath, First, Position
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.errors import StorageError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
+from bucketline.state.types.arrow import logical_type
+from bucketline.state.types.columns_text import parse_columns
+from bucketline.state.types.logical import DataType
+
+Handle = TypeVar("Handle", bound=TableHandle)
+
+
+def alter_table(table: Handle, changes: Sequence[SchemaChange], *, clock: Clock = SYSTEM_CLOCK) -> Handle:
+    """The table with its newest schema after the changes, all of which make one version.
+
+    Raises SchemaMismatchError and OptionError as `change_schema`; StorageError when it may or may not have happened.
+    """
+    has_snapshots = table.snapshot_store.latest_id() is not None
+
+    def decide(newest: TableSchema) -> TableSchema | None:
+        found = change_schema(newest, changes, now_ms=clock.now_ms(), has_snapshots=has_snapshots)
+        return None if found is newest else found
+
+    return _commit(table, decide)
+
+
+def evolve_table(table: Handle, incoming: pa.Schema, policy: EvolutionPolicy, *, clock: Clock = SYSTEM_CLOCK) -> Handle:
+    """The table with its newest schema, in which the incoming columns have a place if the policy gives them one.
+
+    Raises SchemaMismatchError as `evolve_schema`.
+    """
+    return _commit(table, lambda newest: evolve_schema(newest, incoming, policy, now_ms=clock.now_ms()))
+
+
+def column_changes(
+    path: ColumnPath,
+    *,
+    data_type: DataType | None = None,
+    nullable: bool | None = None,
+    comment: str | None = None,
+    position: str | None = None,
+) -> list[SchemaChange]:
+    """The changes that an alteration of one column asks for; None leaves as it is, an empty comment removes it."""
+    found: list[SchemaChange] = []
+    if data_type is not None:
+        found.append(ChangeType(path, data_type))
+    if nullable is not None:
+        found.append(ChangeNullability(path, nullable))
+    if comment is not None:
+        found.append(ChangeComment(path, comment or None))
+    place = position_of(position)
+    if place is not None:
+        found.append(MoveColumn(path, place))
+    return found
+
+
+def column_path(name: str | Sequence[str]) -> ColumnPath:
+    """A column by its name, or a field inside one by the names that lead to it."""
+    path = (name,) if isinstance(name, str) else tuple(name)
+    if not path:
+        raise OptionError("a column has a name", key="name")
+    return path
+
+
+def column_type(given: str | pa.DataType | DataType) -> DataType:
+    """The logical type that SQL text, or an Arrow type, names. Raises OptionError or SchemaMismatchError."""
+    if isinstance(given, DataType):
+        return given
+    if isinstance(given, pa.DataType):
+        return logical_type(given, True)
+    (field,) = parse_columns(f"c {given}")
+    return field.type
+
+
+def position_of(text: str | None) -> Position | None:
+    """`first` or `after <column>`. Raises OptionError for anything else."""
+    if text is None:
+        return None
+    if text == "first":
+        return First()
+    if text.startswith("after ") and text != "after ":
+        return After(text.removeprefix("after "))
+    raise OptionError(f"a position is 'first' or 'after <column>', not {text!r}", key="position", value=text)
+
+
+def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) -> Handle:
+    while True:
+        newest = newest_schema(table.io, table.metadata_path)
+        wanted = decide(newest)
+        if wanted is None:
+            return replace(table, table_schema=table.with_read_options(newest))
+        table.io.require_publish()
+        if _publish(table, wanted):
+            return replace(table, table_schema=table.with_read_options(wanted))
+
+
+def _publish(table: TableHandle, wanted: TableSchema) -> bool:
+    """Whether the schema is the table's now; False when another one has its id."""
+    schemas = Schemas(table.io, table.metadata_path)
+    try:
+        return schemas.create(wanted)
+    except StorageError:
+        # It may have happened, and a change cannot always be made twice.
+        try:
+            return schemas.get(wanted.id) == wanted
+        except StorageError as missing:
+            if not missing.fields.get("missing"):
+                raise
+        raise

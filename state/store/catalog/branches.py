@@ -1,0 +1,126 @@
+"""The branches of a table: folders of metadata of their own over the data files, manifests and index files of all.
+
+Source: Paimon 2.0 FileSystemBranchManager.
+"""
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR
+from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.storage.file_io import FileIO
+
+MAIN = "main"
+_PREFIX = "branch-"
+
+
+class Branches:
+    """The branches of the table at `path`, the main one left aside."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        self._io = io
+        self._path = path
+        self._directory = f"{path}/{BRANCH_DIR}"
+
+    def names(self) -> list[str]:
+        """The names of the branches, sorted."""
+        found = self._io.list_names(self._directory)
+        return sorted(n.removeprefix(_PREFIX) for n in found if n.startswith(_PREFIX) and n != _PREFIX)
+
+    def path(self, name: str) -> str:
+        """The folder that a branch's metadata is in."""
+        return f"{self._directory}/{_PREFIX}{name}"
+
+    def create(self, name: str, tag: Tag | None = None) -> None:
+        """Makes a branch: empty with the newest schema, or standing at a tag.
+
+        Raises OptionError for a name that is taken or cannot be one.
+        """
+        check_branch_name(name)
+        if name in self.names():
+            raise OptionError(f"Branch name '{name}' already exists.", key="branch", value=name)
+        schemas, root = Schemas(self._io, self._path), self.path(name)
+        newest = schemas.latest_id()
+        assert newest is not None, "a table has a schema"
+        last = newest if tag is None else tag.snapshot.schema_id
+        branch_schemas = Schemas(self._io, root)
+        for schema_id in range(last + 1) if tag is not None else (last,):
+            branch_schemas.create(schemas.get(schema_id))
+        if tag is not None:
+            # The tag comes first: it keeps the files of the snapshot from being expired.
+            Tags(self._io, root).create(tag)
+            Snapshots(self._io, root).publish(tag.snapshot)
+
+    def delete(self, name: str) -> bool:
+        """Removes a branch's metadata; False when there is none. Files that only it used are orphans then."""
+        if name not in self.names():
+            return False
+        root = self.path(name)
+        files = self._io.list_files(root)
+        # A branch without a schema stops every orphan clean-up, so the schema goes last.
+        for file in sorted(files, key=lambda f: f.path.startswith(f"{root}/{SCHEMA_DIR}/")):
+            self._io.delete(file.path)
+        self._io.delete_folder(root)
+        return True
+
+    def states(self) -> list[tuple[str, Snapshot]]:
+        """Of all branches what `states_of` gives of one. Raises MissingSnapshotError for one that has lost some."""
+        for name in self.names():
+            Snapshots(self._io, self.path(name)).latest_id()
+        return [state for name in self.names() for state in self.states_of(name)]
+
+    def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
+        """The snapshots that stand for all files a branch shares with the table, with a name for each.
+
+        A branch's oldest snapshot has every file from before it was made that a later one has; its tags may be older.
+        A branch that the table was forwarded to shares those after it too.
+        """
+        tags = Tags(self._io, self.path(name)).list()
+        return self.snapshots_of(name) + [(f"tag {t.name} of branch {name}", t.snapshot) for t in tags]
+
+    def snapshots_of(self, name: str) -> list[tuple[str, Snapshot]]:
+        """As `states_of`, without the tags."""
+        snapshots = Snapshots(self._io, self.path(name))
+        ids = snapshots.ids()
+        found: list[tuple[str, Snapshot]] = []
+        for snapshot_id in dict.fromkeys([*ids[:1], *self._forwarded(snapshots, ids[1:])]):
+            state = snapshots.get(snapshot_id)
+            if state is not None:
+                found.append((f"snapshot {snapshot_id} of branch {name}", state))
+        return found
+
+    def _forwarded(self, branch: Snapshots, ids: list[int]) -> list[int]:
+        """Which of a branch's snapshots, ascending, the table has or had as its own.
+
+        They are the first ones, so halving finds where they end. Where the table's own have expired, the last before
+        that may have been its own too: what it needs, it keeps.
+        """
+        main = Snapshots(self._io, self._path)
+        earliest = main.earliest_id()
+        expired = [i for i in ids if earliest is None or i < earliest]
+        known = ids[len(expired) :]
+        low, high = 0, len(known)
+        while low < high:
+            middle = (low + high) // 2
+            own = main.get(known[middle])
+            if own is not None and own == branch.get(known[middle]):
+                low = middle + 1
+            else:
+                high = middle
+        return [*expired[-1:], *known[:low]]
+
+
+def check_branch_name(name: str) -> None:
+    """Returns if a branch can have that name. Raises OptionError."""
+    if not name.strip():
+        raise OptionError("Branch name shouldn't be blank.", key="branch", value=name)
+    if name in (".", ".."):
+        raise OptionError(f"branch name {name!r}: '.' and '..' are no names", key="branch", value=name)
+    if name == MAIN or name.isdigit():
+        raise OptionError(f"Branch name {name!r}: neither '{MAIN}' nor a number can be one", key="branch", value=name)
+    if "/" in name or "\x00" in name:
+        raise OptionError(
+            f"branch name {name!r}: a branch is a folder, so it cannot hold '/'", key="branch", value=name
+        )

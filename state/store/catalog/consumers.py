@@ -1,0 +1,80 @@
+"""The consumers of a table: how far each has read, and which snapshots they still need.
+
+Source: Paimon 2.0 ConsumerManager, Consumer.
+"""
+
+import json
+
+from bucketline.conf.option import Option, parse_duration
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.paths import CONSUMER_DIR
+from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.storage_clock import modified_or_unknown, storage_now_ms
+
+CONSUMER_EXPIRATION_TIME = Option(
+    "consumer.expiration-time", parse_duration, None, "ms after which a consumer that does not move is dropped"
+)
+_PREFIX = "consumer-"
+
+
+def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
+    """The next snapshot that each consumer of the table at `path` will read. Raises CorruptFileError."""
+    found = {}
+    for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
+        data = io.read_optional(f"{path}/{CONSUMER_DIR}/{name}") if name.startswith(_PREFIX) else None
+        if data is not None:
+            found[name.removeprefix(_PREFIX)] = _next_snapshot(f"{path}/{CONSUMER_DIR}/{name}", data)
+    return found
+
+
+def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
+    """The path and what is wrong of each consumer file that cannot be read."""
+    found = []
+    for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
+        file = f"{path}/{CONSUMER_DIR}/{name}"
+        data = io.read_optional(file) if name.startswith(_PREFIX) else None
+        try:
+            if data is not None:
+                _next_snapshot(file, data)
+        except CorruptFileError as e:
+            found.append((file, e.message))
+    return found
+
+
+def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, now_ms: int) -> list[str]:
+    """Removes the consumers whose files have not changed for `idle_ms`, and names them.
+
+    `now_ms` is this machine's time. The storage's, by which ages count, is asked only where one seems to be idle.
+    """
+    found = {}
+    for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
+        file = f"{path}/{CONSUMER_DIR}/{name}"
+        modified_ms = _modified_ms(io, file) if name.startswith(_PREFIX) else None
+        if modified_ms is not None and modified_ms + idle_ms < now_ms:
+            found[name] = modified_ms
+    if not found:
+        return []
+    now_ms = storage_now_ms(io, path)
+    idle = [name for name, modified_ms in found.items() if modified_ms + idle_ms < now_ms]
+    for name in idle:
+        io.delete(f"{path}/{CONSUMER_DIR}/{name}")
+    return [name.removeprefix(_PREFIX) for name in idle]
+
+
+def _modified_ms(io: FileIO, file: str) -> int | None:
+    try:
+        return modified_or_unknown(io, file)
+    except StorageError as e:
+        if e.fields.get("missing"):
+            return None
+        raise
+
+
+def _next_snapshot(file: str, data: bytes) -> int:
+    try:
+        found = json.loads(data)["nextSnapshot"]
+    except (ValueError, KeyError, TypeError) as e:
+        raise CorruptFileError(f"{file}: no consumer's position: {e!r}", path=file) from e
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise CorruptFileError(f"{file}: nextSnapshot is {found!r}", path=file)
+    return found

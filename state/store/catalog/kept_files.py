@@ -1,0 +1,154 @@
+"""Which files a snapshot needs: what expiry spares, what orphan removal counts as used, what doctor looks for.
+
+Source: Paimon 2.0 FileDeletionBase, SnapshotDeletion, OrphanFilesClean.
+"""
+
+import re
+from collections.abc import Sequence
+
+from bucketline.state.commit.expire import FileKey, Footprint, file_key
+from bucketline.state.errors import StorageError
+from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
+from bucketline.state.format.paths import INDEX_DIR, MANIFEST_DIR, STATISTICS_DIR, bucket_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.manifests import EntryFilter, Manifests
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str]:
+    """The full paths of a data file and of the files beside it."""
+    names = (entry.file.file_name, *entry.file.extra_files)
+    if entry.file.external_path is not None:
+        folder = entry.file.external_path.rpartition("/")[0]
+    else:
+        folder = f"{root}/{bucket_path(schema, entry.partition, entry.bucket)}"
+    return [f"{folder}/{name}" for name in names]
+
+
+def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:
+    """The path of an index file below the table, or its full path where it lies elsewhere."""
+    if entry.external_path is not None:
+        return entry.external_path
+    if schema.options.get("index-file-in-data-file-dir", "false").strip().lower() == "true":
+        return f"{bucket_path(schema, entry.partition, entry.bucket)}/{entry.file_name}"
+    return f"{INDEX_DIR}/{entry.file_name}"
+
+
+def located(root: str, path: str) -> str:
+    """The full path of what `index_path` gives."""
+    return path if path.startswith("/") or _URI.match(path) else f"{root}/{path}"
+
+
+def remove_file(io: FileIO, schema: TableSchema, path: str) -> None:
+    """Removes a file of the table, on its own storage or wherever its full path says; a missing one is no error."""
+    if _URI.match(path):
+        io, path = file_io_for(path, schema.storage)
+    io.delete(path)
+
+
+def metadata_paths(root: str, footprint: Footprint) -> list[str]:
+    """The full paths of a footprint's files, those that lead to others last: what is cut short can be done again."""
+    return [
+        *(located(root, p) for p in sorted(footprint.index_files)),
+        *(f"{root}/{STATISTICS_DIR}/{n}" for n in sorted(footprint.statistics)),
+        *(f"{root}/{MANIFEST_DIR}/{n}" for n in sorted(footprint.manifests)),
+        *(f"{root}/{MANIFEST_DIR}/{n}" for n in sorted(footprint.lists)),
+    ]
+
+
+def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
+    """The files a snapshot needs beside data files. Raises StorageError where one that leads to others is missing.
+
+    The changelog is left aside: it goes with its snapshot, whatever tags there are.
+    """
+    metas = manifests.base_and_delta(snapshot)
+    index = manifests.read_index(snapshot.index_manifest)
+    return _footprint(schema, snapshot, metas, index, with_changelog=False)
+
+
+def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
+    """As `footprint_of` with the changelog, for a snapshot that may be half removed already."""
+    lists = [
+        (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+        (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+    ]
+    if snapshot.changelog_manifest_list is not None:
+        lists.append((snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size))
+    metas: list[ManifestFileMeta] = []
+    for name, size in lists:
+        try:
+            metas += manifests.read_list(name, size)
+        except StorageError as e:
+            reraise_unless_missing(e)
+    index: list[IndexManifestEntry] = []
+    try:
+        index = manifests.read_index(snapshot.index_manifest)
+    except StorageError as e:
+        reraise_unless_missing(e)
+    return _footprint(schema, snapshot, metas, index, with_changelog=True)
+
+
+def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
+    """The snapshot's delta, or no entry at all when a part of it is gone.
+
+    Half a delta would be worse than none: without its ADD, the DELETE of an upgraded file looks like its end.
+    """
+    try:
+        return manifests.delta_entries(snapshot)
+    except StorageError as e:
+        reraise_unless_missing(e)
+        return []
+
+
+def changelog_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
+    """The entries of the snapshot's changelog that can still be read."""
+    if snapshot.changelog_manifest_list is None:
+        return []
+    found: list[ManifestEntry] = []
+    try:
+        for meta in manifests.read_list(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size):
+            try:
+                found += manifests.read(meta)
+            except StorageError as e:
+                reraise_unless_missing(e)
+    except StorageError as e:
+        reraise_unless_missing(e)
+    return found
+
+
+def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[ManifestEntry]) -> set[FileKey]:
+    """Which data files of the buckets of `among` are live in a snapshot; manifests of other buckets are not read."""
+    if not among:
+        return set()
+    wanted = EntryFilter(buckets=frozenset((e.partition, e.bucket) for e in among))
+    return {file_key(e) for e in manifests.live_entries(snapshot, wanted)}
+
+
+def reraise_unless_missing(error: StorageError) -> None:
+    """Returns if the error says that a file is not there."""
+    if not error.fields.get("missing"):
+        raise error
+
+
+def _footprint(
+    schema: TableSchema,
+    snapshot: Snapshot,
+    metas: Sequence[ManifestFileMeta],
+    index: Sequence[IndexManifestEntry],
+    *,
+    with_changelog: bool,
+) -> Footprint:
+    lists = {snapshot.base_manifest_list, snapshot.delta_manifest_list}
+    if with_changelog and snapshot.changelog_manifest_list is not None:
+        lists.add(snapshot.changelog_manifest_list)
+    manifests = {m.file_name for m in metas}
+    if snapshot.index_manifest is not None:
+        manifests.add(snapshot.index_manifest)
+    return Footprint(
+        lists=frozenset(lists),
+        manifests=frozenset(manifests),
+        index_files=frozenset(index_path(schema, e) for e in index),
+        statistics=frozenset() if snapshot.statistics is None else frozenset({snapshot.statistics}),
+    )

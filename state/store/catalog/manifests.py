@@ -1,0 +1,307 @@
+"""Manifests, manifest lists and index manifests of a table: read with their recorded sizes, written under new names.
+
+Source: Paimon 2.0 ManifestFile, ManifestList, IndexManifestFile, AbstractFileStoreScan.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bucketline.conf.wording import counted
+from bucketline.state.commit.manifest_merge import (
+    FullMerge,
+    ManifestMergeOptions,
+    MergeGroup,
+    deleted_identities,
+    live_entries,
+    merge_entries,
+    narrow_full_merge,
+    plan_manifest_merge,
+    rewrite_fully,
+)
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import CommitConflictError, CorruptFileError
+from bucketline.state.format.avro.container import DEFAULT_CODEC
+from bucketline.state.format.entries import (
+    EntryIdentity,
+    FileKind,
+    IndexManifestEntry,
+    ManifestEntry,
+    ManifestFileMeta,
+    Snapshot,
+)
+from bucketline.state.format.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketline.state.format.manifest import (
+    decode_manifest,
+    decode_manifest_list,
+    describe_manifest,
+    encode_manifest,
+    encode_manifest_list,
+)
+from bucketline.state.format.partition_stats import may_hold_any
+from bucketline.state.format.paths import MANIFEST_DIR, index_manifest_name, manifest_list_name, manifest_name
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.logical import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFilter:
+    """Which entries are wanted: those of any of the partitions, or of any of the buckets; None wants all.
+
+    `buckets` are (partition, bucket) pairs. Partitions are serialized rows, compared byte by byte.
+    """
+
+    partitions: frozenset[bytes] | None = None
+    buckets: frozenset[tuple[bytes, int]] | None = None
+
+    def wants(self, entry: ManifestEntry) -> bool:
+        if self.buckets is not None and (entry.partition, entry.bucket) not in self.buckets:
+            return False
+        return self.partitions is None or entry.partition in self.partitions
+
+    @property
+    def wanted_partitions(self) -> frozenset[bytes] | None:
+        if self.buckets is None:
+            return self.partitions
+        named = frozenset(partition for partition, _ in self.buckets)
+        return named if self.partitions is None else named & self.partitions
+
+    @property
+    def bucket_numbers(self) -> tuple[int, int] | None:
+        """Smallest and largest bucket wanted, None for any."""
+        numbers = [bucket for _, bucket in self.buckets or ()]
+        return (min(numbers), max(numbers)) if numbers else None
+
+
+EVERYTHING = EntryFilter()
+_DEFAULT_MERGING = ManifestMergeOptions()
+
+
+class Manifests:
+    """The manifest folder of the table at `path`. New files are synced before their name is given out."""
+
+    def __init__(
+        self,
+        io: FileIO,
+        path: str,
+        partition_types: Sequence[DataType] = (),
+        *,
+        ids: IdSource = SYSTEM_IDS,
+        merging: ManifestMergeOptions = _DEFAULT_MERGING,
+        codec: str = DEFAULT_CODEC,
+    ) -> None:
+        self._io = io
+        self._directory = f"{path}/{MANIFEST_DIR}"
+        self._partition_types = tuple(partition_types)
+        self._ids = ids
+        self._merging = merging
+        self._codec = codec
+        self._journal: list[str] = []
+
+    def recording(self, journal: list[str]) -> "Manifests":
+        """The same folder, but the name of each new file is put into `journal` before the file is made."""
+        other = Manifests(self._io, "", self._partition_types, ids=self._ids, merging=self._merging, codec=self._codec)
+        other._directory, other._journal = self._directory, journal
+        return other
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Removes files of the folder; missing ones are no error."""
+        for name in names:
+            self._io.delete(self.path(name))
+
+    def exists(self, name: str) -> bool:
+        """Whether the folder has a file of that name."""
+        return self._io.exists(self.path(name))
+
+    def read_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
+        """The manifests that a list names, oldest first. `size` is what the snapshot says of it."""
+        data = self._read(name, size)
+        with naming_file(self.path(name)):
+            return decode_manifest_list(data)
+
+    def read(self, manifest: ManifestFileMeta | str) -> list[ManifestEntry]:
+        """The entries of a manifest, in order."""
+        name, size = (manifest, None) if isinstance(manifest, str) else (manifest.file_name, manifest.file_size)
+        data = self._read(name, size)
+        with naming_file(self.path(name)):
+            entries = decode_manifest(data)
+            if not isinstance(manifest, str):
+                _check_counts(manifest, entries)
+            return entries
+
+    def read_index(self, name: str | None) -> list[IndexManifestEntry]:
+        """The index files that an index manifest names; none for a snapshot without one."""
+        if name is None:
+            return []
+        data = self._read(name, None)
+        with naming_file(self.path(name)):
+            return decode_index_manifest(data)
+
+    def base_and_delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """All manifests of a snapshot, oldest first: the base of the one that follows it."""
+        base = self.read_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        return base + self.delta(snapshot)
+
+    def delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """The manifests of what a snapshot changed."""
+        return self.read_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+
+    def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """What a snapshot changed, in the order written."""
+        return [e for meta in self.delta(snapshot) for e in self.read(meta)]
+
+    def changelog_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """The changelog files of a snapshot."""
+        if snapshot.changelog_manifest_list is None:
+            return []
+        metas = self.read_list(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size)
+        return [e for meta in metas for e in self.read(meta)]
+
+    def live_entries(self, snapshot: Snapshot, wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
+        """The live files of a snapshot that a filter wants, as ADD entries in manifest order.
+
+        Manifests whose bounds rule out everything wanted are not read.
+        """
+        return self.live_in(self.base_and_delta(snapshot), wanted)
+
+    def live_in(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
+        """As `live_entries`, of manifests whose lists were read already: all of one snapshot, oldest first."""
+        return live_entries([e for meta in self.prune(metas, wanted) for e in self._some(meta, wanted)])
+
+    def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
+        """The bucket count of each partition that has live files with a positive one; the others are left out.
+
+        Reads from the newest manifest back, and stops when every partition is known: a DELETE never stands before the
+        ADD it undoes.
+        """
+        missing, found = set(partitions), dict[bytes, int]()
+        deleted: set[EntryIdentity] = set()
+        for meta in reversed(metas):
+            if not missing:
+                break
+            wanted = EntryFilter(partitions=frozenset(missing))
+            for entry in reversed([e for m in self.prune([meta], wanted) for e in self._some(m, wanted)]):
+                if entry.kind is FileKind.DELETE:
+                    deleted.add(entry.identity)
+                elif entry.identity not in deleted and entry.total_buckets > 0:
+                    found.setdefault(entry.partition, entry.total_buckets)
+            missing -= found.keys()
+        return found
+
+    def prune(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter) -> Iterator[ManifestFileMeta]:
+        """The manifests that may hold an entry the filter wants, in order."""
+        partitions, numbers = wanted.wanted_partitions, wanted.bucket_numbers
+        rows = None
+        if partitions is not None:
+            rows = [decode_row(p, self._partition_types) if self._partition_types else () for p in sorted(partitions)]
+        for meta in metas:
+            if numbers is not None and meta.min_bucket is not None and meta.max_bucket is not None:
+                low, high = numbers
+                if high < meta.min_bucket or low > meta.max_bucket:
+                    continue
+            if rows is None or may_hold_any(meta.partition_stats, rows, self._partition_types):
+                yield meta
+
+    def write(self, entries: Sequence[ManifestEntry], schema_id: int) -> list[ManifestFileMeta]:
+        """Writes entries in order into as few manifests of about the target size as hold them; none for none."""
+        if not entries:
+            return []
+        data = encode_manifest(entries, self._codec)
+        parts = min(-(-len(data) // self._merging.target_size_bytes), len(entries))
+        if parts <= 1:
+            return [self._write_one(data, entries, schema_id)]
+        step = -(-len(entries) // parts)
+        chunks = [entries[i : i + step] for i in range(0, len(entries), step)]
+        return [self._write_one(encode_manifest(c, self._codec), c, schema_id) for c in chunks]
+
+    def write_list(self, metas: Sequence[ManifestFileMeta]) -> tuple[str, int]:
+        """Writes a manifest list; its name and size in bytes."""
+        name, data = manifest_list_name(self._ids.new_uuid(), 0), encode_manifest_list(metas, self._codec)
+        self._write_new(name, data)
+        return name, len(data)
+
+    def write_index(self, entries: Sequence[IndexManifestEntry]) -> str:
+        """Writes an index manifest; its name."""
+        name = index_manifest_name(self._ids.new_uuid(), 0)
+        self._write_new(name, encode_index_manifest(entries, self._codec))
+        return name
+
+    def merge(self, metas: Sequence[ManifestFileMeta], schema_id: int) -> list[ManifestFileMeta]:
+        """The same live files in fewer manifests, where that is due; new ones are written, old ones stay on disk.
+
+        A base that does not merge cleanly, as after a doubled append by another writer, is kept as it is.
+        """
+        plan = plan_manifest_merge(metas, self._merging)
+        if plan.changes_nothing:
+            return list(metas)
+        if plan.full is not None:
+            deleted = deleted_identities(e for m in plan.full.with_deletes for e in self.read(m))
+            full = narrow_full_merge(plan.full, deleted, self._partition_types)
+            if full is not None:
+                return self._merge_fully(metas, full, deleted, schema_id)
+        try:
+            merged = [self._merge_group(group) for group in plan.minor]
+        except CommitConflictError:
+            return list(metas)
+        found: list[ManifestFileMeta] = []
+        for group, entries in zip(plan.minor, merged, strict=True):
+            found += group.manifests if entries is None else self.write(entries, schema_id)
+        return found
+
+    def path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _merge_fully(
+        self, metas: Sequence[ManifestFileMeta], full: FullMerge, deleted: set[EntryIdentity], schema_id: int
+    ) -> list[ManifestFileMeta]:
+        rewritten: list[ManifestEntry] = []
+        replaced: set[str] = set()
+        for meta in full.merge:
+            after = rewrite_fully(full, meta, self.read(meta), deleted)
+            if after is not None:
+                rewritten += after
+                replaced.add(meta.file_name)
+        return [m for m in metas if m.file_name not in replaced] + self.write(rewritten, schema_id)
+
+    def _merge_group(self, group: MergeGroup) -> list[ManifestEntry] | None:
+        """The entries to write in the group's place; None when it stays."""
+        return None if group.is_kept else merge_entries(e for m in group.manifests for e in self.read(m))
+
+    def _write_new(self, name: str, data: bytes) -> None:
+        self._journal.append(name)
+        self._io.write_new(self.path(name), data)
+
+    def _write_one(self, data: bytes, entries: Sequence[ManifestEntry], schema_id: int) -> ManifestFileMeta:
+        name = manifest_name(self._ids.new_uuid(), 0)
+        self._write_new(name, data)
+        return describe_manifest(name, len(data), entries, self._partition_types, schema_id)
+
+    def _some(self, meta: ManifestFileMeta, wanted: EntryFilter) -> list[ManifestEntry]:
+        return [e for e in self.read(meta) if wanted.wants(e)]
+
+    def _read(self, name: str, size: int | None) -> bytes:
+        """The file's bytes, as many as the table says. Paimon reads so many, and misses entries if they are too few."""
+        path = self.path(name)
+        data = self._io.read(path)
+        if size is not None and size != len(data):
+            raise CorruptFileError(
+                f"{path} has {counted(len(data), 'byte')}, the table says {size}: "
+                + ("Paimon would read it cut off" if size < len(data) else "it was cut off"),
+                path=path,
+                expected=size,
+                found=len(data),
+                offset=min(size, len(data)),
+            )
+        return data
+
+
+def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> None:
+    """Returns if a manifest has as many entries of each kind as its list says."""
+    deleted = sum(e.kind is FileKind.DELETE for e in entries)
+    if (len(entries) - deleted, deleted) != (meta.num_added_files, meta.num_deleted_files):
+        added = counted(len(entries) - deleted, "file")
+        raise CorruptFileError(
+            f"it adds {added} and deletes {deleted}, its list says {meta.num_added_files} and {meta.num_deleted_files}",
+            offset=0,
+        )

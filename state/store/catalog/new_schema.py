@@ -1,0 +1,84 @@
+"""The first schema of a table that is to be made: columns, keys and options, checked before anything is written.
+
+Source: Paimon 2.0 SchemaManager.createTable.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from bucketline.conf.durations import check_given_durations
+from bucketline.conf.errors import OptionError
+from bucketline.conf.new_table import check_new_table, lift_keys
+from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.aggregate.field_options import check_field_options
+from bucketline.state.lsm.merge.fold import fold_for
+from bucketline.state.types.arrow import logical_fields
+from bucketline.state.types.columns_text import parse_columns
+from bucketline.state.types.logical import DataField, all_fields
+
+
+def plan_schema(
+    schema: pa.Schema | str,
+    primary_key: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    comment: str | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    time_ms: int,
+) -> TableSchema:
+    """The schema that `create_table` would write. Arguments and errors are those of `create_table`."""
+    storage = check_storage_options(storage_options)
+    refuse_storage_keys(options or {}, "the table's options")
+    rest, keys, partition_keys = lift_keys(dict(options or {}), primary_key, partition_by)
+    check_given_durations(rest, origin="the new table's options")
+    columns = parse_columns(schema) if isinstance(schema, str) else logical_fields(schema)
+    fields = _key_columns_not_null(columns, keys)
+    check_new_table(
+        rest,
+        columns=[f.name for f in fields],
+        nested=[f.name for f in fields if not f.type.is_atomic],
+        primary_key=keys,
+        partition_keys=partition_keys,
+    )
+    new = TableSchema(
+        id=0,
+        fields=fields,
+        highest_field_id=max((f.id for f in all_fields(fields)), default=-1),
+        partition_keys=partition_keys,
+        primary_keys=keys,
+        options=rest,
+        comment=comment,
+        time_ms=time_ms,
+        storage=storage,
+    )
+    check_field_options(rest, [f.name for f in fields])
+    if keys:
+        fold_for(new)
+    return new
+
+
+def check_table_path(path: str) -> None:
+    """Returns when a new table's directory has a name of its own. Raises OptionError for `.`, `..` and nothing."""
+    parts = path.partition("://")[2] if "://" in path else path
+    found = parts.rstrip("/").split("/")
+    database = found[-2].removesuffix(".db") if len(found) > 1 and found[-2].endswith(".db") else "default"
+    for what, name in (("table", found[-1]), ("database", database)):
+        if name.strip() in ("", ".", ".."):
+            raise OptionError(
+                f"{path!r}: {name!r} is no name of a {what}; a path names the table's own directory, "
+                "<warehouse>/<database>.db/<table>",
+                key="path",
+                path=path,
+            )
+
+
+def _key_columns_not_null(fields: Sequence[DataField], keys: Sequence[str]) -> tuple[DataField, ...]:
+    names = [f.name for f in fields]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise SchemaMismatchError(f"column {twice!r} is declared twice", column=twice)
+    return tuple(DataField(f.id, f.name, f.type.not_null()) if f.name in keys else f for f in fields)

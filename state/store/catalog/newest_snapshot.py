@@ -1,0 +1,217 @@
+"""Finds the newest snapshot where the hint LATEST does not simply say it: by listings, tags, changelogs, hints.
+
+Others may be at work meanwhile, so nothing is refused on one look: a hint may be read before its writer writes it, a
+listing may be older than a tag.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+
+from bucketline.state.commit.newest import CutShort, Hint, History, NewestId, Reference, Vanished, newest_of
+from bucketline.state.errors import CorruptFileError, MissingSnapshotError, StorageError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import (
+    CHANGELOG_DIR,
+    EARLIEST,
+    LATEST,
+    MANIFEST_DIR,
+    SNAPSHOT_DIR,
+    TAG_DIR,
+    changelog_name,
+    parse_changelog_id,
+    parse_snapshot_id,
+    parse_tag,
+    snapshot_name,
+)
+from bucketline.state.format.snapshot_json import decode_snapshot
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO
+
+_LOG = logging.getLogger(__name__)
+LEFTOVERS_TEXT = (
+    "there are manifests and no snapshot, and nothing says that one was committed: the first commit crashed or is "
+    "under way, or all metadata of snapshots was removed"
+)
+
+_LOOKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest snapshot (None: there is none), and the rollback to it that was cut short, if one was."""
+
+    snapshot: Snapshot | None
+    cut_short: CutShort | None = None
+
+
+def find_newest(io: FileIO, root: str) -> Newest:
+    """The newest snapshot of the metadata folder `root`, whatever became of its hints.
+
+    Raises MissingSnapshotError when snapshots were published whose files are gone, CorruptFileError, StorageError.
+    """
+    before: CutShort | Vanished | None = None
+    for _ in range(_LOOKS):
+        history = read_history(io, root)
+        verdict = newest_of(history)
+        if isinstance(verdict, NewestId):
+            found = None if verdict.snapshot_id == 0 else read_snapshot(io, root, verdict.snapshot_id)
+            if found is not None or verdict.snapshot_id == 0:
+                _warn_of_leftovers(io, root, found)
+                return Newest(found)
+        elif verdict == before:
+            if isinstance(verdict, Vanished):
+                raise missing_snapshot(root, verdict, history.references)
+            found = _target(io, root, verdict)
+            if found is not None:
+                _warn_once(root, cut_short_text(verdict))
+                return Newest(found, verdict)
+        before = None if isinstance(verdict, NewestId) else verdict
+    raise StorageError(
+        f"{root}: the newest snapshot cannot be read, each listing names another one, or one that is not there",
+        path=f"{root}/{SNAPSHOT_DIR}",
+        retryable=True,
+        missing=False,
+    )
+
+
+def read_history(io: FileIO, root: str, *, all_references: bool = False) -> History:
+    """What the folder `root` says of its snapshots.
+
+    Tags and changelogs are read only where they matter: not when LATEST names the newest file, unless
+    `all_references`. Tags that cannot be read are passed over.
+    """
+    directory = f"{root}/{SNAPSHOT_DIR}"
+    latest, earliest = read_hint(io, directory, LATEST), read_hint(io, directory, EARLIEST)
+    ids = frozenset(i for name in io.list_names(directory) if (i := parse_snapshot_id(name)))
+    newest = max(ids, default=0)
+    if latest is not None and latest.snapshot_id == newest and not all_references:
+        return History(ids, None, latest, earliest)
+    time_ms = _time_ms(io, root, newest)
+    references = (*_tags(io, root), *_changelogs(io, root, newest))
+    late: set[int | None] = {r.snapshot_id for r in references if r.snapshot_id > newest}
+    late |= {h.snapshot_id for h in (latest, earliest) if h is not None and (h.snapshot_id or 0) > newest}
+    # A listing may be older than what names a snapshot.
+    found = {i for i in late if i is not None and io.exists(f"{directory}/{snapshot_name(i)}")}
+    if found:
+        time_ms = _time_ms(io, root, max(found))
+    return History(ids | found, time_ms, latest, earliest, references)
+
+
+def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
+    """What a hint file says; None without one."""
+    data = io.read_optional(f"{directory}/{name}")
+    if data is None:
+        return None
+    return Hint(int(data) or None if data.isdigit() and len(data) < 19 else None)
+
+
+def read_snapshot(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
+    """The snapshot of that id; None without its file. Raises CorruptFileError."""
+    path = f"{root}/{SNAPSHOT_DIR}/{snapshot_name(snapshot_id)}"
+    return _decoded(path, io.read_optional(path), snapshot_id)
+
+
+def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> MissingSnapshotError:
+    """The error of reads and writes of a table whose newest snapshots are gone, with what can be done."""
+    return MissingSnapshotError(
+        f"{root}: {missing_text(root, vanished, references)}",
+        path=f"{root}/{SNAPSHOT_DIR}",
+        snapshot=vanished.snapshot_id,
+        newest=vanished.newest or None,
+        proof=vanished.proof,
+    )
+
+
+def missing_text(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> str:
+    """What is gone, how that is known, and the remedy."""
+    named = "shows that snapshots" if vanished.snapshot_id is None else f"names snapshot {vanished.snapshot_id}, which"
+    verb = "were" if vanished.snapshot_id is None else "was"
+    left = f"the newest file is that of snapshot {vanished.newest}" if vanished.newest else "there is no snapshot file"
+    gone = f"{vanished.proof} {named} {verb} committed, but {left}"
+    ways = [f"put the files back into {root}/{SNAPSHOT_DIR} from a copy"]
+    if vanished.newest:
+        ways.append(f"give up what is gone by `rollback_to({vanished.newest})`")
+    later = (r for r in references if r.tag is not None and r.snapshot_id > vanished.newest)
+    tag = max(later, key=lambda r: r.snapshot_id, default=None)
+    if tag is not None:
+        ways.append(f"go to snapshot {tag.snapshot_id}, which a tag keeps, by `rollback_to({tag.tag!r})`")
+    if len(ways) == 1:
+        ways.append("make the table anew elsewhere")
+    return f"{gone}. So the newest state is neither read nor written. Either {'; or '.join(ways)}"
+
+
+def cut_short_text(cut_short: CutShort) -> str:
+    """What a rollback that was cut short means."""
+    return (
+        f"a rollback to {cut_short.target!r} was cut short; snapshot {cut_short.snapshot_id} is the newest, and the "
+        f"next write removes what came after it, as `rollback_to({cut_short.target!r})` does"
+    )
+
+
+def _target(io: FileIO, root: str, cut_short: CutShort) -> Snapshot | None:
+    if cut_short.tag is None:
+        return read_snapshot(io, root, cut_short.snapshot_id)
+    path = f"{root}/{TAG_DIR}/tag-{cut_short.tag}"
+    return _decoded(path, io.read_optional(path), cut_short.snapshot_id)
+
+
+def _decoded(path: str, data: bytes | None, snapshot_id: int) -> Snapshot | None:
+    if data is None:
+        return None
+    with naming_file(path):
+        found = decode_snapshot(data)
+    if found.id != snapshot_id:
+        raise CorruptFileError(f"{path} holds snapshot {found.id}", path=path, found=found.id)
+    return found
+
+
+def _time_ms(io: FileIO, root: str, snapshot_id: int) -> int | None:
+    """When a snapshot was committed; None when that cannot be read."""
+    try:
+        found = read_snapshot(io, root, snapshot_id) if snapshot_id else None
+    except CorruptFileError:
+        return None
+    return None if found is None else found.time_ms
+
+
+def _tags(io: FileIO, root: str) -> Iterator[Reference]:
+    for file in io.list_names(f"{root}/{TAG_DIR}"):
+        name = parse_tag(file)
+        if name is not None:
+            yield from _reference(io, f"{root}/{TAG_DIR}/{file}", f"tag {name}", name)
+
+
+def _changelogs(io: FileIO, root: str, newest: int) -> Iterator[Reference]:
+    """The changelogs of snapshots after the newest; those before are no news."""
+    folder = f"{root}/{CHANGELOG_DIR}"
+    names = io.list_names(folder)
+    for snapshot_id in sorted(i for name in names if (i := parse_changelog_id(name)) and i > newest):
+        name = changelog_name(snapshot_id)
+        read = list(_reference(io, f"{folder}/{name}", f"changelog file {name}", None))
+        yield from read or [Reference(f"changelog file {name}", snapshot_id)]
+    hint = read_hint(io, folder, LATEST) if LATEST in names else None
+    if hint is not None and hint.snapshot_id is not None and hint.snapshot_id > newest:
+        yield Reference("the changelogs' hint LATEST", hint.snapshot_id)
+
+
+def _reference(io: FileIO, path: str, subject: str, tag: str | None) -> Iterator[Reference]:
+    data = io.read_optional(path)
+    if data is None:
+        return
+    # A tag that cannot be read names nothing: `doctor` reports it.
+    with suppress(CorruptFileError):
+        found = decode_snapshot(data)
+        yield Reference(subject, found.id, found.time_ms, tag)
+
+
+def _warn_of_leftovers(io: FileIO, root: str, newest: Snapshot | None) -> None:
+    if newest is None and io.list_names(f"{root}/{MANIFEST_DIR}"):
+        _warn_once(root, LEFTOVERS_TEXT)
+
+
+@cache
+def _warn_once(root: str, text: str) -> None:
+    _LOG.warning("%s: %s", root, text)

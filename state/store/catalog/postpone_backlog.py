@@ -1,0 +1,34 @@
+"""What waits in the postpone buckets of a table: how many rows, and since when."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.store.catalog.live_files import BucketId
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Postponed rows, those of one key counted one by one; `since_ms` is local time, None when nothing waits."""
+
+    rows: int
+    files: int
+    partitions: int
+    since_ms: int | None
+
+    def age_seconds(self, local_ms: int) -> int:
+        """How long the oldest of them has waited."""
+        return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
+
+
+def find_waiting(buckets: Iterable[tuple[BucketId, Sequence[DataFileMeta]]]) -> Waiting:
+    """What waits, from the live files of buckets."""
+    waiting = [(bucket_id[0], files) for bucket_id, files in buckets if bucket_id[1] == POSTPONE_BUCKET]
+    found = [f for _, files in waiting for f in files]
+    return Waiting(
+        rows=sum(f.row_count for f in found),
+        files=len(found),
+        partitions=len({partition for partition, files in waiting if files}),
+        since_ms=min((f.creation_time_ms or 0 for f in found), default=None),
+    )

@@ -1,0 +1,150 @@
+"""Makes an older snapshot, or a tag, the newest state of a table again.
+
+Only snapshot files, tags and changelogs that outlived their snapshots go. The data of what is taken back becomes
+orphans, which `remove_orphan_files` finds once they are a day old; that they may be at once. No writer should commit at
+the same time; one of ours that does notices that its base was replaced, and plans again.
+
+A run cut short is finished by the next write. From where the first snapshot is gone the tag `ROLLBACK_TAG` proves what
+the low hint LATEST means (`state.commit.newest`); before that, nothing has happened yet.
+Source: Paimon 2.0 RollbackHelper.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST, changelog_name, parse_changelog_id
+from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.catalog.newest_snapshot import read_hint
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.storage.file_io import FileIO
+
+ROLLBACK_TAG = "bucketline-rollback"
+"""The tag of the newest snapshot that a rollback takes back, while it runs."""
+
+_ROLLBACK_TAG_MS = 86_400_000
+
+
+def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_CLOCK) -> Snapshot:
+    """The snapshot of that id, or of the tag of that name, now the newest of the table at `path`.
+
+    Newer snapshots, tags on them and their changelogs are removed. Raises OptionError when there is no such snapshot or
+    tag.
+    """
+    snapshots, tags = Snapshots(io, path), Tags(io, path)
+    wanted = _wanted(snapshots, tags, target)
+    if snapshots.get(wanted.id) is None:
+        # Its changelog went when it expired, tag or not.
+        wanted = replace(
+            wanted, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None
+        )
+        snapshots.publish(wanted)
+        if wanted.id == min(snapshots.ids()):
+            snapshots.write_earliest_hint(wanted.id)
+    newer = [i for i in snapshots.ids() if i > wanted.id]
+    if newer and newer[0] > wanted.id + 1:
+        newer.insert(0, _bridge(snapshots, wanted))
+    if newer:
+        _mark(snapshots, tags, newer[-1], clock)
+    # Paimon believes a LATEST that is too high, and looks further from one that is too low: it goes down before the
+    # files do.
+    snapshots.write_latest_hint(wanted.id)
+    # A tag on a snapshot that is taken back would seem to belong to a later one of the same id.
+    for tag in _readable(tags):
+        if tag.snapshot.id > wanted.id and tag.name != ROLLBACK_TAG:
+            tags.delete(tag.name)
+    _drop_changelogs(io, path, wanted.id)
+    for snapshot_id in reversed(newer):
+        snapshots.delete(snapshot_id)
+    tags.delete(ROLLBACK_TAG)
+    return wanted
+
+
+def newest_to_write(snapshots: Snapshots) -> Snapshot | None:
+    """The newest snapshot, after a rollback to it that was cut short has been finished; None where there is none."""
+    found = snapshots.find_latest()
+    if found.cut_short is None:
+        return found.snapshot
+    return rollback_to(snapshots.io, snapshots.root, found.cut_short.target)
+
+
+def _bridge(snapshots: Snapshots, wanted: Snapshot) -> int:
+    """The id after the wanted one, given to a copy of it.
+
+    Nobody looks past a gap: without the copy LATEST would name the wanted snapshot, and writers would meet the newer
+    ones when they come to their ids. The copy goes last.
+    """
+    copy = replace(
+        wanted,
+        id=wanted.id + 1,
+        commit_kind=CommitKind.COMPACT,
+        changelog_manifest_list=None,
+        changelog_manifest_list_size=None,
+        changelog_record_count=None,
+    )
+    snapshots.publish(copy)
+    return copy.id
+
+
+def _readable(tags: Tags) -> Iterator[Tag]:
+    """All tags but those that cannot be read, which `doctor` reports: they name no snapshot."""
+    for name in tags.names():
+        with suppress(CorruptFileError):
+            tag = tags.get(name)
+            if tag is not None:
+                yield tag
+
+
+def _mark(snapshots: Snapshots, tags: Tags, newest: int, clock: Clock) -> None:
+    """Names the newest snapshot that goes; what an earlier run of this rollback has marked stays."""
+    marked = next((t.snapshot for t in _readable(tags) if t.name == ROLLBACK_TAG), None)
+    snapshot = snapshots.get(newest)
+    if snapshot is None or (marked is not None and marked.id > newest and marked.time_ms >= snapshot.time_ms):
+        return
+    tags.replace(ROLLBACK_TAG, snapshot, created_local_ms=clock.local_ms(), retained_ms=_ROLLBACK_TAG_MS)
+
+
+def _drop_changelogs(io: FileIO, path: str, newest: int) -> None:
+    """Removes the changelogs of snapshots that are taken back: later ones get their ids, and other changes."""
+    folder = f"{path}/{CHANGELOG_DIR}"
+    ids = sorted(i for name in io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
+    newer = [i for i in ids if i > newest]
+    # As with snapshots, Paimon believes a hint that is too high.
+    hint = read_hint(io, folder, LATEST)
+    if hint is not None and (newer or (hint.snapshot_id or 0) > newest):
+        kept = ids[: len(ids) - len(newer)]
+        if kept:
+            io.overwrite(f"{folder}/{LATEST}", str(kept[-1]).encode())
+        else:
+            io.delete(f"{folder}/{LATEST}")
+            io.delete(f"{folder}/{EARLIEST}")
+    for snapshot_id in reversed(newer):
+        io.delete(f"{folder}/{changelog_name(snapshot_id)}")
+
+
+def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:
+    if isinstance(target, int):
+        found = snapshots.get(target)
+        if found is None:
+            # As Paimon does: a tag may keep a snapshot that has expired.
+            found = next((t.snapshot for t in _readable(tags) if t.snapshot.id == target), None)
+        if found is None:
+            raise OptionError(f"Rollback snapshot '{target}' doesn't exist.", key="snapshot", value=target)
+        return found
+    tag = tags.get(target)
+    if tag is None:
+        raise OptionError(f"Rollback tag '{target}' doesn't exist.", key="tag", value=target)
+    own = snapshots.get(tag.snapshot.id)
+    if own is not None and own.base_manifest_list != tag.snapshot.base_manifest_list:
+        raise CorruptFileError(
+            f"{snapshots.root}: tag {target} is of another history than snapshot {own.id}: the table was rolled back "
+            "since",
+            path=snapshots.root,
+            tag=target,
+        )
+    return tag.snapshot

@@ -1,0 +1,61 @@
+"""The schema files of a table: read once, never changed.
+
+Source: Paimon 2.0 SchemaManager.
+"""
+
+from contextlib import suppress
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.paths import SCHEMA_DIR, parse_schema_id, schema_name
+from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO
+
+
+class Schemas:
+    """The schemas of the table at `path`; those read are remembered, for a schema file never changes."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        self._io = io
+        self._directory = f"{path}/{SCHEMA_DIR}"
+        self._known: dict[int, TableSchema] = {}
+
+    def latest_id(self) -> int | None:
+        """The newest schema's id; None when there is no table here."""
+        ids = [parse_schema_id(name) for name in self._io.list_names(self._directory)]
+        return max((i for i in ids if i is not None), default=None)
+
+    def latest(self) -> TableSchema | None:
+        """The newest schema; None when there is no table here."""
+        newest = self.latest_id()
+        return None if newest is None else self.get(newest)
+
+    def get(self, schema_id: int) -> TableSchema:
+        """The schema of that id. Raises StorageError when it is missing, CorruptFileError when it is no schema."""
+        known = self._known.get(schema_id)
+        if known is None:
+            path = self._path(schema_id)
+            data = self._io.read(path)
+            with naming_file(path):
+                known = decode_schema(data)
+            if known.id != schema_id:
+                raise CorruptFileError(f"{path} holds schema {known.id}", path=path, found=known.id)
+            self._known[schema_id] = known
+        return known
+
+    def create(self, schema: TableSchema) -> bool:
+        """Publishes a schema under its id; False when another writer took that id."""
+        return self._io.publish(self._path(schema.id), encode_schema(schema))
+
+    def _path(self, schema_id: int) -> str:
+        return f"{self._directory}/{schema_name(schema_id)}"
+
+
+def readable_schemas(io: FileIO, path: str) -> list[TableSchema]:
+    """The schemas of the table at `path` that can be read, newest first."""
+    store, found = Schemas(io, path), []
+    ids = [parse_schema_id(name) for name in io.list_names(f"{path}/{SCHEMA_DIR}")]
+    for schema_id in sorted((i for i in ids if i is not None), reverse=True):
+        with suppress(CorruptFileError):
+            found.append(store.get(schema_id))
+    return found

@@ -1,0 +1,124 @@
+"""The snapshots of a table, and the hints that make the newest and the oldest quick to find.
+
+A missing, torn or stale hint costs a listing, and a search for what else names later commits (`newest_snapshot`).
+Source: Paimon 2.0 SnapshotManager, HintFileUtils. Stricter in one thing: Paimon believes a LATEST whose snapshot does
+not exist, and takes a table without snapshot files for an empty one, whatever names a commit.
+"""
+
+from collections.abc import Iterator
+
+from bucketline.state.commit.newest import Vanished
+from bucketline.state.commit.replay import newest_of_user
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import EARLIEST, LATEST, SNAPSHOT_DIR, parse_snapshot_id, snapshot_name
+from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.store.catalog.newest_snapshot import (
+    Newest,
+    find_newest,
+    missing_snapshot,
+    read_hint,
+    read_snapshot,
+)
+from bucketline.state.store.storage.file_io import FileIO
+
+
+class Snapshots:
+    """The snapshots of the table at `path`."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        self.io = io
+        self.root = path
+        self._directory = f"{path}/{SNAPSHOT_DIR}"
+
+    def latest_id(self) -> int | None:
+        """The newest snapshot's id; None for a table without snapshots. Errors as `latest`."""
+        hinted = self._hint(LATEST)
+        if hinted is not None and not self.exists(hinted + 1) and self.exists(hinted):
+            return hinted
+        found = find_newest(self.io, self.root).snapshot
+        return None if found is None else found.id
+
+    def latest(self) -> Snapshot | None:
+        """The newest snapshot; None for a table without snapshots.
+
+        Raises MissingSnapshotError when it was committed and its file is gone, CorruptFileError, StorageError.
+        """
+        return self.find_latest().snapshot
+
+    def find_latest(self) -> Newest:
+        """As `latest`, and which rollback to it was cut short, if one was."""
+        hinted = self._hint(LATEST)
+        if hinted is not None and not self.exists(hinted + 1):
+            found = self.get(hinted)
+            if found is not None:
+                return Newest(found)
+        return find_newest(self.io, self.root)
+
+    def check_rolled_back(self, known_id: int | None, proof: str, newest: Snapshot | None) -> None:
+        """Returns if the newest snapshot is older than one that `proof` names because the table was rolled back.
+
+        LATEST says so when it names a snapshot that is there. Raises MissingSnapshotError.
+        """
+        hinted = self._hint(LATEST)
+        if hinted is None or not self.exists(hinted):
+            raise missing_snapshot(self.root, Vanished(0 if newest is None else newest.id, proof, known_id))
+
+    def earliest_id(self) -> int | None:
+        """The oldest snapshot's id; None for a table without snapshots."""
+        hinted = self._hint(EARLIEST)
+        if hinted is not None and self.exists(hinted):
+            return hinted
+        return min(self._listed_ids(), default=None)
+
+    def get(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot of that id; None when there is none, or no longer. Raises CorruptFileError."""
+        return read_snapshot(self.io, self.root, snapshot_id)
+
+    def ids(self) -> list[int]:
+        """All snapshot ids there are, ascending, from a listing."""
+        return sorted(self._listed_ids())
+
+    def newest_first(self, start: int, stop: int = 0) -> Iterator[Snapshot]:
+        """Snapshots from id `start` down to `stop` + 1, each read when asked for; ends early where one is missing."""
+        for snapshot_id in range(start, stop, -1):
+            found = self.get(snapshot_id)
+            if found is None:
+                return
+            yield found
+
+    def newest_of_user(self, user: str, limit: int) -> Snapshot | None:
+        """The user's newest snapshot among the newest `limit` ones; None when it is not there."""
+        newest = self.latest_id()
+        if newest is None:
+            return None
+        return newest_of_user(self.newest_first(newest, max(newest - limit, 0)), user)
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        """Makes the snapshot the table's next one; False when its id is taken. Errors as in FileIO.publish."""
+        return self.io.publish(self.path(snapshot.id), encode_snapshot(snapshot))
+
+    def write_latest_hint(self, snapshot_id: int) -> None:
+        """Says which snapshot is newest; only once it is published."""
+        self.io.overwrite(f"{self._directory}/{LATEST}", str(snapshot_id).encode())
+
+    def write_earliest_hint(self, snapshot_id: int) -> None:
+        """Says which snapshot is oldest; only once the older ones are gone."""
+        self.io.overwrite(f"{self._directory}/{EARLIEST}", str(snapshot_id).encode())
+
+    def exists(self, snapshot_id: int) -> bool:
+        return self.io.exists(self.path(snapshot_id))
+
+    def delete(self, snapshot_id: int) -> None:
+        """Removes the snapshot's file, and nothing that it names; a missing one is no error."""
+        self.io.delete(self.path(snapshot_id))
+
+    def path(self, snapshot_id: int) -> str:
+        return f"{self._directory}/{snapshot_name(snapshot_id)}"
+
+    def _hint(self, name: str) -> int | None:
+        hint = read_hint(self.io, self._directory, name)
+        return None if hint is None else hint.snapshot_id
+
+    def _listed_ids(self) -> list[int]:
+        ids = [parse_snapshot_id(name) for name in self.io.list_names(self._directory)]
+        return [i for i in ids if i is not None]

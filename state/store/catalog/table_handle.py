@@ -1,0 +1,149 @@
+"""A table at a path: where it is, its newest schema, and the stores of what lies in it.
+
+What can be done with a table stands on top of this handle (`table`, `local_write`, `write_session`, ...).
+Source: Paimon 2.0 FileStoreTable.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NoReturn, Self
+
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.read_options import BRANCH
+from bucketline.conf.storage_options import check_storage_options
+from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
+from bucketline.state.format.paths import BRANCH_DIR
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.types.arrow import arrow_schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableHandle:
+    """A table at a path, with the schema that was its newest when the handle was made (see `refreshed`)."""
+
+    io: FileIO
+    path: str
+    table_schema: TableSchema
+    read_options: Mapping[str, str] = field(default_factory=dict)
+    """What this reader asked for; the options of `table_schema` have it already."""
+    location: str | None = None
+    """The URI the table was opened by, where `path` alone would not say on which file system it is."""
+    write_options: Mapping[str, str] = field(default_factory=dict)
+    """How this handle writes and compacts: options of the sink."""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The storage options that the table was opened with."""
+
+    @property
+    def uri(self) -> str:
+        """What opens the table in any process, whatever its working directory."""
+        return self.path if self.location is None else self.location
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in order, as Arrow fields."""
+        return arrow_schema(self.table_schema.fields)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return dict(self.table_schema.options)
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        return self.table_schema.primary_keys
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self.table_schema.partition_keys
+
+    @property
+    def comment(self) -> str | None:
+        return self.table_schema.comment
+
+    @property
+    def metadata_path(self) -> str:
+        """Where schemas, snapshots and tags are; a branch has its own, and shares manifests and data with the table."""
+        return branch_path(self.path, self.table_schema.options)
+
+    @property
+    def schema_store(self) -> Schemas:
+        return Schemas(self.io, self.metadata_path)
+
+    @property
+    def snapshot_store(self) -> Snapshots:
+        return Snapshots(self.io, self.metadata_path)
+
+    @property
+    def manifests(self) -> Manifests:
+        keys = self.table_schema.select(self.table_schema.partition_keys)
+        return Manifests(self.io, self.path, [f.type for f in keys])
+
+    def refreshed(self) -> Self:
+        """The same table with the schema that is its newest now."""
+        return replace(self, table_schema=self.with_read_options(newest_schema(self.io, self.metadata_path)))
+
+    def with_read_options(self, schema: TableSchema) -> TableSchema:
+        """The schema with what this reader asked for among its options, and how its files are reached."""
+        if not self.read_options and not self.storage:
+            return schema
+        return replace(schema, options={**schema.options, **self.read_options}, storage=self.storage)
+
+
+def open_handle(path: str, storage: Mapping[str, str] | None = None) -> TableHandle:
+    """The table at a path or URI. Raises OptionError for storage options, and as `newest_schema`."""
+    options = check_storage_options(storage)
+    io, root = file_io_for(path, options)
+    found = TableHandle(io, root, newest_schema(io, root), location=remote_location(io, path), storage=options)
+    return replace(found, table_schema=found.with_read_options(found.table_schema))
+
+
+def remote_location(io: FileIO, path: str) -> str | None:
+    """What was given to open a table, unless it is local: absolute local paths say all there is to say."""
+    return None if isinstance(io, LocalIO) else path
+
+
+def branch_path(path: str, options: Mapping[str, str]) -> str:
+    """Where the metadata of the branch is that the options name. Raises OptionError for what is no branch's name."""
+    branch = BRANCH.get(options).strip()
+    if branch == "main":
+        return path
+    if not branch or branch.isdigit() or "/" in branch or branch in (".", ".."):
+        raise OptionError(f"{branch!r} is no name of a branch", key=BRANCH.key, value=branch)
+    return f"{path}/{BRANCH_DIR}/branch-{branch}"
+
+
+def newest_schema(io: FileIO, root: str, *, table: str | None = None) -> TableSchema:
+    """The schema in force at a table's path, or at that of a branch of the table at `table`.
+
+    Raises TableNotFoundError when there is no table, BranchNotFoundError when it has no such branch,
+    UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
+    """
+    try:
+        found = Schemas(io, root).latest()
+    except CorruptFileError as e:
+        if "version" not in e.fields:
+            raise
+        raise UnsupportedTableError(f"{root}: {e.message}", path=root, **e.fields) from e
+    if found is not None:
+        return found
+    if table is not None and table != root and Schemas(io, table).latest_id() is not None:
+        _refuse_branch(io, root, table)
+    raise TableNotFoundError(
+        f"{table or root} is no Paimon table: there is no schema/schema-<n>; a path names the table's own directory, "
+        "<warehouse>/<db>.db/<table>",
+        path=table or root,
+    )
+
+
+def _refuse_branch(io: FileIO, root: str, table: str) -> NoReturn:
+    folder, prefix = f"{table}/{BRANCH_DIR}", "branch-"
+    names = sorted(n.removeprefix(prefix) for n in io.list_names(folder) if n.startswith(prefix))
+    name = root.removeprefix(f"{folder}/{prefix}")
+    there = f"its branches: main, {', '.join(names)}" if names else "it has only 'main'"
+    raise BranchNotFoundError(f"{table} has no branch '{name}'; {there}", path=table, branch=name)

@@ -1,0 +1,101 @@
+"""The tags of a table: snapshots under names, which outlive the snapshots they were made from.
+
+Deleting or replacing a tag here removes its file alone; `expiry.delete_tag` also removes what only the tag still held.
+Source: Paimon 2.0 TagManager.
+"""
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import TAG_DIR, parse_tag, tag_name
+from bucketline.state.format.tag_json import Tag, decode_tag, encode_tag
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO
+
+
+class Tags:
+    """The tags of the table, or of the branch, at `path`."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        self._io = io
+        self._directory = f"{path}/{TAG_DIR}"
+
+    def names(self) -> list[str]:
+        """The names of all tags, sorted."""
+        found = [parse_tag(name) for name in self._io.list_names(self._directory)]
+        return sorted(name for name in found if name is not None)
+
+    def get(self, name: str) -> Tag | None:
+        """The tag of that name; None when there is none. Raises CorruptFileError."""
+        path = self.path(name)
+        data = self._io.read_optional(path)
+        if data is None:
+            return None
+        with naming_file(path):
+            return decode_tag(name, data)
+
+    def list(self) -> list[Tag]:
+        """All tags, by snapshot id and name."""
+        found = [self.get(name) for name in self.names()]
+        return sorted((t for t in found if t is not None), key=lambda t: (t.snapshot.id, t.name))
+
+    def create(self, tag: Tag) -> bool:
+        """Makes a new tag; False when the name is taken. Raises OptionError for a name that cannot be one."""
+        check_tag_name(tag.name)
+        return self._io.publish(self.path(tag.name), encode_tag(tag))
+
+    def replace(
+        self, name: str, snapshot: Snapshot, *, created_local_ms: int | None = None, retained_ms: int | None = None
+    ) -> None:
+        """Makes a tag, or moves it to another snapshot."""
+        check_tag_name(name)
+        tag = Tag(name, snapshot, created_local_ms=created_local_ms, retained_ms=retained_ms)
+        self._io.overwrite(self.path(name), encode_tag(tag))
+
+    def delete(self, name: str) -> None:
+        """Removes the tag's file; a missing one is no error."""
+        self._io.delete(self.path(name))
+
+    def path(self, name: str) -> str:
+        """The file of a tag, whether there is one or not."""
+        return f"{self._directory}/{tag_name(name)}"
+
+
+def tag_snapshot(
+    io: FileIO,
+    path: str,
+    name: str,
+    snapshot_id: int | None = None,
+    *,
+    retained_ms: int | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Tag:
+    """Makes a tag of a snapshot, the newest when no id is given, that lives until it is deleted or its time is over.
+
+    Raises OptionError for a name that is taken or cannot be one, and for a snapshot that is not there, or no longer.
+    """
+    check_tag_name(name)
+    snapshots, tags = Snapshots(io, path), Tags(io, path)
+    found = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
+    if found is None:
+        wanted = "has no snapshot to tag" if snapshot_id is None else f"has no snapshot {snapshot_id}"
+        raise OptionError(f"{path} {wanted}", key="snapshot", value=snapshot_id)
+    tag = Tag(name, found, created_local_ms=None if retained_ms is None else clock.local_ms(), retained_ms=retained_ms)
+    if not tags.create(tag):
+        raise OptionError(f"Tag '{name}' already exists.", key="tag", value=name)
+    if snapshots.get(found.id) is None:
+        # Expired in between, by a run that did not see the tag.
+        tags.delete(name)
+        raise OptionError(f"{path} has no snapshot {found.id} any more", key="snapshot", value=found.id)
+    return tag
+
+
+def check_tag_name(name: str) -> None:
+    """Returns if a tag can have that name. Raises OptionError."""
+    if not name.strip():
+        raise OptionError("Tag name shouldn't be blank.", key="tag", value=name)
+    if name in (".", ".."):
+        raise OptionError(f"tag name {name!r}: '.' and '..' are no names", key="tag", value=name)
+    if "/" in name or "\x00" in name:
+        raise OptionError(f"tag name {name!r}: a tag is a file, so its name cannot hold '/'", key="tag", value=name)

@@ -1,0 +1,167 @@
+"""The snapshot that a read means: by id, by tag, by time, or the newest.
+
+Source: Paimon 2.0 TimeTravelUtil, SnapshotManager.earlierOrEqualTimeMills, TagManager.
+"""
+
+from collections.abc import Mapping
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.read_options import (
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_TIMESTAMP_MILLIS,
+    SCAN_VERSION,
+    check_read_options,
+)
+from bucketline.conf.wording import span
+from bucketline.state.errors import MissingSnapshotError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import CHANGELOG_DIR, SNAPSHOT_DIR, TAG_DIR, changelog_name, parse_tag, tag_name
+from bucketline.state.format.snapshot_json import decode_snapshot
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO
+
+Version = int | str
+"""The id of a snapshot, or the name of a tag."""
+
+
+class Versions:
+    """The snapshots and tags below `path`, the folder of a table's or a branch's metadata."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        self._io = io
+        self._path = path
+        self._snapshots = Snapshots(io, path)
+
+    def find(self, version: Version | None, options: Mapping[str, str]) -> Snapshot | None:
+        """The snapshot that `version` names, or else the options, or else the newest; None in an empty table.
+
+        Raises OptionError, with what there is, for a version that does not exist.
+        """
+        if version is not None:
+            return self.named(version, "snapshot")
+        check_read_options(options)
+        if (snapshot_id := SCAN_SNAPSHOT_ID.find(options)) is not None:
+            return self.by_id(snapshot_id, SCAN_SNAPSHOT_ID.key)
+        if (tag := SCAN_TAG_NAME.find(options)) is not None:
+            return self.by_tag(tag, SCAN_TAG_NAME.key)
+        if (time_ms := SCAN_TIMESTAMP_MILLIS.find(options)) is not None:
+            return self.by_time(time_ms)
+        if (text := SCAN_VERSION.find(options)) is not None:
+            return self.named(text if self.is_tag(text) else int(text), SCAN_VERSION.key)
+        return self._snapshots.latest()
+
+    def named(self, version: Version, key: str) -> Snapshot:
+        """The snapshot of an id or a tag; `key` is the setting that an OptionError blames."""
+        return self.by_tag(version, key) if isinstance(version, str) else self.by_id(version, key)
+
+    def by_id(self, snapshot_id: int, key: str) -> Snapshot:
+        found = self._snapshots.get(snapshot_id)
+        if found is None:
+            there = self._snapshots.ids()
+            self._check_no_hole(snapshot_id, there)
+            known = f"it has {span(there[0], there[-1], 'snapshot')}" if there else "it has none yet"
+            raise OptionError(f"{self._path} has no snapshot {snapshot_id}; {known}", key=key, value=snapshot_id)
+        return found
+
+    def by_tag(self, tag: str, key: str) -> Snapshot:
+        """The snapshot that a tag keeps, which may be expired otherwise."""
+        found = self._tagged(tag)
+        if found is None:
+            names = sorted(filter(None, map(parse_tag, self._io.list_names(f"{self._path}/{TAG_DIR}"))))
+            known = f"its tags: {', '.join(names)}" if names else "it has no tags"
+            raise OptionError(f"{self._path} has no tag {tag!r}; {known}", key=key, value=tag)
+        return found
+
+    def is_tag(self, text: str) -> bool:
+        """Whether `scan.version` means a tag by this text: all that is no number, and a number that a tag has."""
+        return not (text.isascii() and text.isdigit()) or self._tagged(text) is not None
+
+    def by_time(self, time_ms: int) -> Snapshot:
+        """The newest snapshot committed at `time_ms` (epoch) or before. Raises OptionError when none is that old."""
+        found = self.at_time(time_ms)
+        if found is None:
+            raise OptionError(
+                f"{self._path} has no snapshot committed at {time_ms} or before",
+                key=SCAN_TIMESTAMP_MILLIS.key,
+                value=time_ms,
+            )
+        return found
+
+    def at_time(self, time_ms: int) -> Snapshot | None:
+        """As `by_time`; None when none is that old. Raises MissingSnapshotError when its file is gone."""
+        earliest, latest = self._snapshots.earliest_id(), self._snapshots.latest_id()
+        found: Snapshot | None = None
+        if earliest is not None and latest is not None:
+            low, high = earliest, latest
+            while low <= high:
+                middle = (low + high) // 2
+                snapshot = self._snapshots.get(middle)
+                # An expired snapshot is older than what is left.
+                if snapshot is None or snapshot.time_ms <= time_ms:
+                    found, low = snapshot or found, middle + 1
+                else:
+                    high = middle - 1
+            if found is None or found.id < high:
+                self._check_no_hole(high, self._snapshots.ids())
+        return found
+
+    def between(self, since: int, until: int, *, with_changelogs: bool) -> list[Snapshot]:
+        """The snapshots after `since` up to and including `until`, in order.
+
+        `with_changelogs` also takes those whose changelog outlived them. Raises OptionError when one is gone.
+        """
+        if since > until:
+            newest = (
+                f"snapshot {until}, the newest that is read" if until else "what is read: the table has no snapshot"
+            )
+            raise OptionError(
+                f"changes_since is snapshot {since}, which is newer than {newest}; give an older one, or 0 for all",
+                key="changes_since",
+                value=since,
+            )
+        found: list[Snapshot] = []
+        for snapshot_id in range(since + 1, until + 1):
+            snapshot = self._snapshots.get(snapshot_id)
+            if snapshot is None and with_changelogs:
+                snapshot = self._changelog(snapshot_id)
+            if snapshot is None:
+                self._check_no_hole(snapshot_id, self._snapshots.ids())
+                oldest = self._snapshots.earliest_id()
+                raise OptionError(
+                    f"{self._path}: snapshot {snapshot_id} is expired, so that the changes since {since} are not "
+                    f"complete; {'no snapshot is left' if oldest is None else f'the oldest snapshot is {oldest}'}",
+                    key="changes_since",
+                    value=since,
+                )
+            found.append(snapshot)
+        return found
+
+    def _check_no_hole(self, snapshot_id: int, there: list[int]) -> None:
+        """Returns if a snapshot without a file has expired, or never was. Raises MissingSnapshotError."""
+        if there and there[0] < snapshot_id < there[-1]:
+            raise MissingSnapshotError(
+                f"{self._path}: the file of snapshot {snapshot_id} is gone, and there are older ones; put it back from "
+                "a copy. Newer snapshots can be read as before",
+                path=f"{self._path}/{SNAPSHOT_DIR}",
+                snapshot=snapshot_id,
+            )
+
+    def _changelog(self, snapshot_id: int) -> Snapshot | None:
+        path = f"{self._path}/{CHANGELOG_DIR}/{changelog_name(snapshot_id)}"
+        data = self._io.read_optional(path)
+        if data is None:
+            return None
+        with naming_file(path):
+            return decode_snapshot(data)
+
+    def _tagged(self, tag: str) -> Snapshot | None:
+        if not tag or "/" in tag or tag in (".", ".."):
+            return None
+        path = f"{self._path}/{TAG_DIR}/{tag_name(tag)}"
+        data = self._io.read_optional(path)
+        if data is None:
+            return None
+        with naming_file(path):
+            return decode_snapshot(data)

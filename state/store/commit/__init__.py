@@ -1,0 +1,1 @@
+"""A commit, from messages to a published snapshot."""

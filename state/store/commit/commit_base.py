@@ -1,0 +1,89 @@
+"""What a commit has to know of the snapshot it wants to follow: read per try, and only where it changes something.
+
+Source: Paimon 2.0 CommitScanner; bases are restricted to changed buckets, as all rules but the bucket count allow.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
+from bucketline.state.store.catalog.manifests import EntryFilter, Manifests
+from bucketline.state.store.catalog.snapshots import Snapshots
+
+BucketId = tuple[bytes, int]
+PartitionTest = Callable[[bytes], bool]
+
+
+class LiveView(Protocol):
+    """Live files that the caller holds in memory and can bring to the newest snapshot; `TableView` is one."""
+
+    def refresh(self) -> Snapshot | None: ...
+
+    def buckets(self) -> Iterator[BucketId]: ...
+
+    def files(self, bucket_id: BucketId) -> tuple[DataFileMeta, ...]: ...
+
+    def total_buckets(self, partition: bytes) -> int | None: ...
+
+
+class CommitBase:
+    """One snapshot (None: an empty table) as the base of a commit. Answers come from the view where there is one."""
+
+    def __init__(self, latest: Snapshot | None, manifests: Manifests, view: LiveView | None) -> None:
+        self.latest = latest
+        self._manifests = manifests
+        self._view = view
+        self._metas: list[ManifestFileMeta] | None = None
+
+    def manifests(self) -> list[ManifestFileMeta]:
+        """All manifests of the snapshot, oldest first; their lists are read once."""
+        if self._metas is None:
+            self._metas = [] if self.latest is None else self._manifests.base_and_delta(self.latest)
+        return self._metas
+
+    def entries(self, buckets: Collection[BucketId]) -> list[ManifestEntry]:
+        """The live entries of these buckets."""
+        if not buckets:
+            return []
+        if self._view is not None:
+            return _entries_of(self._view, sorted(buckets))
+        return self._manifests.live_in(self.manifests(), EntryFilter(buckets=frozenset(buckets)))
+
+    def entries_in(self, target: PartitionTest) -> list[ManifestEntry]:
+        """The live entries of all partitions that pass the test."""
+        if self._view is not None:
+            return _entries_of(self._view, [b for b in self._view.buckets() if target(b[0])])
+        return [e for e in self._manifests.live_in(self.manifests()) if target(e.partition)]
+
+    def totals(self, partitions: Collection[bytes]) -> dict[bytes, int]:
+        """The bucket count of each partition that has live files with a positive one."""
+        if self._view is not None:
+            found = {p: self._view.total_buckets(p) for p in partitions}
+            return {p: total for p, total in found.items() if total is not None and total > 0}
+        return self._manifests.totals_in(self.manifests(), partitions)
+
+    def index(self) -> list[IndexManifestEntry]:
+        """The complete list of index files."""
+        return [] if self.latest is None else self._manifests.read_index(self.latest.index_manifest)
+
+
+def changes_since(
+    snapshots: Snapshots, manifests: Manifests, since: int, latest: int
+) -> Iterator[tuple[Snapshot, Sequence[ManifestEntry]]] | None:
+    """Each snapshot after `since` up to `latest`, newest first, with its delta; None when one of them is gone.
+
+    Also None when `latest` is before `since`, as after a rollback. The deltas are read when asked for.
+    """
+    found = list(snapshots.newest_first(latest, since))
+    if latest < since or len(found) < latest - since:
+        return None
+    return ((s, manifests.delta_entries(s)) for s in found)
+
+
+def _entries_of(view: LiveView, buckets: Iterable[BucketId]) -> list[ManifestEntry]:
+    return [
+        ManifestEntry(FileKind.ADD, partition, bucket, view.total_buckets(partition) or 0, file)
+        for partition, bucket in buckets
+        for file in view.files((partition, bucket))
+    ]

@@ -1,0 +1,266 @@
+"""May one half of a commit follow the newest snapshot? Reads what the rules need, and asks them.
+
+Source: Paimon 2.0 ConflictDetection, StrictModeChecker, OverwriteChangesProvider, FileStoreCommitImpl.tryCommitOnce.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from bucketline.conf.changelog_options import DELETION_VECTORS
+from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.commit.changes import Changes, changed_buckets
+from bucketline.state.commit.conflict import (
+    Conflict,
+    check_bucket_counts,
+    check_conflicts,
+    check_index_deletes,
+    check_index_unchanged,
+    check_looked_up,
+    check_unmarked,
+)
+from bucketline.state.commit.plan import CommitIdentity, overwrite_entries
+from bucketline.state.commit.replay import find_twin, writer_of
+from bucketline.state.format.entries import (
+    BATCH_COMMIT_IDENTIFIER,
+    CommitKind,
+    FileKind,
+    IndexManifestEntry,
+    ManifestEntry,
+    Snapshot,
+)
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.commit.commit_base import CommitBase, PartitionTest, changes_since
+from bucketline.state.types.order import key_order
+
+
+class AppendCheck(Enum):
+    """How much of the table new files are held against before they are appended."""
+
+    BUCKET_COUNT = "the bucket count of their partitions: enough for files that were just written"
+    ONE_WRITER = "the same, and that nobody else has written rows since the work was planned"
+    ALL_RULES = "every rule: for files that an earlier run may have committed already"
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """One snapshot's worth of changes. `overwrite` selects the partitions whose live files they replace."""
+
+    kind: CommitKind
+    entries: tuple[ManifestEntry, ...]
+    changelog: tuple[ManifestEntry, ...]
+    index: tuple[IndexManifestEntry, ...]
+    check: AppendCheck
+    overwrite: PartitionTest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a half comes to on one base: its delta, its index delta, and the base's complete index list.
+
+    `base_index` is read only where the half changes indexes.
+    """
+
+    entries: tuple[ManifestEntry, ...]
+    index: tuple[IndexManifestEntry, ...]
+    base_index: tuple[IndexManifestEntry, ...]
+
+
+def append_half(changes: Changes, overwrite: PartitionTest | None, check: AppendCheck) -> Half:
+    """The first snapshot of a commit. One that replaces files or masks rows obeys every rule."""
+    if overwrite is not None:
+        # Source: Paimon 2.0 overwritePartition drops the changelog: readers of one cannot follow an overwrite.
+        return Half(
+            CommitKind.OVERWRITE, changes.append_entries, (), changes.append_index, AppendCheck.ALL_RULES, overwrite
+        )
+    kind = changes.append_kind
+    return Half(
+        kind,
+        changes.append_entries,
+        changes.append_changelog,
+        changes.append_index,
+        check if kind is CommitKind.APPEND else AppendCheck.ALL_RULES,
+    )
+
+
+def compact_half(changes: Changes) -> Half:
+    """The second snapshot of a commit."""
+    return Half(
+        CommitKind.COMPACT,
+        changes.compact_entries,
+        changes.compact_changelog,
+        changes.compact_index,
+        AppendCheck.ALL_RULES,
+    )
+
+
+class CommitChecks:
+    """The rules of one table, asked anew at each try."""
+
+    def __init__(self, schema: TableSchema, snapshots: Snapshots, manifests: Manifests) -> None:
+        self._snapshots, self._manifests = snapshots, manifests
+        self._mode = bucket_mode(schema)
+        key_types = [f.type for f in schema.select(schema.trimmed_primary_key)]
+        self._key_order = key_order(key_types) if schema.primary_keys else None
+        self._has_vectors = DELETION_VECTORS.get(schema.options)
+        self._looks_up = (
+            bool(schema.primary_keys) and CompactOptions.from_options(schema.options).lookup_cause is not None
+        )
+
+    def find_twin(
+        self, half: Half, identity: CommitIdentity, latest: Snapshot | None, seen: int | None
+    ) -> Snapshot | Conflict | None:
+        """The snapshot by which another run under our name did the same since `seen`, the newest one looked at before.
+
+        None: there is none, or nothing to compare with. A Conflict when it cannot be told any more.
+        """
+        if half.kind is CommitKind.COMPACT or identity.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
+            return None
+        latest_id = 0 if latest is None else latest.id
+        newer = list(self._snapshots.newest_first(latest_id, seen))
+        twin = find_twin(newer, identity.user, identity.identifier)
+        if twin is None and len(newer) != latest_id - seen:
+            return _history_gone(seen, latest_id)
+        return twin
+
+    def find_stranger(self, identity: CommitIdentity, latest: Snapshot | None, seen: int) -> Conflict | None:
+        """Rule `second-writer`: since `seen` nobody but us has written rows; compactions and statistics do no harm.
+
+        For tables whose buckets depend on what is in them: two writers would put one key into two buckets.
+        """
+        latest_id = 0 if latest is None else latest.id
+        newer = list(self._snapshots.newest_first(latest_id, seen))
+        if len(newer) != latest_id - seen:
+            return _history_gone(seen, latest_id)
+        own = writer_of(identity.user)
+        for snapshot in newer:
+            if snapshot.commit_kind.moves_rows and writer_of(snapshot.commit_user) != own:
+                return Conflict(
+                    "second-writer",
+                    f"{snapshot.commit_user} wrote snapshot {snapshot.id} at the same time, but a table with 'bucket' "
+                    "= -1 takes one writer at a time: two would put a key into two buckets. Stop one of them, or give "
+                    "the table fixed or postponed buckets",
+                    {"snapshot": snapshot.id, "user": snapshot.commit_user},
+                )
+        return None
+
+    def fit(self, half: Half, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
+        """The half as it follows the base, or the rule it breaks.
+
+        `based_on` is the snapshot its work was planned on, `own` the one that the other half of the commit made.
+        """
+        if half.overwrite is not None:
+            return self._fit_overwrite(half, half.overwrite, base, based_on)
+        base_index = base.index() if half.index else []
+        conflict = None
+        if based_on is not None:
+            latest_id = 0 if base.latest is None else base.latest.id
+            spans = [(based_on, latest_id)] if own is None else [(based_on, own - 1), (own, latest_id)]
+            spans = [(before, after) for before, after in spans if before != after]
+            conflict = self._check_planned_index(spans, half)
+            if half.kind is CommitKind.COMPACT and self._looks_up:
+                conflict = conflict or self._check_looked_up(spans, half.entries)
+        if half.check is not AppendCheck.ALL_RULES:
+            conflict = (
+                conflict
+                or check_bucket_counts(self._totals(base, half.entries, ()), half.entries, half.kind)
+                or check_index_deletes(base_index, half.index)
+            )
+        elif conflict is None:
+            live = base.entries(changed_buckets(half.entries, half.index))
+            conflict = check_conflicts(
+                live,
+                half.entries,
+                # Only an overwrite of whole partitions may change their bucket count.
+                CommitKind.APPEND if half.kind is CommitKind.OVERWRITE else half.kind,
+                self._key_order,
+                partition_totals=self._totals(base, half.entries, live),
+                base_index=base_index,
+                delta_index=half.index,
+            )
+        return conflict or Fit(half.entries, half.index, tuple(base_index))
+
+    def _fit_overwrite(
+        self, half: Half, target: PartitionTest, base: CommitBase, based_on: int | None
+    ) -> Fit | Conflict:
+        conflict = None if based_on is None else self._check_target(target, base.latest, based_on)
+        if conflict is not None:
+            return conflict
+        live = [e for e in base.entries_in(target) if e.bucket >= 0 or self._mode is BucketMode.POSTPONE]
+        entries = overwrite_entries(live, half.entries)
+        base_index = base.index()
+        gone = [replace(e, kind=FileKind.DELETE) for e in base_index if target(e.partition)]
+        index = (*gone, *(e for e in half.index if e.kind is FileKind.ADD))
+        return check_conflicts(
+            live, entries, half.kind, self._key_order, base_index=base_index, delta_index=index
+        ) or Fit(entries, index, tuple(base_index))
+
+    def _totals(
+        self, base: CommitBase, entries: tuple[ManifestEntry, ...], live: list[ManifestEntry] | tuple[()]
+    ) -> dict[bytes, int]:
+        """Bucket counts of the partitions that entries with fixed buckets go to, where `live` does not tell them."""
+        known = {e.partition for e in live}
+        return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
+
+    def _check_planned_index(self, spans: Sequence[tuple[int, int]], half: Half) -> Conflict | None:
+        """Rules `index-changed` and `rows-deleted` from the first to the second snapshot of each span; 0 is the empty
+        table."""
+        takes_away = self._has_vectors and any(e.kind is FileKind.DELETE for e in half.entries)
+        if not half.index and not takes_away:
+            return None
+        for before_id, after_id in spans:
+            before, after = (self._snapshots.get(i) if i > 0 else None for i in (before_id, after_id))
+            if (before is None and before_id > 0) or (after is None and after_id > 0):
+                return _history_gone(before_id, after_id)
+            names = [None if s is None else s.index_manifest for s in (before, after)]
+            if names[0] == names[1]:
+                continue
+            planned, found = (self._manifests.read_index(name) for name in names)
+            conflict = check_index_unchanged(planned, found, half.index) or check_unmarked(planned, found, half.entries)
+            if conflict is not None:
+                return conflict
+        return None
+
+    def _check_looked_up(
+        self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
+    ) -> Conflict | None:
+        """Rule `levels-changed` over what each span has changed."""
+        assert self._key_order is not None, "only tables with keys look them up"
+        for before_id, after_id in spans:
+            changes = changes_since(self._snapshots, self._manifests, before_id, after_id)
+            if changes is None:
+                return _history_gone(before_id, after_id)
+            for _, delta in changes:
+                conflict = check_looked_up(delta, delta_entries, self._key_order)
+                if conflict is not None:
+                    return conflict
+        return None
+
+    def _check_target(self, target: PartitionTest, latest: Snapshot | None, based_on: int) -> Conflict | None:
+        """Rule `target-changed`: since the overwrite was planned, nobody changed what it replaces."""
+        latest_id = 0 if latest is None else latest.id
+        changes = changes_since(self._snapshots, self._manifests, based_on, latest_id)
+        if changes is None:
+            return _history_gone(based_on, latest_id)
+        for snapshot, delta in changes:
+            for entry in delta:
+                if target(entry.partition) and (entry.bucket >= 0 or self._mode is BucketMode.POSTPONE):
+                    return Conflict(
+                        "target-changed",
+                        f"snapshot {snapshot.id} ({snapshot.commit_kind.value} by {snapshot.commit_user}) changed a "
+                        "partition that is being overwritten; plan again from the newest snapshot",
+                        {"partition": entry.partition.hex(), "bucket": entry.bucket, "snapshot": snapshot.id},
+                    )
+        return None
+
+
+def _history_gone(since: int, latest: int) -> Conflict:
+    return Conflict(
+        "history-gone",
+        f"the work was planned on snapshot {since}, and not all snapshots from there to {latest} can be read: they "
+        "have expired meanwhile, or the table was rolled back; plan again from the newest snapshot",
+        {"found": latest, "expected": since},
+    )

@@ -1,0 +1,129 @@
+"""Whether the files that a snapshot brings are still there, asked right before it is published.
+
+Orphan removal takes files that nothing names once they are a day old, and a writer's files are named only by its
+commit. A young batch is protected by its age and costs nothing here. The age is counted from the moment the work was
+planned, by the clock of the process that planned it and commits it, so neither the clocks of tasks nor their time zones
+matter. Past `QUICK_MS` the storage is asked as well, by two requests: a machine's clock may have been set, and what
+counts for removal is the storage's. Past half a day each file is looked for, by one request each.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.file_age import is_quick, needs_proof
+from bucketline.state.determinism import Clock
+from bucketline.state.errors import StorageError
+from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.kept_files import data_paths, index_path, located
+from bucketline.state.store.commit.commit_check import Half
+from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.storage_clock import modified_or_unknown
+
+FILES_GONE = "files-gone"
+"""The rule that a commit breaks whose files are no longer there: its work has to be done again."""
+
+_FOREVER_MS = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtFile:
+    """A file that a commit names first; bytes where its entry says them, and when its writer says it was made."""
+
+    path: str
+    size_bytes: int | None = None
+    made_ms: int | None = None
+
+
+def brought_files(root: str, schema: TableSchema, half: Half) -> list[BroughtFile]:
+    """The files that nothing names before the half of a commit is published. An upgraded file is named already."""
+    return [
+        *(f for e in _added(half.entries) for f in _of_entry(root, schema, e)),
+        *(f for e in half.changelog for f in _of_entry(root, schema, e)),
+        *(_of_index(root, schema, e) for e in half.index if e.kind is FileKind.ADD),
+    ]
+
+
+class FilesProof:
+    """Asks for the files of one half of a commit, whose work was planned at `planned_ms` by `clock`."""
+
+    def __init__(self, io: FileIO, files: Sequence[BroughtFile], clock: Clock, planned_ms: int) -> None:
+        self._io, self._files, self._clock, self._planned_ms = io, files, clock, planned_ms
+        self._asked_ms = planned_ms
+        self._newest_path: str | None = None
+        self._manifests: tuple[str, ...] = ()
+
+    def add_manifests(self, paths: Sequence[str]) -> None:
+        """Says which files the commit has made itself, the newest one last; they count for `first_gone` from now on."""
+        self._manifests = tuple(paths)
+        self._newest_path = self._manifests[-1] if self._manifests else None
+
+    def first_gone(self, newest_path: str | None = None) -> str | None:
+        """A file that is gone, or not whole; None when all are there, or too young to be taken by anybody.
+
+        `newest_path` is a file that was written just now, and so the storage's clock; None: the newest manifest.
+        Raises StorageError.
+        """
+        self._asked_ms = self._clock.now_ms()
+        newest_path = newest_path or self._newest_path
+        elapsed_ms = self._asked_ms - self._planned_ms
+        if is_quick(elapsed_ms) or not needs_proof(max(elapsed_ms, self._age_ms(newest_path))):
+            return None
+        every = (*self._files, *(BroughtFile(path) for path in self._manifests))
+        return next((f.path for f in every if not self._is_whole(f)), None)
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the files were asked for just now; a process that was stopped since has to ask again."""
+        return is_quick(self._clock.now_ms() - self._asked_ms)
+
+    def _age_ms(self, newest_path: str | None) -> int:
+        """How old the oldest file is by the storage's clock; 0 where that does not tell."""
+        if not self._files or newest_path is None:
+            return 0
+        oldest = min(self._files, key=lambda f: _FOREVER_MS if f.made_ms is None else f.made_ms)
+        try:
+            written_ms = modified_or_unknown(self._io, oldest.path)
+        except StorageError as e:
+            if e.fields.get("missing"):
+                return _FOREVER_MS
+            raise
+        now_ms = modified_or_unknown(self._io, newest_path)
+        return 0 if written_ms is None or now_ms is None else now_ms - written_ms
+
+    def _is_whole(self, file: BroughtFile) -> bool:
+        if file.size_bytes is None:
+            return self._io.exists(file.path)
+        try:
+            return self._io.size(file.path) == file.size_bytes
+        except StorageError as e:
+            if e.fields.get("missing"):
+                return False
+            raise
+
+
+def files_gone(path: str) -> Conflict:
+    """What a commit comes to one of whose files is gone."""
+    return Conflict(
+        FILES_GONE,
+        f"{path} was written for this commit more than half a day ago and is gone, or no longer what was written: it "
+        "was taken for an orphan while the writer was slow or stopped; nothing was committed, write the rows again",
+        {"path": path},
+    )
+
+
+def _added(entries: Sequence[ManifestEntry]) -> Iterator[ManifestEntry]:
+    before = {e.file.file_name for e in entries if e.kind is FileKind.DELETE}
+    return (e for e in entries if e.kind is FileKind.ADD and e.file.file_name not in before)
+
+
+def _of_entry(root: str, schema: TableSchema, entry: ManifestEntry) -> Iterator[BroughtFile]:
+    file = entry.file
+    own, *beside = data_paths(root, schema, entry)
+    yield BroughtFile(own, file.file_size, file.creation_time_ms)
+    yield from (BroughtFile(path, None, file.creation_time_ms) for path in beside)
+
+
+def _of_index(root: str, schema: TableSchema, entry: IndexManifestEntry) -> BroughtFile:
+    return BroughtFile(located(root, index_path(schema, entry)), entry.file_size)

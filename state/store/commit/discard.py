@@ -1,0 +1,86 @@
+"""Removing what a commit made in vain, and nothing that any snapshot names.
+
+Source: Paimon 2.0 CommitCleaner; its abort deletes upgraded files too, which are live, and keeps lost manifests.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.errors import StorageError
+from bucketline.state.format.paths import INDEX_DIR, bucket_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.commit.commit_base import changes_since
+from bucketline.state.store.storage.file_io import FileIO
+
+
+def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -> Iterator[tuple[str, str]]:
+    """(name, path below the table) of each file that the messages' compactions made.
+
+    An upgraded file is not among them: it is live where it was before. Nor are files on external paths.
+    """
+    for m in messages:
+        folder = bucket_path(schema, m.partition, m.bucket)
+        others = {f.file_name for f in (*m.compact_before, *m.new_files, *m.deleted_files)}
+        for file in (*m.compact_after, *m.compact_changelog):
+            if file.file_name not in others and file.external_path is None:
+                for name in (file.file_name, *file.extra_files):
+                    yield name, f"{folder}/{name}"
+        for index in m.compact_index_files:
+            if index.external_path is None:
+                yield index.file_name, f"{INDEX_DIR}/{index.file_name}"
+
+
+def names_since(snapshots: Snapshots, manifests: Manifests, since: int) -> set[str] | None:
+    """The names of all files that a snapshot after `since` added; None when that cannot be told any more."""
+    latest = snapshots.latest_id() or 0
+    changes = changes_since(snapshots, manifests, since, latest)
+    if changes is None:
+        return None
+    names: set[str] = set()
+    for snapshot, delta in changes:
+        for entry in (*delta, *manifests.changelog_entries(snapshot)):
+            names |= {entry.file.file_name, *entry.file.extra_files}
+        names |= {e.file_name for e in manifests.read_index(snapshot.index_manifest)}
+    return names
+
+
+def discard_outputs(
+    io: FileIO,
+    table_path: str,
+    schema: TableSchema,
+    messages: Iterable[CommitMessage],
+    taken_names: set[str],
+) -> None:
+    """Removes the outputs of compactions that lost, save those named in `taken_names`; failures leave them behind."""
+    for name, path in compaction_outputs(schema, messages):
+        if name not in taken_names:
+            with suppress(StorageError):
+                io.delete(f"{table_path}/{path}")
+
+
+def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Iterable[CommitMessage]) -> None:
+    """Removes every file that exists because of the messages; failures leave them behind.
+
+    Only for messages that are in no snapshot and of which it is certain that they never will be.
+    """
+    for m in messages:
+        paths = [
+            f"{bucket_path(schema, m.partition, m.bucket)}/{name}"
+            for f in m.made_files
+            if f.external_path is None
+            for name in (f.file_name, *f.extra_files)
+        ]
+        indexes = (e for e in (*m.new_index_files, *m.compact_index_files) if e.external_path is None)
+        for path in (*paths, *(f"{INDEX_DIR}/{e.file_name}" for e in indexes)):
+            with suppress(StorageError):
+                io.delete(f"{table_path}/{path}")
+
+
+def discard_manifests(manifests: Manifests, names: Iterable[str]) -> None:
+    """Removes files of the manifest folder that no snapshot names; failures leave them behind."""
+    for name in names:
+        with suppress(StorageError):
+            manifests.delete([name])

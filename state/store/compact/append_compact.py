@@ -1,0 +1,83 @@
+"""Joins small files of append tables, row order and rows unchanged.
+
+Source: Paimon 2.0 AppendCompactTask, BucketedAppendCompactManager, AppendDeleteFileMaintainer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bucketline.conf.changelog_options import DELETION_VECTORS_BITMAP64
+from bucketline.conf.table_options import COMPACTION_MIN_FILE_NUM, SMALL_FILE_RATIO, target_file_size
+from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.compact.compactor import CompactResult
+from bucketline.state.store.datafile.rolling_writer import write_data_files
+from bucketline.state.store.read.bucket_deletions import BucketDeletions, VectorFiles, load_deletions, masked_files
+from bucketline.state.store.read.prune import BucketFiles
+
+
+def append_options(options: Mapping[str, str]) -> AppendCompactOptions:
+    """The settings of an append table."""
+    target = target_file_size(options, has_primary_key=False)
+    return AppendCompactOptions(
+        target, int(target * SMALL_FILE_RATIO.get(options)), COMPACTION_MIN_FILE_NUM.get(options)
+    )
+
+
+def compact_append(
+    access: BucketAccess,
+    bucket_id: BucketId,
+    files: Sequence[DataFileMeta],
+    *,
+    full: bool,
+    vector_files: VectorFiles = (),
+) -> CompactResult:
+    """Joins what `pick_append` picks, a record batch in memory at a time. An error leaves none of the new files.
+
+    Rows that `vector_files` mark as deleted are left out; vectors of other files are written anew where they were in
+    one index file with those.
+    """
+    columns = [f.name for f in access.schema.fields]
+    bucket = BucketFiles(*bucket_id, total_buckets=0, files=tuple(files))
+    before: list[DataFileMeta] = []
+    after: list[DataFileMeta] = []
+    groups = pick_append(files, append_options(access.schema.options), full=full)
+    names = {f.file_name for group in groups for f in group}
+    touched = tuple(e for e in vector_files if names & masked_files((e,)))
+    deletions = load_deletions(access.files, touched)
+    reading = replace(access.files, deletions=deletions)
+    try:
+        for group in groups:
+            writer = access.writer(
+                bucket_id, level=0, source=FileSource.COMPACT, first_sequence_number=group[0].min_sequence_number
+            )
+            after += write_data_files(writer, (b for f in group for b in reading.rows(bucket, f, columns)))
+            before += group
+            for file in group:
+                deletions.forget(file.file_name)
+        if not touched:
+            return CompactResult(tuple(before), tuple(after))
+        return CompactResult(tuple(before), tuple(after), (), *_index_change(access, bucket_id, touched, deletions))
+    except BaseException:
+        access.delete_own(after, bucket_id)
+        raise
+
+
+def _index_change(
+    access: BucketAccess, bucket_id: BucketId, touched: VectorFiles, deletions: BucketDeletions
+) -> tuple[IndexManifestEntry | None, VectorFiles]:
+    """The new index file, if one is needed, and those that go.
+
+    A bucket has one file, which only another one replaces; without buckets index files come and go by name.
+    """
+    by_name = bucket_mode(access.schema) is BucketMode.UNAWARE
+    if by_name and deletions.is_empty:
+        return None, touched
+    bitmap64 = DELETION_VECTORS_BITMAP64.get(access.schema.options)
+    files = access.files
+    new = deletions.write(files.io, files.table_path, bucket_id, ids=access.ids, bitmap64=bitmap64)
+    return new, touched if by_name else ()

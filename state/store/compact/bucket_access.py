@@ -1,0 +1,98 @@
+"""What a task needs to work on buckets of one table: plain values that travel, and what they open.
+
+Source: Paimon 2.0 KeyValueFileReaderFactory, KeyValueFileWriterFactory (the pairing of readers and writers).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+from bucketline.conf.changelog_options import changelog_file_options
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.paths import bucket_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.tree.run import KeyOrder
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.datafile.file_settings import Postponed
+from bucketline.state.store.datafile.rolling_writer import RollingWriter
+from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.types.order import key_order
+
+
+@dataclass(frozen=True)
+class BucketAccess:
+    """Reads and writes files of one table's buckets. `schema` carries the options in force for this job.
+
+    `uri`, `schema`, `clock` and `ids` are all that is pickled; files are opened where it arrives.
+    """
+
+    uri: str
+    schema: TableSchema
+    clock: Clock = SYSTEM_CLOCK
+    ids: IdSource = SYSTEM_IDS
+
+    @cached_property
+    def files(self) -> FileAccess:
+        io, path = file_io_for(self.uri, self.schema.storage)
+        schemas = Schemas(io, path)
+
+        @cache
+        def schema_of(schema_id: int) -> TableSchema:
+            return self.schema if schema_id == self.schema.id else schemas.get(schema_id)
+
+        return FileAccess(io, path, self.schema, schema_of)
+
+    @cached_property
+    def key_order(self) -> KeyOrder:
+        return key_order([f.type for f in self.schema.select(self.schema.trimmed_primary_key)])
+
+    def writer(
+        self,
+        bucket_id: BucketId,
+        *,
+        level: int,
+        source: FileSource,
+        first_sequence_number: int = 0,
+        postponed: Postponed | None = None,
+    ) -> RollingWriter:
+        """A writer of new files in a bucket."""
+        partition, bucket = bucket_id
+        return RollingWriter(
+            self.files.io,
+            self.files.table_path,
+            self.schema,
+            clock=self.clock,
+            ids=self.ids,
+            partition=partition,
+            bucket=bucket,
+            level=level,
+            source=source,
+            first_sequence_number=first_sequence_number,
+            postponed=postponed,
+        )
+
+    def changelog_writer(self, bucket_id: BucketId, *, level: int) -> RollingWriter:
+        """A writer of changelog files in a bucket; keys ascend, but may come more than once."""
+        partition, bucket = bucket_id
+        return RollingWriter(
+            self.files.io,
+            self.files.table_path,
+            replace(self.schema, options=changelog_file_options(self.schema.options)),
+            clock=self.clock,
+            ids=self.ids,
+            partition=partition,
+            bucket=bucket,
+            level=level,
+            source=FileSource.APPEND,
+        )
+
+    def delete_own(self, files: Sequence[DataFileMeta], bucket_id: BucketId) -> None:
+        """Removes files the caller has just written and promised to nobody."""
+        for file in files:
+            self.files.io.delete(f"{self.files.table_path}/{bucket_path(self.schema, *bucket_id)}/{file.file_name}")
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"uri": self.uri, "schema": self.schema, "clock": self.clock, "ids": self.ids}

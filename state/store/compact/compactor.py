@@ -1,0 +1,228 @@
+"""Does what the picker decided: reads a unit's runs, merges them, writes the result, and says what replaced what.
+
+Source: Paimon 2.0 MergeTreeCompactTask, MergeTreeCompactRewriter, ChangelogMergeTreeRewriter.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from bucketline.conf.changelog_options import (
+    DELETION_VECTORS_BITMAP64,
+    ROW_DEDUPLICATE,
+    ROW_DEDUPLICATE_IGNORE_FIELDS,
+)
+from bucketline.conf.table_options import IGNORE_DELETE, SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.lsm.merge.change_rows import PART, ChangeRule, split_marked
+from bucketline.state.lsm.merge.changelog_folds import FullChangelog
+from bucketline.state.lsm.merge.computed_fold import ComputedFold
+from bucketline.state.lsm.merge.fold import Fold, drop_deletes, fold_for
+from bucketline.state.lsm.merge.fold_choice import reading_fold
+from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.lsm.tree.levels import Levels
+from bucketline.state.lsm.tree.pick import CompactUnit
+from bucketline.state.lsm.tree.run import SortedRun
+from bucketline.state.lsm.tree.upgrade import Rewrite, Upgrade, plan_rewrite
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.compact.older_values import Above, OlderValues
+from bucketline.state.store.read.bucket_deletions import BucketDeletions
+from bucketline.state.store.read.merge_read import FileAccess, merge_columns, merge_section, run_batch_bytes
+from bucketline.state.store.read.prune import BucketFiles
+
+BATCH_ROWS = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class CompactResult:
+    """Files that leave and files that come, each file once; an upgraded file is in both with its two levels.
+
+    `changelog` are files of what the compaction changed, `index` the bucket's new deletion vectors if it changed them;
+    `replaced_index` are the files they were in, where a bucket may have more than one.
+    """
+
+    before: tuple[DataFileMeta, ...] = ()
+    after: tuple[DataFileMeta, ...] = ()
+    changelog: tuple[DataFileMeta, ...] = ()
+    index: IndexManifestEntry | None = None
+    replaced_index: tuple[IndexManifestEntry, ...] = ()
+
+    @property
+    def rewritten(self) -> tuple[DataFileMeta, ...]:
+        """The files this compaction has made; upgrades are not among them."""
+        names = {f.file_name for f in self.before}
+        return tuple(f for f in self.after if f.file_name not in names)
+
+
+def compact_unit(
+    access: BucketAccess,
+    bucket_id: BucketId,
+    levels: Levels,
+    unit: CompactUnit,
+    options: CompactOptions,
+    *,
+    memory_bytes: int,
+    deletions: BucketDeletions | None = None,
+) -> CompactResult:
+    """Compacts a unit of one bucket. Holds about `memory_bytes` of Arrow data, whatever the size of the bucket.
+
+    `deletions` are the bucket's deletion vectors where the table has them; they are changed in place.
+    An error leaves none of the new files behind; the files of the unit are never touched.
+    """
+    files = access.files if deletions is None else replace(access.files, deletions=deletions)
+    work = _Compaction(access, files, bucket_id, levels, unit, options, memory_bytes, deletions)
+    try:
+        for step in plan_rewrite(unit, options, levels.max_level, levels.key_order):
+            if isinstance(step, Upgrade):
+                work.move_up(step)
+            else:
+                work.rewrite(step)
+        index = None
+        if deletions is not None and deletions.is_modified:
+            index = deletions.write(
+                files.io,
+                files.table_path,
+                bucket_id,
+                ids=access.ids,
+                bitmap64=DELETION_VECTORS_BITMAP64.get(access.schema.options),
+            )
+    except BaseException:
+        access.delete_own([*work.made, *work.changelog], bucket_id)
+        raise
+    return CompactResult(tuple(work.before), tuple(work.after), tuple(work.changelog), index)
+
+
+@dataclass(slots=True)
+class _Compaction:
+    """A unit while it is compacted: what has become of its files so far."""
+
+    access: BucketAccess
+    files: FileAccess
+    bucket_id: BucketId
+    levels: Levels
+    unit: CompactUnit
+    options: CompactOptions
+    memory_bytes: int
+    deletions: BucketDeletions | None
+    before: list[DataFileMeta] = field(default_factory=list)
+    after: list[DataFileMeta] = field(default_factory=list)
+    made: list[DataFileMeta] = field(default_factory=list)
+    changelog: list[DataFileMeta] = field(default_factory=list)
+    _older: OlderValues | None = None
+
+    def move_up(self, step: Upgrade) -> None:
+        """Changes a file's level; where its rows are compared, what they change is logged or marked as deleted."""
+        above = any(run.files for _, run in self._runs_above)
+        if step.compares and (self.options.logs_changes or (self.deletions is not None and above)):
+            run = SortedRun((step.file,))
+            self.changelog += self._write(Rewrite(((run,),)), stores=False)[1]
+        self.before.append(step.file)
+        self.after.append(step.after)
+
+    def rewrite(self, step: Rewrite) -> None:
+        written, logged = self._write(step, stores=True)
+        self.made += written
+        self.changelog += logged
+        self.before += step.files
+        self.after += written
+        if self.deletions is not None:
+            for file in step.files:
+                self.deletions.forget(file.file_name)
+
+    def _write(self, step: Rewrite, *, stores: bool) -> tuple[list[DataFileMeta], list[DataFileMeta]]:
+        """The data files and the changelog files of a step."""
+        schema = self.access.schema
+        fold = self._fold(step, stores=stores)
+        names = [f.name for f in schema.fields] if stores or self.options.logs_changes else []
+        columns = merge_columns(schema, names)
+        bucket = BucketFiles(*self.bucket_id, total_buckets=0, files=step.files)
+        level = self.unit.output_level
+        with ExitStack() as stack:
+            data = log = None
+            if stores:
+                data = stack.enter_context(self.access.writer(self.bucket_id, level=level, source=FileSource.COMPACT))
+            if self.options.logs_changes:
+                log = stack.enter_context(self.access.changelog_writer(self.bucket_id, level=level))
+            for section in step.sections:
+                rows = merge_section(
+                    self.files,
+                    bucket,
+                    section,
+                    columns,
+                    fold=fold,
+                    batch_rows=BATCH_ROWS,
+                    memory_bytes=self._memory_for(section),
+                )
+                for stored, logged in _parts(rows):
+                    if data is not None:
+                        for batch in drop_deletes([stored]) if step.drop_deletes else [stored]:
+                            data.write(batch)
+                    if log is not None:
+                        log.write(logged)
+            return [] if data is None else data.close(), [] if log is None else log.close()
+
+    def _fold(self, step: Rewrite, *, stores: bool) -> Fold:
+        """What merges the rows of a step."""
+        schema, options = self.access.schema, self.options
+        inner = fold_for(schema)
+        rule = ChangeRule(ROW_DEDUPLICATE.get(schema.options), ROW_DEDUPLICATE_IGNORE_FIELDS.get(schema.options))
+        if options.changelog_producer == "full-compaction":
+            is_last = self.unit.output_level == self.levels.max_level
+            return FullChangelog(inner, self.levels.max_level, rule, stores) if is_last else inner
+        if options.lookup_cause is None or all(f.level > 0 for f in step.files):
+            return reading_fold(schema)
+        keys = schema.trimmed_primary_key
+        if options.merge_engine == "first-row":
+            ignores = IGNORE_DELETE.get(schema.options)
+            return FirstRowLookup(keys, self._older_values(()), options.logs_changes, ignores, stores)
+        completes = options.has_sequence_field or isinstance(inner, ComputedFold)
+        if not completes and not options.logs_changes and self.deletions is None:
+            return inner
+        names = [f.name for f in schema.fields] if completes or options.logs_changes else []
+        return LookupFold(
+            inner=inner,
+            sequence_fields=SEQUENCE_FIELD.get(schema.options),
+            descending=SEQUENCE_SORT_ORDER.get(schema.options) == "descending",
+            keys=keys,
+            older=self._older_values(merge_columns(schema, names) if names else ()),
+            rule=rule if options.logs_changes else None,
+            stores=stores,
+        )
+
+    def _older_values(self, columns: tuple[str, ...]) -> OlderValues | None:
+        """What is above the output. Steps come in key order, so one reader of it serves all of them."""
+        runs = self._runs_above
+        if self._older is None and runs:
+            open_count = len(self.levels.runs())
+            self._older = OlderValues(
+                Above(
+                    access=replace(self.access.files, batch_bytes=run_batch_bytes(self.memory_bytes, open_count)),
+                    bucket=BucketFiles(*self.bucket_id, total_buckets=0, files=()),
+                    runs=runs,
+                    batch_rows=BATCH_ROWS,
+                    marks=self.deletions,
+                ),
+                columns,
+            )
+        return self._older
+
+    @property
+    def _runs_above(self) -> tuple[tuple[int, SortedRun], ...]:
+        levels = range(self.unit.output_level + 1, self.levels.max_level + 1)
+        return tuple((n, run) for n in levels if (run := self.levels.run_of(n)).files)
+
+    def _memory_for(self, section: tuple[SortedRun, ...]) -> int:
+        """What a section may hold: the levels that are looked up have their shares as well."""
+        above = 0 if self.options.lookup_cause is None else len(self._runs_above)
+        return self.memory_bytes * len(section) // (len(section) + above)
+
+
+def _parts(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """Rows to store and rows to log, batch by batch; folds that log nothing do not mark their rows."""
+    for batch in rows:
+        yield split_marked(batch) if PART in batch.schema.names else (batch, batch.slice(0, 0))

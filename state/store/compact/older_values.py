@@ -1,0 +1,287 @@
+"""Older values of keys on the levels above a compaction's output: a join with their key columns, in key order.
+
+Keys are asked for in ascending order, slice by slice, so each level is read once from its low to its high keys. Files
+and row groups that no key falls into are not read. Memory: one record batch of each level.
+Source: Paimon 2.0 LookupLevels, LookupUtils (the levels are asked in order, the lowest wins); instead of a lookup file
+for each data file there is a join, which always sees the current deletion vectors.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.aggregate.events import Indices, Mask
+from bucketline.state.lsm.merge.change_rows import LEVEL
+from bucketline.state.lsm.merge.lookup_fold import Found
+from bucketline.state.lsm.tree.run import SortedRun
+from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key
+from bucketline.state.store.datafile.data_files import parquet_groups, read_data_file
+from bucketline.state.store.datafile.parquet_rows import RowGroup
+from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.logical import DataField, TypeRoot
+from bucketline.state.types.order import normalized_keys
+from bucketline.state.types.values import to_scalar
+
+_BOUNDED = frozenset(
+    (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.DATE, TypeRoot.CHAR, TypeRoot.VARCHAR)
+)
+"""Types of a first key column whose bounds in Parquet footers compare as the keys do."""
+
+
+class Marks(Protocol):
+    """Rows of data files that are deleted by position, now."""
+
+    def of_name(self, file_name: str) -> Indices | None: ...
+
+    def delete(self, file_name: str, positions: Indices) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """What lies above a compaction's output: the runs by level, lowest first, and how their files are read.
+
+    `marks` are the bucket's deletion vectors where the table has them: rows found are deleted there, as a newer row
+    takes their place.
+    """
+
+    access: FileAccess
+    bucket: BucketFiles
+    runs: tuple[tuple[int, SortedRun], ...]
+    batch_rows: int
+    marks: Marks | None = None
+
+
+class OlderValues:
+    """Finds keys in the levels above; a source of rows for `LookupFold` and `FirstRowLookup`.
+
+    `columns` are those of the rows to find; none where it is enough to know which keys there are.
+    """
+
+    def __init__(self, above: Above, columns: Sequence[str]) -> None:
+        schema = above.access.schema
+        self._marks = above.marks
+        self._keys = schema.select(schema.trimmed_primary_key)
+        self._returns_rows = bool(columns)
+        read = tuple(dict.fromkeys((*(k.name for k in self._keys), *columns)))
+        self._levels = [_Level(above, level, run, self._keys, read) for level, run in above.runs if run.files]
+
+    def find(self, keys: pa.Table) -> Found:
+        """As `OlderRows.find`; rows found are marked as deleted where there are vectors."""
+        wanted = _normalized(keys, self._keys)
+        span = _Span(wanted[0].as_py(), last_key(wanted), keys[self._keys[0].name][0], keys[self._keys[0].name][-1])
+        open_at = np.arange(len(wanted))
+        found: list[tuple[Indices, pa.Table | None]] = []
+        for level in self._levels:
+            if not len(open_at):
+                break
+            hit = np.zeros(len(open_at), bool)
+            for match in level.matches(wanted.take(pa.array(open_at)), span):
+                match = match.less(self._marks)
+                if self._marks is not None and len(match.keys):
+                    self._marks.delete(match.file_name, match.positions)
+                hit[match.keys] = True
+                found.append((open_at[match.keys], match.rows() if self._returns_rows else None))
+            open_at = open_at[~hit]
+        places = np.concatenate([np.empty(0, np.int64), *(k for k, _ in found)])
+        order = np.argsort(places, kind="stable")
+        tables = [rows for _, rows in found if rows is not None]
+        if not self._returns_rows or not tables:
+            return Found(places[order], None)
+        return Found(places[order], pa.concat_tables(tables).take(pa.array(order)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The keys of one request: the lowest and highest, and the values of their first column."""
+
+    low: Any
+    high: Any
+    first_low: pa.Scalar
+    first_high: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A record batch of a data file, its keys, and the position of its first row."""
+
+    file_name: str
+    first_row: int
+    keys: SortKeys
+    batch: pa.RecordBatch
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """Keys found in a block: positions among the keys asked for, and in the data file."""
+
+    block: _Block
+    keys: Indices
+    positions: Indices
+
+    @property
+    def file_name(self) -> str:
+        return self.block.file_name
+
+    def less(self, marks: Marks | None) -> "_Match":
+        """The same without rows that are deleted."""
+        deleted = None if marks is None else marks.of_name(self.file_name)
+        if deleted is None or not len(self.keys):
+            return self
+        kept: Mask = ~np.isin(self.positions, deleted)
+        return _Match(self.block, self.keys[kept], self.positions[kept])
+
+    def rows(self) -> pa.Table:
+        taken = self.block.batch.take(pa.array(self.positions - self.block.first_row))
+        level = pa.repeat(pa.scalar(self.block.level, pa.int32()), taken.num_rows)
+        return pa.Table.from_batches([taken]).append_column(LEVEL, level)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A file, or a row group of one, that may be read next."""
+
+    is_before: Callable[[_Span], bool]
+    is_after: Callable[[_Span], bool]
+    blocks: Callable[[], Iterator[_Block]]
+    parts: Callable[[], "list[_Unit]"] | None = None
+
+
+class _Level:
+    """One sorted run, read forward."""
+
+    def __init__(
+        self, above: Above, level: int, run: SortedRun, keys: Sequence[DataField], columns: Sequence[str]
+    ) -> None:
+        self._above, self._number, self._keys, self._columns = above, level, keys, columns
+        self._units = deque(self._file_unit(f) for f in run.files)
+        self._blocks: Iterator[_Block] = iter(())
+        self._block: _Block | None = None
+
+    def matches(self, wanted: SortKeys, span: _Span) -> Iterator[_Match]:
+        while (block := self._next(span)) is not None:
+            low, high = block.keys[0].as_py(), last_key(block.keys)
+            start = _count_below(wanted, low)
+            part = wanted.slice(start, count_up_to(wanted, high) - start)
+            if len(part):
+                at, rows = _positions(part, block.keys)
+                if len(at):
+                    yield _Match(block, at + start, rows + block.first_row)
+            if high > span.high:
+                return
+            self._block = None
+
+    def _next(self, span: _Span) -> _Block | None:
+        """The next block that may hold keys of the span; None when there is none up to its end."""
+        while True:
+            if self._block is None:
+                self._block = next(self._blocks, None)
+            if self._block is not None:
+                if last_key(self._block.keys) < span.low:
+                    self._block = None
+                    continue
+                return None if self._block.keys[0].as_py() > span.high else self._block
+            if not self._units or self._units[0].is_after(span):
+                return None
+            unit = self._units.popleft()
+            if unit.is_before(span):
+                continue
+            parts = unit.parts() if unit.parts is not None else []
+            if parts:
+                self._units.extendleft(reversed(parts))
+            else:
+                self._blocks = unit.blocks()
+
+    def _file_unit(self, file: DataFileMeta) -> _Unit:
+        low, high = (_normalized_key(key, self._keys) for key in (file.min_key, file.max_key))
+        return _Unit(
+            is_before=lambda span: high < span.low,
+            is_after=lambda span: low > span.high,
+            blocks=lambda: self._read(file, 0, None),
+            parts=lambda: self._group_units(file),
+        )
+
+    def _group_units(self, file: DataFileMeta) -> list[_Unit]:
+        """The row groups of a file by the bounds of the first key column; nothing where they are of no use."""
+        first = self._keys[0]
+        if first.type.root not in _BOUNDED or file.row_count <= self._above.batch_rows:
+            return []
+        access = self._above.access
+        io, path = access.place(self._above.bucket, file)
+        groups = parquet_groups(io, path, file, first, stored=access.schema_of(file.schema_id))
+        if groups is None or len(groups) < 2 or any(g.low is None for g in groups):
+            return []
+        return [self._group_unit(file, g) for g in groups]
+
+    def _group_unit(self, file: DataFileMeta, group: RowGroup) -> _Unit:
+        low, high = _comparable(group.low), _comparable(group.high)
+        return _Unit(
+            is_before=lambda span: high < _comparable(span.first_low),
+            is_after=lambda span: low > _comparable(span.first_high),
+            blocks=lambda: self._read(file, group.first_row, group.number),
+        )
+
+    def _read(self, file: DataFileMeta, first_row: int, group: int | None) -> Iterator[_Block]:
+        access = self._above.access
+        io, path = access.place(self._above.bucket, file)
+        batches = read_data_file(
+            io,
+            path,
+            file,
+            access.schema,
+            self._columns,
+            stored=access.schema_of(file.schema_id),
+            partition=self._above.bucket.partition,
+            batch_rows=self._above.batch_rows,
+            batch_bytes=access.batch_bytes,
+            groups=None if group is None else [group],
+        )
+        for batch in batches:
+            if batch.num_rows:
+                keys = _normalized(batch, self._keys)
+                yield _Block(file.file_name, first_row, keys, batch, self._number)
+                first_row += batch.num_rows
+
+
+def _positions(wanted: SortKeys, present: SortKeys) -> tuple[Indices, Indices]:
+    """Where keys of two ascending lists meet, each in both lists at most once. Shapes: m positions in each."""
+    if pa.types.is_large_binary(wanted.type):
+        at = pc.index_in(wanted, value_set=present)
+        hits = at.is_valid().to_numpy(zero_copy_only=False)
+        return np.flatnonzero(hits), at.drop_null().to_numpy().astype(np.int64)
+    left, right = wanted.to_numpy(), present.to_numpy()
+    places = np.minimum(np.searchsorted(right, left), len(right) - 1)
+    hits = right[places] == left
+    return np.flatnonzero(hits), places[hits].astype(np.int64)
+
+
+def _count_below(keys: SortKeys, bound: Any) -> int:
+    """How many of the ascending keys are less than `bound`."""
+    count = count_up_to(keys, bound)
+    return count - 1 if count and keys[count - 1].as_py() == bound else count
+
+
+def _normalized(rows: pa.Table | pa.RecordBatch, keys: Sequence[DataField]) -> SortKeys:
+    columns = [rows.column(k.name) for k in keys]
+    arrays = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+    return normalized_keys(arrays, [k.type for k in keys])
+
+
+def _normalized_key(key: bytes, fields: Sequence[DataField]) -> Any:
+    values = decode_row(key, [f.type for f in fields])
+    arrays = [pa.repeat(to_scalar(v, f.type), 1) for v, f in zip(values, fields, strict=True)]
+    return normalized_keys(arrays, [f.type for f in fields])[0].as_py()
+
+
+def _comparable(value: Any) -> Any:
+    """A bound of a footer, or an Arrow scalar, as a value that compares in key order."""
+    found = value.as_py() if isinstance(value, pa.Scalar) else value
+    return found.encode() if isinstance(found, str) else found

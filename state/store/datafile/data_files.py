@@ -1,0 +1,250 @@
+"""Data files of every format as rows in the table's current columns, with bounded memory.
+
+Files are read by the column names of the schema version they were written under and mapped to the current schema by
+field id. A file's format is what its name says, so formats may be mixed in one table.
+Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from bucketline.conf.wording import counted
+from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
+from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
+from bucketline.state.format.paths import extension_of
+from bucketline.state.format.row_ranges import TRACKED, written_fields
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.datafile.avro_rows import AvroRows
+from bucketline.state.store.datafile.orc_instants import check_instants, instant_bounds
+from bucketline.state.store.datafile.orc_rows import OrcRows
+from bucketline.state.store.datafile.parquet_rows import ParquetRows, RowGroup
+from bucketline.state.store.datafile.stored_names import check_columns
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_field, arrow_type, key_value_fields
+from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.cast import Declare, read_column
+from bucketline.state.types.logical import DataField, DataType
+from bucketline.state.types.values import to_scalar
+
+BATCH_ROWS = 32768
+"""Rows in a record batch that a reader hands out, unless told otherwise."""
+
+BATCH_BYTES = 16 << 20
+"""Bytes of Arrow data in a record batch that a reader hands out, unless told otherwise."""
+
+LIBRARY_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, RecursionError, NotImplementedError)
+"""What format libraries raise beside their own errors for bytes that are not what they should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Where one wanted column comes from: a file column under its stored name and type, or the same value for all."""
+
+    wanted: DataField
+    stored: DataField | None = None
+    constant: pa.Scalar | None = None
+
+
+def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of what `read_data_file` yields for these columns, system columns included."""
+    return pa.schema([arrow_field(_field(schema, name)) for name in columns])
+
+
+def read_data_file(
+    io: FileIO,
+    path: str,
+    meta: DataFileMeta,
+    schema: TableSchema,
+    columns: Sequence[str],
+    *,
+    stored: TableSchema,
+    partition: bytes = EMPTY_ROW,
+    batch_rows: int = BATCH_ROWS,
+    batch_bytes: int = BATCH_BYTES,
+    groups: Sequence[int] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The file's rows in file order, as batches of at most `batch_rows` with schema `read_schema(schema, columns)`.
+
+    Batches have about `batch_bytes` bytes of Arrow data at most, and one row at least.
+    With `groups` only the rows of these row groups of a Parquet file (`parquet_groups`).
+
+    `columns` are columns of `schema` (the current one), `_SEQUENCE_NUMBER` or `_VALUE_KIND`; `stored` is the schema
+    version the file was written under. Partition columns get their value from `partition`, columns the file does not
+    have are null, columns of another type are cast.
+    Raises CorruptFileError when the file is not what its metadata says, UnsupportedTableError for another format,
+    StorageError when it cannot be fetched.
+    """
+    sources = _sources(schema, stored, meta, columns, partition)
+    out = read_schema(schema, columns)
+    opened = _READERS.get(extension_of(meta.file_name))
+    if opened is None:
+        form = extension_of(meta.file_name)
+        raise UnsupportedTableError(f"{path}: data files of format {form!r} cannot be read", path=path, format=form)
+    with io.open_input(path) as source, _naming(path) as place:
+        if source.size() != meta.file_size:
+            raise CorruptFileError(
+                f"it has {counted(source.size(), 'byte')}, {meta.file_size:,} recorded",
+                offset=min(source.size(), meta.file_size),
+            )
+        place.rows = opened(source, stored.options)
+        if meta.write_cols is None:
+            check_columns(place.rows.names, place.rows.ids, stored.fields)
+        bounds = instant_bounds(meta, stored)
+        for batch in _stored_batches(place.rows, meta, sources, batch_rows, batch_bytes, groups):
+            arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
+            for array, s in zip(arrays, sources, strict=True):
+                if array.null_count and not s.wanted.type.nullable:
+                    raise CorruptFileError(f"column {s.wanted.name} is NOT NULL and holds nulls", column=s.wanted.name)
+                if s.stored is not None and s.stored.name in bounds:
+                    check_instants(array, s.wanted.name, bounds[s.stored.name])
+            yield pa.RecordBatch.from_arrays(arrays, schema=out)
+
+
+def parquet_groups(
+    io: FileIO, path: str, meta: DataFileMeta, column: DataField, *, stored: TableSchema
+) -> list[RowGroup] | None:
+    """The row groups of a file with bounds of one current column; None for other formats. Errors as `read_data_file`.
+
+    Bounds are left out where the column has another name or type in the file.
+    """
+    if extension_of(meta.file_name) != "parquet":
+        return None
+    before = next((f for f in stored.fields if f.id == column.id), None)
+    known = before is not None and before.type.as_nullable() == column.type.as_nullable()
+    with io.open_input(path) as source, _naming(path):
+        return ParquetRows(source).row_groups(before.name if known and before is not None else "")
+
+
+class StoredRows(Protocol):
+    """An open data file of any format."""
+
+    @property
+    def row_count(self) -> int | None: ...
+
+    @property
+    def names(self) -> list[str]: ...
+
+    @property
+    def ids(self) -> Mapping[str, int]: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]: ...
+
+    def declare(self, column: pa.Array, stored: DataType) -> pa.Array: ...
+
+
+_READERS: dict[str, Callable[[pa.NativeFile, Mapping[str, str]], StoredRows]] = {
+    "parquet": lambda source, options: ParquetRows(source),
+    "orc": OrcRows,
+    "avro": lambda source, options: AvroRows(source),
+}
+
+
+@dataclass(slots=True)
+class _Place:
+    rows: StoredRows | None = None
+
+    @property
+    def offset(self) -> int:
+        return 0 if self.rows is None else self.rows.offset
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[_Place]:
+    """Errors about the file at `path` name it, and the offset that was read when they came up."""
+    place = _Place()
+    try:
+        yield place
+    except CorruptFileError as e:
+        with naming_file(path):
+            raise CorruptFileError(e.message, **{"offset": place.offset, **e.fields}) from e
+    except UnsupportedTableError as e:
+        raise UnsupportedTableError(f"{path}: {e.message}", **{"path": path, **e.fields}) from e
+    except (*LIBRARY_ERRORS, pa.ArrowException, OSError) as e:
+        if isinstance(e, OSError) and e.errno is not None:
+            raise StorageError(f"{path}: {e}", path=path, retryable=True, missing=False) from e
+        with naming_file(path):
+            raise CorruptFileError(str(e), offset=place.offset) from e
+
+
+def _stored_batches(
+    rows: StoredRows,
+    meta: DataFileMeta,
+    sources: Sequence[_Column],
+    batch_rows: int,
+    batch_bytes: int,
+    groups: Sequence[int] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The wanted columns of an open file, as they are stored, held against what the manifest says of it."""
+    if rows.row_count is not None and rows.row_count != meta.row_count:
+        raise CorruptFileError(
+            f"it holds {counted(rows.row_count, 'row')}, {meta.row_count:,} recorded", offset=rows.offset
+        )
+    present = set(rows.names)
+    wanted = [s.stored.name for s in sources if s.stored is not None and s.stored.name in present]
+    for s in sources:
+        is_needed = s.wanted.name in (SEQUENCE, VALUE_KIND) and not s.wanted.type.nullable
+        if is_needed and s.wanted.name not in present:
+            raise CorruptFileError(f"no column {s.wanted.name}", column=s.wanted.name, offset=rows.offset)
+    if groups is not None and isinstance(rows, ParquetRows):
+        yield from rows.batches(wanted, batch_rows, batch_bytes, groups)
+        return
+    if not wanted and rows.row_count is not None:
+        yield from _blank(meta.row_count, batch_rows)
+        return
+    seen = 0
+    for batch in rows.batches(wanted, batch_rows, batch_bytes):
+        seen += batch.num_rows
+        yield batch
+    if seen != meta.row_count:
+        raise CorruptFileError(f"it holds {counted(seen, 'row')}, {meta.row_count:,} recorded", offset=rows.offset)
+
+
+def _blank(row_count: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches that only have a row count, for reads that need no column of the file."""
+    for start in range(0, row_count, batch_rows):
+        rows = min(batch_rows, row_count - start)
+        yield pa.record_batch([pa.nulls(rows)], names=[""])
+
+
+def _read_one(batch: pa.RecordBatch, column: _Column, declare: Declare) -> pa.Array:
+    if column.constant is not None:
+        return pa.repeat(column.constant, batch.num_rows)
+    position = -1 if column.stored is None else batch.schema.get_field_index(column.stored.name)
+    if position < 0 or column.stored is None:
+        return pa.nulls(batch.num_rows, arrow_type(column.wanted.type))
+    try:
+        return read_column(batch.column(position), column.stored.type, column.wanted.type, declare=declare)
+    except UnsupportedTableError as e:
+        raise UnsupportedTableError(f"column {column.wanted.name}: {e.message}", column=column.wanted.name) from e
+
+
+def _sources(
+    schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
+) -> tuple[_Column, ...]:
+    types = [f.type for f in schema.select(schema.partition_keys)]
+    values = dict(zip(schema.partition_keys, decode_row(partition, types), strict=True)) if types else {}
+    tracked = [f for f in TRACKED if f in stored.fields]
+    of_id = {f.id: f for f in (*written_fields(stored, meta), *tracked, *key_value_fields(stored))}
+    found = []
+    for name in columns:
+        wanted = _field(schema, name)
+        if name in values:
+            found.append(_Column(wanted, constant=to_scalar(values[name], wanted.type)))
+        else:
+            found.append(_Column(wanted, stored=of_id.get(wanted.id)))
+    return tuple(found)
+
+
+def _field(schema: TableSchema, name: str) -> DataField:
+    found = next((f for f in schema.fields if f.name == name), None)
+    if found is not None or name not in (SEQUENCE, VALUE_KIND):
+        return schema.field(name) if found is None else found
+    return next(f for f in key_value_fields(schema) if f.name == name)

@@ -1,0 +1,180 @@
+"""Rows of ORC data files, stripe by stripe.
+
+Source: Paimon 2.0 OrcReaderFactory, OrcTypeUtil, `orc.timestamp-ltz.legacy.type`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as orc
+
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.format.orc_tail import OrcTail, read_tail, writer_zone
+from bucketline.state.store.datafile.checked_file import checked_source
+from bucketline.state.store.datafile.stored_names import ids_in
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.cast import declared
+from bucketline.state.types.logical import DataType, TypeRoot
+
+_OUT_OF_RANGE = "out of range for nanosecond"
+_LEGACY_LTZ = "orc.timestamp-ltz.legacy.type"
+_UTC = frozenset({"UTC", "GMT", "Etc/UTC", "Z"})
+
+_SURE_FROM_NS = -2_145_916_800 * 10**9
+"""1902-01-01, in nanoseconds since the epoch."""
+
+_DAY_NS = 86_400 * 10**9
+_SECOND_NS = 10**9
+_MILLI_NS = 999_999
+
+
+class OrcRows:
+    """An ORC file that is read from front to back; its constructor reads the footer. What has checksums is checked.
+
+    `options` are those of the schema that the file was written under.
+    """
+
+    def __init__(self, source: pa.NativeFile, options: Mapping[str, str]) -> None:
+        self._checked = checked_source(source)
+        self._source = source if self._checked is None else pa.PythonFile(self._checked, mode="r")
+        with self._damage_named():
+            self._file = orc.ORCFile(self._source)
+        self._is_legacy = options.get(_LEGACY_LTZ, "true").strip().lower() == "true"
+        self._tail: OrcTail | None = None
+        self._number = 0
+        self._zone = "UTC"
+
+    @property
+    def row_count(self) -> int:
+        found: int = self._file.nrows
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the top-level columns."""
+        found: list[str] = self._file.schema.names
+        return found
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The field ids of those top-level columns that have one, by name."""
+        return ids_in(self._file.schema, b"paimon.id")
+
+    @property
+    def offset(self) -> int:
+        """Where the stripe begins that is being read, in bytes; 0 when the file does not tell."""
+        try:
+            stripes = self._read_tail().stripes
+        except CorruptFileError:
+            return 0
+        return stripes[self._number].offset if self._number < len(stripes) else 0
+
+    def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
+
+        Batches have about `batch_bytes` bytes, but they are parts of one stripe, which stays as long as one of them.
+        Memory: the wanted columns of one stripe.
+        """
+        has_times = any(_has_times(f.type) for f in self._file.schema if f.name in columns)
+        for number in range(self._file.nstripes):
+            self._number = number
+            if has_times:
+                tail = self._read_tail()
+                self._zone = writer_zone(self._read_at, tail, tail.stripes[number])
+            with self._damage_named():
+                stripe = self._stripe(number, columns)
+            row_bytes = max(1, stripe.nbytes // max(1, stripe.num_rows))
+            size = max(1, min(batch_rows, batch_bytes // row_bytes))
+            for start in range(0, stripe.num_rows, size):
+                yield stripe.slice(start, size)
+
+    def declare(self, column: pa.Array, stored: DataType) -> pa.Array:
+        """As other formats, but text of a fixed length comes padded, and timestamps with local zone may be shifted.
+
+        Paimon's older form of these holds the time that the clock of the writer's zone shows when it shows what UTC
+        should.
+        """
+        if self._zone not in _UTC:
+            if stored.root is TypeRoot.TIMESTAMP_LTZ and self._is_legacy:
+                shown = pc.local_timestamp(column.cast(pa.timestamp("ns", self._zone)))
+                return shown.cast(arrow_type(stored))
+            if stored.root is TypeRoot.TIMESTAMP:
+                self._check_old(column)
+                column = _with_sign_of_instant(column, self._zone)
+        found = declared(column, stored)
+        return pc.utf8_rtrim(found, " ") if stored.root is TypeRoot.CHAR else found
+
+    def _check_old(self, column: pa.Array) -> None:
+        """ORC's reader errs where the writer's zone still kept local mean time; no zone did after 1901."""
+        oldest = pc.min(column).cast(pa.int64()).as_py()
+        if oldest is not None and oldest < _SURE_FROM_NS:
+            raise UnsupportedTableError(
+                f"stripe {self._number} was written in the zone {self._zone} and holds a timestamp before 1902, which "
+                "cannot be read exactly",
+                stripe=self._number,
+                zone=self._zone,
+            )
+
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        """Where a checksum did not match, the error is that, and not what ORC's reader made of it."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as e:
+            if self._checked is not None and self._checked.error is not None:
+                raise self._checked.error from e
+            raise
+
+    def _read_tail(self) -> OrcTail:
+        if self._tail is None:
+            self._tail = read_tail(self._read_at, self._source.size())
+        return self._tail
+
+    def _read_at(self, offset: int, length: int) -> bytes:
+        self._source.seek(offset)
+        found: bytes = self._source.read(length)
+        return found
+
+    def _stripe(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
+        try:
+            return self._file.read_stripe(number, columns=list(columns))
+        except pa.ArrowInvalid as e:
+            if _OUT_OF_RANGE not in str(e):
+                raise
+            raise UnsupportedTableError(
+                f"stripe {number} holds a timestamp outside of 1677-09-21 to 2262-04-11, the years that 64 bits of "
+                "nanoseconds can hold; ORC timestamps are read so",
+                stripe=number,
+            ) from e
+
+
+def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
+    """Wall-clock times of a writer in another zone, with the second right where the clock and UTC differ in sign.
+
+    ORC cuts seconds towards zero, so before 1970 a reader takes one off where there is a fraction beyond a millisecond.
+    The writer meant 1970 in UTC; ORC's C++ reader looks at the clock's.
+    """
+    values = column.cast(pa.int64()).fill_null(_DAY_NS).to_numpy(zero_copy_only=False)
+    near = np.flatnonzero(np.abs(values) < _DAY_NS)
+    nanos = values[near] % _SECOND_NS
+    near, nanos = near[nanos > _MILLI_NS], nanos[nanos > _MILLI_NS]
+    if not len(near):
+        return column
+    shown = values[near] - nanos
+    taken = np.where(shown < 0, _SECOND_NS, 0)
+    clock = pa.array(shown + taken, pa.int64()).cast(pa.timestamp("ns"))
+    instants = pc.assume_timezone(clock, zone, ambiguous="earliest", nonexistent="earliest").cast(pa.int64())
+    meant = np.where(instants.to_numpy() < 0, _SECOND_NS, 0)
+    # The second before 1970 cannot come from one that was taken off: zero has no sign.
+    is_sure = shown != -_SECOND_NS
+    found = values.copy()
+    found[near] += np.where(is_sure, taken - meant, 0)
+    nulls = column.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(found, pa.int64(), mask=nulls).cast(column.type)
+
+
+def _has_times(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(arrow)) or any(_has_times(arrow.field(i).type) for i in range(arrow.num_fields))

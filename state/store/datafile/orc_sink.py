@@ -1,0 +1,135 @@
+"""How ORC data files are written, so that Paimon Java reads them.
+
+Paimon's older form of timestamps with local zone (`orc.timestamp-ltz.legacy.type`, the default) is what a clock in the
+reader's zone shows. An ORC timestamp without a zone shows the same on every clock, so that one with the time in UTC is
+the right instant to every reader; ORC's own instants, as Paimon Java writes them, are so only to readers in the zone of
+the writer.
+
+Source: Paimon 2.0 OrcFileFormat, OrcTypeUtil, OrcFormatWriter.
+"""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as orc
+
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.store.datafile.checked_file import CheckedSink, block_bytes_for
+from bucketline.state.store.datafile.orc_output import OrcOutput
+from bucketline.state.types.buffers import leaves
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+_NANOS_PER_SECOND = 1_000_000_000
+_FIELD_ID = b"PARQUET:field_id"
+_ORC_ID = b"paimon.id"
+
+
+class OrcSink:
+    """One file being written, with checksums in its footer; closing it leaves the sink open.
+
+    About `stripe_bytes` wait before they are written; `target_bytes` is how large the file is to become.
+    """
+
+    def __init__(
+        self,
+        sink: pa.NativeFile,
+        schema: pa.Schema,
+        *,
+        codec: str,
+        stripe_bytes: int,
+        target_bytes: int,
+        is_legacy_ltz: bool,
+    ) -> None:
+        self._stored = [_stored_field(f, is_legacy_ltz) for f in schema]
+        # By an index Java would skip rows it is to find: it orders text by UTF-16, and NaN has no place in it.
+        self._output = OrcOutput(sink)
+        self._sink = CheckedSink(self._output, block_bytes_for(target_bytes))
+        self._writer = orc.ORCWriter(pa.PythonFile(self._sink, mode="w"), compression=codec, stripe_size=stripe_bytes)
+
+    def write(self, group: pa.Table) -> None:
+        """Adds rows of the columns, in order.
+
+        Raises SchemaMismatchError for a timestamp that cannot be read back: readers count nanoseconds in 64 bits, and
+        before 1970 pyarrow writes fractions of a second that Java refuses to read.
+        """
+        columns = [_stored(column, f) for column, f in zip(group.columns, self._stored, strict=True)]
+        for column, field in zip(columns, self._stored, strict=True):
+            if _holds_timestamps(field.type):
+                _refuse_early_fractions(column, field.name)
+        with self._output.errors():
+            self._writer.write(pa.Table.from_arrays(columns, schema=pa.schema(self._stored)))
+
+    def close(self) -> None:
+        """Writes what is left, and the footer."""
+        with self._output.errors():
+            self._writer.close()
+            self._sink.finish()
+
+
+def refuse_for_orc(fields: Iterable[DataField]) -> None:
+    """Refuses columns that are not written in ORC.
+
+    Raises UnsupportedTableError, naming the column.
+    """
+    for field in fields:
+        reason = _objection(field.type)
+        if reason is not None:
+            raise UnsupportedTableError(f"column {field.name}: {reason}", column=field.name)
+
+
+def _objection(data_type: DataType) -> str | None:
+    if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR):
+        return f"{data_type} is not written in ORC"
+    inner = [f.type for f in data_type.fields]
+    inner += [t for t in (data_type.element, data_type.key, data_type.value) if t is not None]
+    return next((r for t in inner if (r := _objection(t)) is not None), None)
+
+
+def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as e:
+        raise SchemaMismatchError(
+            f"column {field.name}: {e}; ORC holds timestamps of 1677-09-21 to 2262-04-11", column=field.name
+        ) from e
+
+
+def _refuse_early_fractions(column: pa.ChunkedArray, name: str) -> None:
+    for leaf in (leaf for chunk in column.chunks for leaf in leaves(chunk)):
+        if not pa.types.is_timestamp(leaf.type):
+            continue
+        nanos = pc.drop_null(leaf).cast(pa.int64()).to_numpy()
+        if (nanos[nanos < 0] % _NANOS_PER_SECOND).any():
+            raise SchemaMismatchError(
+                f"column {name}: fractions of a second before 1970 cannot be written in ORC so that Java reads them; "
+                "set 'file.format' to 'parquet' or 'avro'",
+                column=name,
+            )
+
+
+def _holds_timestamps(found: pa.DataType) -> bool:
+    if pa.types.is_timestamp(found):
+        return True
+    return any(_holds_timestamps(found.field(i).type) for i in range(found.num_fields))
+
+
+def _stored_field(field: pa.Field, is_legacy_ltz: bool) -> pa.Field:
+    """The column as ORC has it: nullable, with the field id under the name Paimon gives it there."""
+    stored = pa.field(field.name, _stored_type(field.type, is_legacy_ltz))
+    number = (field.metadata or {}).get(_FIELD_ID)
+    return stored if number is None else stored.with_metadata({_ORC_ID: number})
+
+
+def _stored_type(found: pa.DataType, is_legacy_ltz: bool) -> pa.DataType:
+    """ORC has no times of day, and one unit of timestamps."""
+    if pa.types.is_time(found):
+        return pa.int32()
+    if pa.types.is_timestamp(found):
+        return pa.timestamp("ns", None if is_legacy_ltz else found.tz)
+    if pa.types.is_struct(found):
+        return pa.struct([_stored_field(f, is_legacy_ltz) for f in found])
+    if pa.types.is_map(found):
+        key = _stored_field(found.key_field, is_legacy_ltz).with_nullable(False)
+        return pa.map_(key, _stored_field(found.item_field, is_legacy_ltz))
+    return pa.list_(_stored_field(found.value_field, is_legacy_ltz)) if pa.types.is_list(found) else found

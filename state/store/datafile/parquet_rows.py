@@ -1,0 +1,189 @@
+"""Rows of Parquet data files, row group by row group.
+
+Source: Paimon 2.0 ParquetReaderFactory (what readers accept); pages' CRC32 is checked where the writer left one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.datafile.stored_names import ids_in
+from bucketline.state.types.buffers import leaves
+from bucketline.state.types.cast import declared
+
+_BUFFER_BYTES = 1 << 20
+"""Bytes fetched at once for one column, so that a reader never holds a whole column of a row group."""
+
+_PROBE_ROWS = 256
+"""Rows that are looked at, to tell how many make a batch."""
+
+_LARGEST_FIXED_BYTES = 16
+_WRAPPED_MICROS = 2**64 // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group: its number, the position of its first row in the file, and bounds of one column, if known."""
+
+    number: int
+    first_row: int
+    row_count: int
+    low: object
+    high: object
+
+
+class ParquetRows:
+    """A Parquet file that is read from front to back; its constructor reads the footer."""
+
+    declare = staticmethod(declared)
+
+    def __init__(self, source: pa.NativeFile) -> None:
+        self._source = source
+        self._file = self._opened("us")
+        self._row = 0
+
+    @property
+    def row_count(self) -> int:
+        found: int = self._file.metadata.num_rows
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the top-level columns."""
+        found: list[str] = self._file.schema_arrow.names
+        return found
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The field ids of those top-level columns that have one, by name."""
+        return ids_in(self._file.schema_arrow, b"PARQUET:field_id")
+
+    def batches(
+        self, columns: Sequence[str], batch_rows: int, batch_bytes: int, groups: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
+
+        Batches have about `batch_bytes` bytes, as far as one can tell from the rows before them.
+        With `groups` only the rows of row groups with these numbers, which ascend.
+
+        INT96 timestamps come in nanoseconds; where 64 bits cannot hold one of a batch so, in microseconds. Raises
+        UnsupportedTableError for such a timestamp inside of a nested value.
+        """
+        wide = self._int96_columns(columns)
+        in_nanoseconds = self._opened("ns") if wide else None
+        waiting = list(range(self._file.num_row_groups) if groups is None else groups)
+        row_bytes = self._first_row_bytes(columns, waiting[:1])
+        while waiting:
+            size = max(1, min(batch_rows, int(batch_bytes / row_bytes)))
+            together, waiting = self._portion(waiting, size)
+            wanted = {"batch_size": size, "row_groups": together, "columns": list(columns)}
+            exact = iter(()) if in_nanoseconds is None else in_nanoseconds.iter_batches(**wanted)
+            seen_rows = seen_bytes = 0
+            for batch in self._file.iter_batches(**wanted):
+                found = _in_nanoseconds(batch, next(exact), wide, by_java=self._is_by_java) if wide else batch
+                self._row += found.num_rows
+                seen_rows += found.num_rows
+                seen_bytes += found.nbytes
+                yield found
+            row_bytes = max(1, seen_bytes / max(1, seen_rows))
+
+    def _portion(self, groups: list[int], row_count: int) -> tuple[list[int], list[int]]:
+        """The first row groups that hold so many rows, and the others: those get another look at the rows' size."""
+        rows = 0
+        for position, number in enumerate(groups):
+            rows += self._file.metadata.row_group(number).num_rows
+            if rows >= row_count:
+                return groups[: position + 1], groups[position + 1 :]
+        return groups, []
+
+    def _first_row_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> float:
+        """The size of the first rows in memory. The file's own sizes do not tell: they are those of packed values."""
+        leaves = [self._file.schema.column(i) for i in range(len(self._file.schema))]
+        wanted = [leaf for leaf in leaves if leaf.path.split(".")[0] in columns]
+        if not groups or not any(leaf.physical_type == "BYTE_ARRAY" or leaf.max_repetition_level for leaf in wanted):
+            return float(_LARGEST_FIXED_BYTES * max(1, len(wanted)))
+        first = next(self._file.iter_batches(batch_size=_PROBE_ROWS, row_groups=groups, columns=list(columns)), None)
+        return 1.0 if first is None or not first.num_rows else max(1, first.nbytes / first.num_rows)
+
+    def row_groups(self, column: str) -> list[RowGroup]:
+        """What the footer says of each row group, and of the values of a top-level column in it."""
+        meta = self._file.metadata
+        found = []
+        first_row = 0
+        for number in range(meta.num_row_groups):
+            group = meta.row_group(number)
+            stats = next(
+                (c.statistics for c in map(group.column, range(group.num_columns)) if c.path_in_schema == column), None
+            )
+            low, high = (stats.min, stats.max) if stats is not None and stats.has_min_max else (None, None)
+            found.append(RowGroup(number, first_row, group.num_rows, low, high))
+            first_row += group.num_rows
+        return found
+
+    @property
+    def offset(self) -> int:
+        """Where the row group begins that is being read, in bytes."""
+        first_row = 0
+        meta = self._file.metadata
+        for number in range(meta.num_row_groups):
+            group = meta.row_group(number)
+            if self._row < first_row + group.num_rows and group.num_columns:
+                first = group.column(0)
+                return int(first.dictionary_page_offset or first.data_page_offset)
+            first_row += group.num_rows
+        return 0
+
+    def _opened(self, int96_unit: str) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            self._source,
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=False,
+            page_checksum_verification=True,
+            coerce_int96_timestamp_unit=int96_unit,
+        )
+
+    @property
+    def _is_by_java(self) -> bool:
+        return str(self._file.metadata.created_by or "").startswith("parquet-mr")
+
+    def _int96_columns(self, columns: Sequence[str]) -> frozenset[str]:
+        """The wanted top-level columns that hold INT96 values, at any depth."""
+        schema = self._file.schema
+        leaves = [schema.column(i) for i in range(len(schema))]
+        paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        return frozenset(c for c in columns if any(p == c or p.startswith(f"{c}.") for p in paths))
+
+
+def _in_nanoseconds(
+    micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str], *, by_java: bool
+) -> pa.RecordBatch:
+    """The batch read in nanoseconds, but for columns of which the one in microseconds shows that they ran over.
+
+    Java gives times before 1970 a negative time of day, which Arrow reads without its sign: right in nanoseconds, where
+    64 bits wrap around, and 584 years late in microseconds. Years 2262 to 2554 look the same and are taken for those.
+    """
+    for name in columns:
+        position = nanos.schema.get_field_index(name)
+        for coarse, fine in zip(leaves(micros[name]), leaves(nanos[name]), strict=True):
+            if not pa.types.is_timestamp(coarse.type) or coarse.type == fine.type:
+                continue
+            back = pc.divide(fine.cast(pa.int64()), 1000)
+            # Division cuts towards zero, the reader floors; one microsecond is no overflow.
+            gaps = pc.drop_null(pc.subtract(coarse.cast(pa.int64()), back)).to_numpy()
+            if by_java:
+                gaps = np.where(gaps > _WRAPPED_MICROS // 2, gaps - _WRAPPED_MICROS, gaps)
+            if len(gaps) and np.abs(gaps).max() > 1:
+                if pa.types.is_timestamp(micros[name].type):
+                    nanos = nanos.set_column(position, micros.schema.field(name), micros[name])
+                    continue
+                raise UnsupportedTableError(
+                    f"column {name} holds a timestamp outside of 1677-09-21 to 2262-04-11, the years that 64 bits "
+                    "of nanoseconds can hold",
+                    column=name,
+                )
+    return nanos

@@ -1,0 +1,167 @@
+"""How Parquet data files are written, so that Paimon Java reads them, filters them, and skips no row it should find.
+
+Source: Paimon 2.0 ParquetSchemaConverter, ParquetFilters; run against Paimon Java.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.store.datafile.dictionary_choice import is_worth_dictionary
+from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, arrow_type
+from bucketline.state.types.logical import DataField
+
+_INTEGER_DIGITS = 18
+"""Digits of a decimal that 64 bits hold; wider ones are bytes."""
+
+
+class ParquetSink:
+    """One file being written; closing it leaves the sink open. The `first` rows show what the others will be like."""
+
+    def __init__(
+        self,
+        sink: pa.NativeFile,
+        schema: pa.Schema,
+        *,
+        codec: str,
+        codec_level: int | None,
+        first: pa.Table | None = None,
+    ) -> None:
+        self._nested = [i for i, f in enumerate(schema) if _has_required(f.type)]
+        self._writer = parquet_writer(sink, schema, compression=codec, compression_level=codec_level, first=first)
+
+    def write(self, group: pa.Table) -> None:
+        """Adds a row group of at least one row; its columns are in order.
+
+        Raises SchemaMismatchError for a null in a nested value that is NOT NULL.
+        """
+        for i in self._nested:
+            column = group.column(i)
+            chunks = [_filled(chunk, column.type, group.field(i).name) for chunk in column.chunks]
+            group = group.set_column(i, group.field(i), pa.chunked_array(chunks, column.type))
+        self._writer.write_table(group, row_group_size=group.num_rows)
+
+    def close(self) -> None:
+        """Writes the footer."""
+        self._writer.close()
+
+
+def parquet_writer(
+    sink: pa.NativeFile,
+    schema: pa.Schema,
+    *,
+    compression: str,
+    compression_level: int | None,
+    first: pa.Table | None = None,
+) -> pq.ParquetWriter:
+    """A writer of one file with this physical schema; closing it leaves the sink open.
+
+    Columns whose values hardly repeat in the `first` rows get no dictionary.
+    """
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=compression,
+        compression_level=compression_level,
+        use_dictionary=[
+            f.name for f in schema if _has_dictionary(f) and (first is None or is_worth_dictionary(first[f.name]))
+        ],
+        # Statistics of floats leave NaN out, but for Java NaN is above all numbers: it would skip what it is to find.
+        write_statistics=[f.name for f in schema if not pa.types.is_floating(f.type)],
+        store_decimal_as_integer=True,
+        use_deprecated_int96_timestamps=any(_holds_nanoseconds(f.type) for f in schema),
+        write_page_checksum=True,
+        store_schema=False,
+    )
+
+
+def refuse_mixed_timestamps(fields: Iterable[DataField]) -> None:
+    """Refuses columns that pyarrow cannot write so that Java reads them: it makes all timestamps INT96, or none.
+
+    Java reads TIMESTAMP(7..9) from INT96 alone; it reads coarser ones from it too, but fails to filter by them.
+    Raises UnsupportedTableError.
+    """
+    types = [(f.name, arrow_type(f.type)) for f in fields]
+    fine = [name for name, data_type in types if _holds_nanoseconds(data_type)]
+    coarse = [name for name, data_type in types if pa.types.is_timestamp(data_type) and data_type.unit != "ns"]
+    if fine and coarse:
+        raise UnsupportedTableError(
+            f"column {fine[0]!r} has finer timestamps than microseconds and {coarse[0]!r} has not; this release writes "
+            "tables with one sort of them; declare all with a precision up to 6, or all with 7 to 9",
+            column=fine[0],
+        )
+
+
+def _has_required(found: pa.DataType) -> bool:
+    """Whether something inside of a type is NOT NULL, keys of maps left aside."""
+    if pa.types.is_struct(found):
+        return any(not f.nullable or _has_required(f.type) for f in found)
+    if pa.types.is_map(found):
+        return not found.item_field.nullable or _has_required(found.item_type)
+    return pa.types.is_list(found) and (not found.value_field.nullable or _has_required(found.value_type))
+
+
+def _filled(array: pa.Array, found: pa.DataType, name: str) -> pa.Array:
+    """The array with something in every place of what is NOT NULL.
+
+    pyarrow refuses what is missing there also where all that it lies in is null, and so has no value.
+    """
+    if not _has_required(found):
+        return array
+    if pa.types.is_struct(found):
+        wanted = None if array.null_count == 0 else array.is_valid()
+        children = [_required(array.field(i), f, wanted, name) for i, f in enumerate(found)]
+        return pa.StructArray.from_arrays(children, fields=list(found), mask=array.is_null())
+    if array.offset or array.null_count:
+        # A copy has no items but those that its rows have.
+        array = array.take(pa.array(np.arange(len(array))))
+    if pa.types.is_map(found):
+        items = _required(array.items, found.item_field, None, name)
+        contents = pa.StructArray.from_arrays([array.keys, items], fields=[found.key_field, found.item_field])
+    else:
+        contents = _required(array.values, found.value_field, None, name)
+    return pa.Array.from_buffers(found, len(array), array.buffers()[:2], children=[contents])
+
+
+def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: str) -> pa.Array:
+    """As `_filled`, and if the field is NOT NULL, the array itself too; it may lack only what is not `wanted`."""
+    array = _filled(array, field.type, name)
+    if field.nullable or array.null_count == 0:
+        return array
+    missing = array.is_null() if wanted is None else pc.and_(array.is_null(), wanted)
+    if pc.any(missing).as_py():
+        raise SchemaMismatchError(f"column {name}: {field.name} is NOT NULL and holds nulls", column=name)
+    if pa.types.is_struct(field.type):
+        return pa.StructArray.from_arrays([array.field(i) for i in range(len(field.type))], fields=list(field.type))
+    contents = []
+    if pa.types.is_map(field.type):
+        entry = [field.type.key_field, field.type.item_field]
+        contents = [pa.StructArray.from_arrays([array.keys, array.items], fields=entry)]
+    elif pa.types.is_list(field.type):
+        contents = [array.values]
+    count = 2 if contents else len(array.buffers())
+    return pa.Array.from_buffers(
+        field.type, len(array), [None, *array.buffers()[1:count]], 0, array.offset, children=contents
+    )
+
+
+def _has_dictionary(field: pa.Field) -> bool:
+    """Whether a column is worth a dictionary, and Java can search it.
+
+    Dictionaries of columns without repeated values cost time and are thrown away. Java looks for a wide decimal by its
+    minimal bytes, and skips the row group when they are not in the dictionary, where every value has all its bytes.
+    """
+    if field.name == SEQUENCE or field.name.startswith(KEY_PREFIX):
+        return False
+    return not (pa.types.is_decimal(field.type) and field.type.precision > _INTEGER_DIGITS)
+
+
+def _holds_nanoseconds(data_type: pa.DataType) -> bool:
+    """Whether there is a timestamp finer than microseconds in a type, at any depth."""
+    if pa.types.is_timestamp(data_type):
+        return bool(data_type.unit == "ns")
+    return any(_holds_nanoseconds(data_type.field(i).type) for i in range(data_type.num_fields))

@@ -1,0 +1,269 @@
+"""Rows of one bucket to data files that roll at a size, with the metadata that manifests need.
+
+Memory is bounded by one row group: rows are gathered until a group is full, then written and forgotten.
+Source: Paimon 2.0 KeyValueDataFileWriter, RowDataFileWriter, RollingFileWriter, StatsCollectorFactories.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.determinism import Clock, IdSource
+from bucketline.state.errors import StorageError
+from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
+from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_file_folder
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
+from bucketline.state.store.datafile.file_settings import FileSettings, Postponed, file_settings, row_sink
+from bucketline.state.store.storage.errors import storage_errors
+from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema
+from bucketline.state.types.binary_row import encode_rows
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.row_kind import is_retract
+
+_DENSEST_ROWS = 1 << 20
+"""Rows of a row group at most, however narrow they are."""
+
+_UNORDERED = -1
+"""The sequence number of every postponed row: it gets a real one when it is compacted into a bucket."""
+
+
+class RollingWriter:
+    """Writes rows of one bucket, in the order given, to as many files as the target size asks for.
+
+    Rows of a primary-key table must be in strictly ascending key order over all calls, and carry `_SEQUENCE_NUMBER` and
+    `_VALUE_KIND`; the `_KEY_` columns are added here. Rows of an append table carry the table's columns alone and get
+    sequence numbers from `first_sequence_number` on. Rows for the postpone bucket come in the order they arrived in,
+    and need no `_SEQUENCE_NUMBER`.
+    Raises UnsupportedTableError and OptionError for what `file_settings` refuses, before anything is written.
+    Use it in a `with` block: an exception removes every file it wrote. The directory is `directory`, below the table.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        table_path: str,
+        schema: TableSchema,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        partition: bytes = EMPTY_ROW,
+        bucket: int = 0,
+        level: int = 0,
+        source: FileSource = FileSource.APPEND,
+        first_sequence_number: int = 0,
+        postponed: Postponed | None = None,
+    ) -> None:
+        assert postponed is None or (bucket, level) == (POSTPONE_BUCKET, 0), "postponed rows have a bucket of their own"
+        self._is_postponed = postponed is not None
+        self._io = io
+        self._directory = f"{table_path}/{new_file_folder(schema, partition, bucket)}"
+        self._schema = schema
+        self._clock = clock
+        self._level = level
+        self._source = source
+        self._settings = file_settings(schema, level=level, source=source, postponed=postponed)
+        self._uuid = ids.new_uuid()
+        self._keys = schema.select(schema.trimmed_primary_key)
+        self._physical = arrow_schema(self._settings.fields)
+        self._next_sequence_number = first_sequence_number
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._pending_rows = 0
+        self._open: _OpenFile | None = None
+        self._closed: list[DataFileMeta] = []
+        self._paths: list[str] = []
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Takes rows; columns are found by name. Writes whatever row groups are full."""
+        physical = self._with_keys(rows)
+        while physical.num_rows:
+            taken = min(physical.num_rows, self._room(physical))
+            part = physical.slice(0, taken)
+            physical = physical.slice(taken)
+            self._pending.append(part)
+            self._pending_bytes += part.nbytes
+            self._pending_rows += taken
+            if self._room(part) == 0:
+                self._write_group()
+
+    def close(self) -> list[DataFileMeta]:
+        """Writes what is left; the files, in row order. Without rows there are none."""
+        self._write_group()
+        self._close_file()
+        return self._closed
+
+    def abort(self) -> None:
+        """Removes every file this writer has written, also closed ones."""
+        if self._open is not None:
+            self._open.abandon()
+            self._open = None
+        for path in self._paths:
+            self._io.delete(path)
+        self._closed, self._paths, self._pending = [], [], []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort()
+
+    def _with_keys(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        if self._is_postponed:
+            unordered = pa.repeat(pa.scalar(_UNORDERED, pa.int64()), rows.num_rows)
+            columns = [
+                unordered if f.name == SEQUENCE else rows.column(f.name.removeprefix(KEY_PREFIX))
+                for f in self._physical
+            ]
+        else:
+            columns = [rows.column(f.name.removeprefix(KEY_PREFIX)) for f in self._physical]
+        return pa.Table.from_arrays(columns, schema=self._physical)
+
+    def _room(self, rows: pa.Table) -> int:
+        """How many rows like these still fit into the row group, by bytes and by the file's limit of rows."""
+        row_bytes = max(1, rows.nbytes // max(1, rows.num_rows))
+        written = 0 if self._open is None else self._open.row_count
+        room = max(
+            0 if self._pending_rows else 1,
+            min(
+                (self._settings.group_bytes - self._pending_bytes) // row_bytes,
+                _DENSEST_ROWS - self._pending_rows,
+                self._settings.target_rows - written - self._pending_rows,
+            ),
+        )
+        return int(room)
+
+    def _write_group(self) -> None:
+        if not self._pending:
+            return
+        group = pa.concat_tables(self._pending)
+        self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
+        if self._open is None:
+            name = data_file_name(self._settings.prefix, self._uuid, len(self._paths), self._settings.form)
+            self._paths.append(f"{self._directory}/{name}")
+            self._open = _OpenFile(self._io, self._paths[-1], name, self._settings, group)
+        self._open.write(group, self._schema.fields, self._keys)
+        full = self._open.size_bytes >= self._settings.target_bytes
+        if full or self._open.row_count >= self._settings.target_rows:
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._open is None:
+            return
+        file, self._open = self._open, None
+        self._closed.append(self._describe(file, file.finish()))
+
+    def _describe(self, file: "_OpenFile", size_bytes: int) -> DataFileMeta:
+        assert file.values is not None
+        values, names = file.values.to_simple_stats()
+        if not self._settings.is_dense:
+            values, names = file.values.to_full_stats(), None
+        keys = EMPTY_STATS if file.key_stats is None else file.key_stats.to_full_stats()
+        if self._is_postponed:
+            # The first and last key are no bounds, and Java keeps none.
+            keys = unknown_stats(self._keys)
+        low, high = file.sequence_range or (
+            self._next_sequence_number,
+            self._next_sequence_number + file.row_count - 1,
+        )
+        self._next_sequence_number = high + 1
+        return DataFileMeta(
+            file_name=file.name,
+            file_size=size_bytes,
+            row_count=file.row_count,
+            min_key=file.min_key,
+            max_key=file.max_key,
+            key_stats=keys,
+            value_stats=values,
+            min_sequence_number=low,
+            max_sequence_number=high,
+            schema_id=self._schema.id,
+            level=self._level,
+            creation_time_ms=self._clock.local_ms(),
+            delete_row_count=file.delete_row_count,
+            file_source=self._source,
+            value_stats_cols=names,
+        )
+
+
+class _OpenFile:
+    """One file being written, and what its rows have shown so far."""
+
+    def __init__(self, io: FileIO, path: str, name: str, settings: FileSettings, first: pa.Table) -> None:
+        self.name = name
+        self.row_count = 0
+        self.delete_row_count = 0
+        self.min_key = self.max_key = EMPTY_ROW
+        self.sequence_range: tuple[int, int] | None = None
+        self.values: ColumnStats | None = None
+        self.key_stats: ColumnStats | None = None
+        self._modes = settings.modes
+        self._path = path
+        self._sink = io.open_output(path)
+        with storage_errors(path):
+            self._rows = row_sink(settings, self._sink, name, first=first)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that have left so far: without the footer, and without what ORC still holds of its last stripe."""
+        return int(self._sink.tell())
+
+    def write(self, group: pa.Table, fields: tuple[DataField, ...], keys: tuple[DataField, ...]) -> None:
+        """Adds a row group of at least one row."""
+        with storage_errors(self._path):
+            self._rows.write(group)
+        if keys:
+            self._note_keys(group, keys)
+        found = collect_stats(group, fields, self._modes)
+        self.values = found if self.values is None else self.values.merge(found)
+        self.row_count += group.num_rows
+
+    def finish(self) -> int:
+        """Completes the file; its size in bytes."""
+        with storage_errors(self._path):
+            self._rows.close()
+            size_bytes = int(self._sink.tell())
+            self._sink.close()
+            return size_bytes
+
+    def abandon(self) -> None:
+        """Lets go of the file, which the caller removes; what the storage says to that no longer matters."""
+        with suppress(pa.ArrowException, OSError, StorageError):
+            self._rows.close()
+        with suppress(pa.ArrowException, OSError, StorageError):
+            self._sink.close()
+
+    def _note_keys(self, group: pa.Table, keys: tuple[DataField, ...]) -> None:
+        ends = group.select([k.name for k in keys]).take([0, group.num_rows - 1]).combine_chunks()
+        columns = [_whole(ends.column(k.name)) for k in keys]
+        first, last = encode_rows(columns, [k.type for k in keys], with_arity=True).to_pylist()
+        if self.row_count == 0:
+            self.min_key = first
+        self.max_key = last
+        bounds = pc.min_max(group.column(SEQUENCE))
+        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        seen = self.sequence_range or (low, high)
+        self.sequence_range = (min(low, seen[0]), max(high, seen[1]))
+        self.delete_row_count += pc.sum(is_retract(group.column(VALUE_KIND))).as_py() or 0
+        found = collect_stats(group, keys, [KEY_MODE] * len(keys))
+        self.key_stats = found if self.key_stats is None else self.key_stats.merge(found)
+
+
+def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.RecordBatch]) -> list[DataFileMeta]:
+    """The files that hold the batches; an exception on the way, also from `batches`, leaves no file behind."""
+    with writer:
+        for batch in batches:
+            writer.write(batch)
+        return writer.close()
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

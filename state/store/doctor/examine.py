@@ -1,0 +1,231 @@
+"""Examines a table and says what is broken: the rules that every writer keeps, compared with what is on storage.
+
+Reads all metadata, each manifest file once, and with `rows` every live data file; changes nothing. What Paimon would
+stumble over is an error, what merely costs space or hints at a crash is a warning. What one broken file hides is left
+out, and all else is looked at. The table may be written, compacted and expired meanwhile.
+Source: the rules of Paimon 2.0 (ConflictDetection, SnapshotManager, SchemaManager) and of this library.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.read_options import check_open_options
+from bucketline.conf.storage_options import check_storage_options
+from bucketline.conf.wording import counted
+from bucketline.state.commit.replay import writer_of
+from bucketline.state.determinism import SYSTEM_PAUSE, Pause
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.schemas import Schemas, readable_schemas
+from bucketline.state.store.catalog.table_handle import TableHandle, branch_path, newest_schema, remote_location
+from bucketline.state.store.doctor.again import still_broken
+from bucketline.state.store.doctor.files import FileChecks
+from bucketline.state.store.doctor.finding import Finding, Severity
+from bucketline.state.store.doctor.hashes import hash_problems
+from bucketline.state.store.doctor.history import History
+from bucketline.state.store.doctor.live import Share
+from bucketline.state.store.doctor.places import place_problems
+from bucketline.state.store.doctor.problem import Broken, Problem, State, passable
+from bucketline.state.store.doctor.rows import row_problems
+from bucketline.state.store.doctor.states import NamedState, named_states
+from bucketline.state.store.maintenance.orphans import remove_orphan_files
+from bucketline.state.store.maintenance.read_once import ReadOnceIO
+from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.prune import group_by_bucket
+from bucketline.state.store.storage.file_io import file_io_for
+
+LIVE_BYTES = 512 << 20
+"""Bytes of the entries of live files that are held, unless told otherwise; with more, buckets are looked at in shares,
+and each share reads the manifests that are no longer remembered once more."""
+
+_ENTRY_BYTES = 3000
+
+Watch = Callable[[int, int], None]
+"""Is given how many steps are done, of how many."""
+
+
+def examine(
+    table: TableHandle,
+    *,
+    rows: bool = False,
+    watch: Watch = lambda done, total: None,
+    live_bytes: int = LIVE_BYTES,
+    pause: Pause = SYSTEM_PAUSE,
+) -> list[Finding]:
+    """What is broken in a table, errors before warnings; nothing when it is sound.
+
+    `rows` also reads the live rows: their number, order, buckets, statistics and sequence numbers, and their HASH
+    index. Memory: `live_bytes`, what `ReadOnceIO` remembers, and what `remove_orphan_files` needs. Raises StorageError
+    when the storage fails for another reason than a missing file.
+    """
+    looked_at = replace(table, io=ReadOnceIO(table.io))
+    examination = _Examination(looked_at, watch, live_bytes)
+    problems = [*examination.states(), *(examination.rows() if rows else ())]
+    problems, findings = still_broken(table, problems, pause)
+    findings += [Finding(Severity.ERROR, p.rule, p.subject, p.message) for p in problems]
+    # Without all states readable it is not known what is an orphan.
+    try:
+        orphans = remove_orphan_files(looked_at, watch=examination.goes_on)
+    except BucketlineError as e:
+        passable(e)
+    else:
+        if orphans.files:
+            message = (
+                f"{counted(len(orphans.files), 'file')}, {counted(orphans.size_bytes, 'byte')}, older than a day, that "
+                "no snapshot, tag or branch names; `bucketline orphans` lists them"
+            )
+            findings.append(Finding(Severity.WARNING, "orphans", orphans.files[0].path, message))
+    return sorted(findings, key=lambda f: f.severity is Severity.WARNING)
+
+
+def open_to_examine(
+    path: str, options: Mapping[str, str] | None = None, storage_options: Mapping[str, str] | None = None
+) -> TableHandle:
+    """The table at a path or URI, with the newest of its schemas that can be read.
+
+    Arguments as of `open_table`. Raises as `newest_schema` when none can.
+    """
+    storage, reading = check_storage_options(storage_options), dict(options or {})
+    check_open_options(reading)
+    io, root = file_io_for(path, storage)
+    metadata = branch_path(root, reading)
+    try:
+        schema = newest_schema(io, metadata, table=root)
+    except CorruptFileError:
+        schemas = readable_schemas(io, metadata)
+        if not schemas:
+            raise
+        schema = schemas[0]
+    table = TableHandle(io, root, schema, reading, remote_location(io, path), storage)
+    return replace(table, table_schema=table.with_read_options(schema))
+
+
+class _Examination:
+    """One look at all states of a table."""
+
+    def __init__(self, table: TableHandle, watch: Watch, live_bytes: int) -> None:
+        self._table, self._watch = table, watch
+        self._live_bytes = live_bytes
+        self._newest: Snapshot | None = None
+        self._done = self._total = 0
+
+    def states(self) -> Iterator[Problem]:
+        """Problems of all snapshots, tags and branches. Errors at one state are problems of it."""
+        table = self._table
+        self._newest = self._newest_readable()
+        named = list(named_states(table))
+        broken = Broken()
+        schemas = table.schema_store
+        files = FileChecks(table.io, table.path, table.table_schema, schemas.get, broken)
+        branches = {n.branch for n in named if n.branch is not None}
+        of_branch = {b: self._branch_files(files, b) for b in sorted(branches)}
+        count = self._share_count()
+        ids = table.snapshot_store.ids()
+        self._total = count * (len(ids) + len(named))
+        for number in range(count):
+            history = History(files, table.manifests, table.table_schema, Share(number, count), broken)
+            yield from self._snapshots(history, ids, is_first=number == 0)
+            for one in named:
+                yield from self._named(history, one, of_branch.get(one.branch or "", files), is_first=number == 0)
+            broken.extend(0, ())
+        yield from broken.problems()
+
+    def rows(self) -> Iterator[Problem]:
+        """Problems of the rows of the newest snapshot."""
+        table, newest = self._table, self._newest
+        if newest is None:
+            return
+        state = State(f"snapshot {newest.id}", newest.id)
+        access = FileAccess(table.io, table.path, table.table_schema, table.schema_store.get)
+        try:
+            buckets = group_by_bucket(table.manifests.live_entries(newest))
+        except BucketlineError as e:
+            passable(e)
+            return  # a problem of the state
+        self._total += len(buckets) + 2
+        for bucket in buckets:
+            yield from row_problems(access, bucket, state)
+            self._step()
+        for look in (hash_problems, place_problems):
+            try:
+                yield from (replace(p, needed=state.needed) for p in look(table, newest))
+            except BucketlineError as e:
+                passable(e)  # a problem of the state, or of a file of it
+            self._step()
+
+    def _snapshots(self, history: History, ids: list[int], *, is_first: bool) -> Iterator[Problem]:
+        store = self._table.snapshot_store
+        seen: dict[tuple[str, int], int] = {}
+        for snapshot_id in ids:
+            try:
+                snapshot = store.get(snapshot_id)
+            except BucketlineError as e:
+                message = passable(e)
+                if is_first:
+                    yield Problem("snapshot", store.path(snapshot_id), message)
+                snapshot = None
+            if snapshot is not None:
+                if is_first:
+                    yield from _committed_twice(snapshot, seen)
+                yield from history.follow(snapshot)
+            self._step()
+
+    def _named(self, history: History, one: NamedState, files: FileChecks, *, is_first: bool) -> Iterator[Problem]:
+        if one.snapshot is not None:
+            yield from history.state(one.name, one.snapshot, files)
+        elif is_first:
+            yield Problem("tag" if one.name.startswith("tag ") else "branch", one.path, one.message)
+        self._step()
+
+    def _branch_files(self, files: FileChecks, branch: str) -> FileChecks:
+        """A branch has schemas of its own under the same ids."""
+        table = self._table
+        return files.with_schemas(Schemas(table.io, Branches(table.io, table.path).path(branch)).get)
+
+    def _newest_readable(self) -> Snapshot | None:
+        for snapshot_id in reversed(self._table.snapshot_store.ids()):
+            try:
+                found = self._table.snapshot_store.get(snapshot_id)
+            except BucketlineError as e:
+                passable(e)  # a problem of the snapshot
+                continue
+            if found is not None:
+                return found
+        return None
+
+    def _share_count(self) -> int:
+        """In how many shares the buckets are looked at, by what the newest snapshot's lists say of its files."""
+        if self._newest is None:
+            return 1
+        try:
+            metas = self._table.manifests.base_and_delta(self._newest)
+        except BucketlineError as e:
+            passable(e)
+            return 1
+        live = sum(m.num_added_files - m.num_deleted_files for m in metas)
+        return max(1, -(-live * _ENTRY_BYTES // self._live_bytes))
+
+    def goes_on(self, done: int, total: int) -> None:
+        """Takes how far the look for orphans is, which comes last."""
+        self._watch(self._done + done, self._total + total)
+
+    def _step(self) -> None:
+        self._done += 1
+        self._watch(self._done, self._total)
+
+
+def _committed_twice(snapshot: Snapshot, seen: dict[tuple[str, int], int]) -> Iterator[Problem]:
+    """A user's identifier names one commit: rows come in one snapshot, and what was compacted with them in another."""
+    s = snapshot
+    if s.commit_identifier == BATCH_COMMIT_IDENTIFIER or s.commit_kind is CommitKind.COMPACT:
+        return
+    key = (writer_of(s.commit_user), s.commit_identifier)
+    if key in seen:
+        message = (
+            f"user {s.commit_user} committed identifier {s.commit_identifier} in snapshot {seen[key]} already: its "
+            "rows are in the table twice"
+        )
+        yield Problem("commit-twice", f"snapshot {s.id}", message)
+    seen[key] = s.id

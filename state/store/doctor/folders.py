@@ -1,0 +1,96 @@
+"""What must be true of the metadata folders: names, schemas, snapshots, consumers, branches.
+
+Source: the rules of Paimon 2.0 SnapshotManager, HintFileUtils, SchemaManager.
+"""
+
+from collections.abc import Iterator
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.format.paths import SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.consumers import broken_consumers
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.doctor.finding import Finding, Severity
+from bucketline.state.store.doctor.problem import passable
+from bucketline.state.store.doctor.snapshots import snapshot_findings
+from bucketline.state.types.logical import all_fields
+
+
+def folder_findings(table: TableHandle) -> Iterator[Finding]:
+    """What is wrong with what listings and small files show. Reads schemas, hints and consumers."""
+    yield from _schemas(table)
+    yield from _snapshot_folder(table)
+    for path, message in broken_consumers(table.io, table.metadata_path):
+        yield Finding(Severity.ERROR, "consumer", path, message)
+    branches = Branches(table.io, table.path)
+    for name in branches.names():
+        if Schemas(table.io, branches.path(name)).latest_id() is None:
+            message = "it has no schema, which stops orphan removal; delete it"
+            yield Finding(Severity.ERROR, "branch", f"branch {name}", message)
+
+
+def _schemas(table: TableHandle) -> Iterator[Finding]:
+    directory = f"{table.metadata_path}/{SCHEMA_DIR}"
+    store = Schemas(table.io, table.metadata_path)
+    before: TableSchema | None = None
+    ids: list[int] = []
+    for name in table.io.list_names(directory):
+        schema_id = parse_schema_id(name)
+        if schema_id is not None:
+            ids.append(schema_id)
+        elif name.startswith("schema-"):
+            path = f"{directory}/{name}"
+            yield Finding(Severity.ERROR, "foreign-file", path, "Paimon takes this name for a schema's and fails")
+    for schema_id in sorted(ids):
+        path = f"{directory}/schema-{schema_id}"
+        try:
+            schema = store.get(schema_id)
+        except BucketlineError as e:
+            yield Finding(Severity.ERROR, "schema", path, passable(e))
+            before = None
+            continue
+        for message in (*_schema(schema), *(_evolved(before, schema) if before is not None else ())):
+            yield Finding(Severity.ERROR, "schema", path, message)
+        before = schema
+
+
+def _schema(schema: TableSchema) -> Iterator[str]:
+    ids = [f.id for f in all_fields(schema.fields)]
+    names = [f.name for f in schema.fields]
+    if len(set(ids)) < len(ids):
+        yield "two fields have the same id, so old files would be misread"
+    if max(ids, default=-1) > schema.highest_field_id:
+        yield "highestFieldId is below a field's id, which would be given again"
+    for key in (*schema.primary_keys, *schema.partition_keys):
+        if key not in names:
+            yield f"key column {key} is no column"
+    if len(set(names)) < len(names):
+        yield "two columns have the same name"
+
+
+def _evolved(before: TableSchema, after: TableSchema) -> Iterator[str]:
+    """What no change of a schema does: its keys stay, and an id that was given is never given to another column."""
+    keys = [f.id for f in before.fields if f.name in before.primary_keys]
+    if {f.id for f in after.fields if f.name in after.primary_keys} != set(keys):
+        yield f"its primary key is of other fields than that of schema {before.id}"
+    if after.highest_field_id < before.highest_field_id:
+        yield f"highestFieldId is {after.highest_field_id}, schema {before.id} has {before.highest_field_id}"
+    known = {f.id for f in before.fields}
+    for field in after.fields:
+        if field.id not in known and field.id <= before.highest_field_id:
+            yield f"column {field.name} has id {field.id}, which schema {before.id} does not have and which is not new"
+
+
+def _snapshot_folder(table: TableHandle) -> Iterator[Finding]:
+    """Names, and what is wrong with the snapshots of the table and of its branches."""
+    root = table.metadata_path
+    directory = f"{root}/{SNAPSHOT_DIR}"
+    for name in table.io.list_names(directory):
+        if name.startswith("snapshot-") and parse_snapshot_id(name) is None:
+            path = f"{directory}/{name}"
+            yield Finding(Severity.ERROR, "foreign-file", path, "Paimon takes this name for a snapshot's and fails")
+    branches = Branches(table.io, table.path)
+    for folder in dict.fromkeys((root, *(branches.path(name) for name in branches.names()))):
+        yield from snapshot_findings(table.io, folder)

@@ -1,0 +1,269 @@
+"""Snapshots one after the other: is each what follows from the one before, and is all there that it names?
+
+From a snapshot to the next only the manifests are read that are new; those that were merged meanwhile have to come to
+the same as what they replace, which sums of hashes show without keeping entries.
+Source: Paimon 2.0 ConflictDetection, FileStoreCommitImpl, SnapshotDeletion.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.wording import counted
+from bucketline.state.commit.changes import DELETION_VECTORS
+from bucketline.state.format.entries import (
+    EntryIdentity,
+    FileKind,
+    IndexManifestEntry,
+    ManifestEntry,
+    ManifestFileMeta,
+    Snapshot,
+)
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.doctor.files import FileChecks
+from bucketline.state.store.doctor.live import LiveFiles, Share
+from bucketline.state.store.doctor.problem import Broken, Problem, State, passable
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """What a manifest's entries come to: rows, and a hash in which a DELETE undoes its ADD."""
+
+    rows: int
+    mark: int
+
+
+class History:
+    """Follows the snapshots of a table, then looks at the states that tags and branches have.
+
+    Memory: the live files of one state, in this share of the buckets, and the entries of one delta; about 200 bytes for
+    each manifest of a state.
+    """
+
+    def __init__(
+        self, files: FileChecks, manifests: Manifests, schema: TableSchema, share: Share, broken: Broken
+    ) -> None:
+        self._files, self._manifests, self._schema, self._share = files, manifests, schema, share
+        self._broken = broken
+        self._live = LiveFiles(schema, share)
+        self._sums: dict[str, _Sum | None] = {}
+        self._names: Counter[str] | None = None
+        self._at: int | None = None
+        self._is_whole = False
+        self._is_loaded = False
+        self._index_name: str | None = None
+        self._index: dict[str, IndexManifestEntry] = {}
+        self._deltas: dict[str, int] = {}
+
+    def follow(self, snapshot: Snapshot) -> Iterator[Problem]:
+        """Looks at the next snapshot; ids ascend."""
+        state = State(f"snapshot {snapshot.id}", snapshot.id)
+        self._deltas[snapshot.delta_manifest_list] = snapshot.id
+        base = self._list(state, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        delta = self._list(state, snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+        yield from self._to_base(state, base)
+        if delta is not None:
+            yield from self._apply(state, snapshot, base, delta)
+        else:
+            self._look_at_files(state, ())
+        self._changelog(state, snapshot)
+        yield from self._index_of(state, snapshot)
+        is_known = base is not None and delta is not None
+        self._names = Counter(m.file_name for m in (*(base or ()), *(delta or ()))) if is_known else None
+        self._at = snapshot.id if is_known else None
+        named = self._names or Counter()
+        self._sums = {name: s for name, s in self._sums.items() if name in named}
+        self._broken.extend(snapshot.id, _Owners(self._live, named, self._index))
+
+    def state(self, name: str, snapshot: Snapshot, files: FileChecks) -> Iterator[Problem]:
+        """Looks at the state of a tag or a branch: files all there, and in their places in the tree."""
+        own = self._deltas.get(snapshot.delta_manifest_list)
+        if own is not None:
+            self._broken.also(own, name)
+            return
+        state = State(name)
+        base = self._list(state, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        delta = self._list(state, snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+        other = History(files, self._manifests, self._schema, self._share, self._broken)
+        other._load(state, [*(base or ()), *(delta or ())])
+        other._look_at_files(state, ())
+        yield from other._live.problems(name)
+        yield from other._index_of(state, snapshot)
+
+    def _to_base(self, state: State, base: list[ManifestFileMeta] | None) -> Iterator[Problem]:
+        """Makes the live files those of the snapshot's base; they are already, if nothing is wrong."""
+        is_next = self._at is not None and state.id == self._at + 1
+        if base is None:
+            if not is_next:
+                self._load(state, [])
+                self._is_whole = False
+            return
+        if is_next and self._names is not None:
+            names = Counter(m.file_name for m in base)
+            gone, new = self._names - names, names - self._names
+            if not gone and not new:
+                return
+            if self._is_whole:
+                before = self._added_up(gone)
+                for meta in base:
+                    if meta.file_name in new:
+                        self._entries(state, meta)
+                after = self._added_up(new)
+                if before == after and None not in (before, after):
+                    return
+                if None not in (before, after) and self._share.number == 0:
+                    message = f"its base is not what snapshot {self._at} left: files were lost or gained"
+                    yield Problem("base", state.name, message)
+        self._load(state, base)
+
+    def _load(self, state: State, metas: Sequence[ManifestFileMeta]) -> None:
+        """Takes the live files from all their manifests."""
+        self._is_whole = True
+        self._live.load(e for meta in metas for e in self._entries(state, meta) or ())
+        self._is_whole = all(self._sums.get(m.file_name) is not None for m in metas)
+        self._is_loaded = True
+
+    def _look_at_files(self, state: State, added: Iterable[ManifestEntry]) -> None:
+        """Looks for what is live now: the files that were added, or all of them where all were loaded."""
+        for entry in self._live if self._is_loaded else added:
+            if entry.identity in self._live:
+                self._files.data_file(state, entry)
+        self._is_loaded = False
+
+    def _apply(
+        self, state: State, snapshot: Snapshot, base: list[ManifestFileMeta] | None, delta: list[ManifestFileMeta]
+    ) -> Iterator[Problem]:
+        read = [self._entries(state, meta) for meta in delta]
+        entries = [e for part in read for e in part or () if self._live.is_mine(e)]
+        is_read = None not in read
+        if self._is_whole and is_read:
+            yield from self._follows(state.name, entries)
+        deleted: set[EntryIdentity] = set()
+        for entry in entries:
+            if entry.kind is FileKind.DELETE:
+                deleted.add(entry.identity)
+                self._live.remove(entry)
+        for entry in entries:
+            if entry.kind is FileKind.ADD and entry.identity not in deleted:
+                self._live.add(entry)
+        self._look_at_files(state, entries)
+        self._is_whole = self._is_whole and is_read
+        if is_read and self._share.number == 0:
+            yield from self._counts(state.name, snapshot, base, delta)
+
+    def _follows(self, name: str, delta: Sequence[ManifestEntry]) -> Iterator[Problem]:
+        added: set[str] = set()
+        deleted = {e.identity for e in delta if e.kind is FileKind.DELETE}
+        for entry in delta:
+            if entry.kind is FileKind.ADD:
+                added.add(entry.file.file_name)
+                if entry.identity in self._live and entry.identity not in deleted:
+                    yield Problem("added-twice", name, f"it adds {entry.file.file_name}, which is live already")
+                continue
+            if entry.identity not in self._live:
+                yield Problem("deleted-nothing", name, f"it deletes {entry.file.file_name}, which is not live")
+            if entry.file.file_name in added:
+                message = f"it names {entry.file.file_name} as added before it is deleted: expiry by Paimon removes it"
+                yield Problem("entry-order", name, message)
+
+    def _counts(
+        self, name: str, snapshot: Snapshot, base: list[ManifestFileMeta] | None, delta: list[ManifestFileMeta]
+    ) -> Iterator[Problem]:
+        change = sum(s.rows for m in delta if (s := self._sums[m.file_name]) is not None)
+        if change != snapshot.delta_record_count:
+            message = f"its changes make {counted(change, 'row')}, it says {snapshot.delta_record_count}"
+            yield Problem("record-count", name, message)
+        if base is None or not self._is_whole:
+            return
+        rows = change + sum(s.rows for m in base if (s := self._sums.get(m.file_name)) is not None)
+        if rows != snapshot.total_record_count:
+            yield Problem(
+                "record-count", name, f"its files hold {counted(rows, 'row')}, it says {snapshot.total_record_count}"
+            )
+
+    def _changelog(self, state: State, snapshot: Snapshot) -> None:
+        if snapshot.changelog_manifest_list is None:
+            return
+        state = replace(state, has_tags=False)
+        metas = self._list(state, snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size)
+        for meta in metas or ():
+            for entry in self._entries(state, meta) or ():
+                if self._live.is_mine(entry):
+                    self._files.data_file(state, entry)
+
+    def _index_of(self, state: State, snapshot: Snapshot) -> Iterator[Problem]:
+        """Looks at the index files that are new, and at deletion vectors where they or the live files changed."""
+        touched = self._live.touched
+        is_new = snapshot.index_manifest != self._index_name
+        if is_new:
+            try:
+                found = self._manifests.read_index(snapshot.index_manifest)
+            except BucketlineError as e:
+                path = self._manifests.path(snapshot.index_manifest or "")
+                self._broken.note(state, "unreadable", path, f"{{state}} needs it: {passable(e)}")
+                found = []
+            index = {e.file_name: e for e in found if self._share.holds(e.partition, e.bucket)}
+            for file_name in index.keys() - self._index.keys():
+                self._files.index_file(state, index[file_name])
+            self._index_name, self._index = snapshot.index_manifest, index
+        for one in self._index.values():
+            bucket = (one.partition, one.bucket)
+            if one.index_type == DELETION_VECTORS and self._is_whole and (is_new or bucket in touched):
+                live = self._live.names_in(bucket)
+                for vector in one.deletion_vector_ranges or ():
+                    if vector.data_file_name not in live:
+                        yield Problem("dangling-vector", state.name, f"{vector.data_file_name} is not live")
+        yield from self._live.problems(state.name)
+
+    def _list(self, state: State, name: str, size: int | None) -> list[ManifestFileMeta] | None:
+        try:
+            return self._manifests.read_list(name, size)
+        except BucketlineError as e:
+            self._broken.note(state, "unreadable", self._manifests.path(name), f"{{state}} needs it: {passable(e)}")
+            return None
+
+    def _entries(self, state: State, meta: ManifestFileMeta) -> list[ManifestEntry] | None:
+        """A manifest's entries, added up on the way; None when it cannot be read."""
+        try:
+            entries = self._manifests.read(meta)
+        except BucketlineError as e:
+            path, text = self._manifests.path(meta.file_name), f"{{state}} needs it: {passable(e)}"
+            self._broken.note(state, "unreadable", path, text, owner=meta.file_name)
+            self._sums[meta.file_name] = None
+            return None
+        if meta.file_name not in self._sums:
+            signs = [1 if e.kind is FileKind.ADD else -1 for e in entries]
+            self._sums[meta.file_name] = _Sum(
+                sum(sign * e.file.row_count for sign, e in zip(signs, entries, strict=True)),
+                sum(sign * _mark(e) for sign, e in zip(signs, entries, strict=True)),
+            )
+        return entries
+
+    def _added_up(self, names: Counter[str]) -> int | None:
+        """What the entries of manifests come to, each as often as it is named; None when one could not be read."""
+        total = 0
+        for name, count in names.items():
+            found = self._sums.get(name)
+            if found is None:
+                return None
+            total += count * found.mark
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """Whom the newest state still needs files of: live files, manifests by name, index files by name."""
+
+    live: LiveFiles
+    manifests: Counter[str]
+    index: dict[str, IndexManifestEntry]
+
+    def __contains__(self, owner: object) -> bool:
+        return owner in self.live or owner in self.manifests or owner in self.index
+
+
+def _mark(entry: ManifestEntry) -> int:
+    return int.from_bytes(blake2b(repr(entry.identity).encode(), digest_size=16).digest(), "big")

@@ -1,0 +1,206 @@
+"""The live files of one state after another, by bucket, and whether they lie in the tree rightly.
+
+Source: Paimon 2.0 Levels, ConflictDetection.
+"""
+
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+from bucketline.conf.wording import counted
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import EntryIdentity, FileKind, ManifestEntry
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.doctor.problem import Problem
+from bucketline.state.types.order import key_order
+
+T = TypeVar("T")
+
+Bucket = tuple[bytes, int]
+"""A serialized partition and a bucket of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of `count` parts that the buckets of a table are looked at in, from 0 on."""
+
+    number: int = 0
+    count: int = 1
+
+    def holds(self, partition: bytes, bucket: int) -> bool:
+        """Whether a bucket is in this part."""
+        return self.count == 1 or zlib.crc32(partition, bucket & 0xFFFFFFFF) % self.count == self.number
+
+
+class _Files:
+    """The live files of a bucket, and what a change of them asks about: no more than what it touches."""
+
+    def __init__(self) -> None:
+        self._entries: dict[EntryIdentity, ManifestEntry] = {}
+        self._levels: dict[int, dict[EntryIdentity, DataFileMeta]] = defaultdict(dict)
+        self.names: Counter[str] = Counter()
+        self.totals: Counter[int] = Counter()
+        self.several: set[str] = set()
+        """Names that more than one file has."""
+        self.changed: set[int] = set()
+        """Levels that changed since it was asked last, but for level 0, where files may share keys."""
+
+    def __contains__(self, identity: EntryIdentity) -> bool:
+        return identity in self._entries
+
+    def __iter__(self) -> Iterator[ManifestEntry]:
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def level(self, level: int) -> list[DataFileMeta]:
+        return list(self._levels[level].values())
+
+    def add(self, entry: ManifestEntry) -> None:
+        file = entry.file
+        self._entries[entry.identity] = entry
+        self.names[file.file_name] += 1
+        if self.names[file.file_name] > 1:
+            self.several.add(file.file_name)
+        self.totals[entry.total_buckets] += 1
+        if file.level:
+            self._levels[file.level][entry.identity] = file
+            self.changed.add(file.level)
+
+    def remove(self, identity: EntryIdentity) -> ManifestEntry | None:
+        """The entry that was there."""
+        entry = self._entries.pop(identity, None)
+        if entry is None:
+            return None
+        file = entry.file
+        _take(self.names, file.file_name)
+        _take(self.totals, entry.total_buckets)
+        if self.names[file.file_name] < 2:
+            self.several.discard(file.file_name)
+        if file.level:
+            del self._levels[file.level][identity]
+            self.changed.add(file.level)
+        return entry
+
+
+class LiveFiles:
+    """The live files of those buckets that are in a share. Memory: the entries of one state, in that share."""
+
+    def __init__(self, schema: TableSchema, share: Share) -> None:
+        self._share = share
+        self._order = None
+        if schema.primary_keys:
+            self._order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
+        self._buckets: dict[Bucket, _Files] = {}
+        self._totals: dict[bytes, Counter[int]] = defaultdict(Counter)
+        self._touched: set[Bucket] = set()
+        self._told: set[tuple[str, Bucket, str]] = set()
+
+    def load(self, entries: Iterable[ManifestEntry]) -> None:
+        """Becomes what a scan of all these entries finds: a file that any of them deletes is not live."""
+        self._buckets, self._totals, self._touched = {}, defaultdict(Counter), set()
+        deleted: set[EntryIdentity] = set()
+        for entry in entries:
+            if not self.is_mine(entry):
+                continue
+            if entry.kind is FileKind.DELETE:
+                deleted.add(entry.identity)
+                self.remove(entry)
+            elif entry.identity not in deleted:
+                self.add(entry)
+
+    def is_mine(self, entry: ManifestEntry) -> bool:
+        return self._share.holds(entry.partition, entry.bucket)
+
+    def add(self, entry: ManifestEntry) -> None:
+        """A file that was not live before. A second one of the same identity changes nothing."""
+        bucket = (entry.partition, entry.bucket)
+        files = self._buckets.setdefault(bucket, _Files())
+        if entry.identity not in files:
+            files.add(entry)
+            self._totals[entry.partition][entry.total_buckets] += 1
+        self._touched.add(bucket)
+
+    def remove(self, entry: ManifestEntry) -> None:
+        """A file that is deleted. One that is not live changes nothing."""
+        bucket = (entry.partition, entry.bucket)
+        files = self._buckets.get(bucket)
+        found = None if files is None else files.remove(entry.identity)
+        if found is not None:
+            _take(self._totals[entry.partition], found.total_buckets)
+            if not files:
+                del self._buckets[bucket]
+        self._touched.add(bucket)
+
+    def __contains__(self, identity: object) -> bool:
+        """Whether the file of that identity is live."""
+        if not isinstance(identity, tuple):
+            return False
+        return identity in self._buckets.get((identity[0], identity[1]), ())
+
+    def __iter__(self) -> Iterator[ManifestEntry]:
+        for files in self._buckets.values():
+            yield from files
+
+    def names_in(self, bucket: Bucket) -> Container[str]:
+        """The names of a bucket's live files."""
+        files = self._buckets.get(bucket)
+        return files.names if files is not None else ()
+
+    @property
+    def touched(self) -> set[Bucket]:
+        """The buckets that changed since `problems` was asked last."""
+        return self._touched
+
+    def problems(self, state: str) -> Iterator[Problem]:
+        """What is wrong in the buckets that changed, each thing once."""
+        touched, self._touched = self._touched, set()
+        for bucket in sorted(touched):
+            for rule, message in self._in_bucket(bucket):
+                if (rule, bucket, message) not in self._told:
+                    self._told.add((rule, bucket, message))
+                    where = f"{state}, partition {bucket[0].hex()}, bucket {bucket[1]}"
+                    yield Problem(rule, where, message)
+        for partition in sorted({p for p, _ in touched}):
+            totals = sorted(t for t, count in self._totals[partition].items() if count)
+            message = (
+                f"its buckets were written for different numbers of buckets, {totals}: one key may be in two of them"
+            )
+            if sum(t > 0 for t in totals) > 1 and ("bucket-count", (partition, 0), message) not in self._told:
+                self._told.add(("bucket-count", (partition, 0), message))
+                yield Problem("bucket-count", f"{state}, partition {partition.hex()}", message)
+
+    def _in_bucket(self, bucket: Bucket) -> Iterator[tuple[str, str]]:
+        """What is wrong in a bucket where something changed, as far as it can have come with the change."""
+        number, files = bucket[1], self._buckets.get(bucket)
+        if files is None:
+            return
+        for total in sorted(files.totals):
+            if 0 < total <= number:
+                yield "bucket", f"it is none of {counted(total, 'bucket')}"
+        for file_name in sorted(files.several):
+            yield "live-twice", f"{file_name} is live on two levels"
+        changed, files.changed = files.changed, set()
+        if self._order is None or number < 0:
+            return
+        order = self._order
+        for level in sorted(changed):
+            try:
+                run = sorted(files.level(level), key=lambda f: order(f.min_key))
+                shared = [(low, high) for low, high in pairwise(run) if order(low.max_key) >= order(high.min_key)]
+            except CorruptFileError as e:
+                yield "key-bounds", f"the bounds of a file on level {level} are no keys: {e.message}"
+                continue
+            for low, high in shared:
+                yield "level-overlap", f"{low.file_name} and {high.file_name} on level {level} share keys"
+
+
+def _take(counts: "Counter[T]", one: T) -> None:
+    counts[one] -= 1
+    if not counts[one]:
+        del counts[one]

@@ -1,0 +1,108 @@
+"""What an examination notes: broken rules, and for what can pass by itself, the states that it is broken for."""
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.errors import StorageError
+from bucketline.state.store.catalog.kept_files import reraise_unless_missing
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The states that need something: the table's snapshots `first` to `last`, both included, and those with names."""
+
+    first: int = 1
+    last: int = 0
+    named: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A broken rule: its name, where, and what that means.
+
+    `needed` says which states have to be there still for it to be true; None: it is true whatever is there.
+    """
+
+    rule: str
+    subject: str
+    message: str
+    needed: Needed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A snapshot of the table by its id; or one that a tag or branch has, by its name.
+
+    `has_tags` is False for what goes with the snapshot, whatever tags there are: its changelog.
+    """
+
+    name: str
+    id: int | None = None
+    has_tags: bool = True
+
+    @property
+    def needed(self) -> Needed:
+        return Needed(named=(self.name,)) if self.id is None else Needed(self.id, self.id)
+
+
+@dataclass(slots=True)
+class _Record:
+    text: str
+    has_tags: bool
+    first: int | None = None
+    last: int | None = None
+    named: list[str] = field(default_factory=list)
+
+
+class Broken:
+    """Files that are not as some state says, each noted once with all the states that need it."""
+
+    def __init__(self) -> None:
+        self._records: dict[tuple[str, str], _Record] = {}
+        self._open: dict[object, list[_Record]] = {}
+
+    def note(self, state: State, rule: str, subject: str, text: str, *, owner: object = None) -> None:
+        """`text` has `{state}` where the states are to stand. With an owner, `extend` says who else needs it."""
+        record = self._records.setdefault((rule, subject), _Record(text, state.has_tags))
+        if state.id is None:
+            if state.name not in record.named:
+                record.named.append(state.name)
+            return
+        record.first = state.id if record.first is None else min(record.first, state.id)
+        record.last = state.id if record.last is None else max(record.last, state.id)
+        if owner is not None and all(r is not record for r in self._open.get(owner, ())):
+            self._open.setdefault(owner, []).append(record)
+
+    def extend(self, snapshot_id: int, owners: Container[object]) -> None:
+        """A snapshot needs what these owners have as well; what others have, no later one needs."""
+        for owner in list(self._open):
+            if owner not in owners:
+                del self._open[owner]
+        for records in self._open.values():
+            for record in records:
+                record.last = snapshot_id
+
+    def also(self, snapshot_id: int, name: str) -> None:
+        """A state with a name is the same as a snapshot."""
+        for r in self._records.values():
+            if r.has_tags and r.first is not None and r.last is not None and r.first <= snapshot_id <= r.last:
+                r.named.append(name)
+
+    def problems(self) -> Iterator[Problem]:
+        """All that was noted."""
+        for (rule, subject), r in self._records.items():
+            states = list(r.named)
+            if r.first is not None:
+                one = r.first == r.last
+                states.insert(0, f"snapshot {r.first}" if one else f"snapshots {r.first} to {r.last}")
+            text = r.text.replace("{state}", ", ".join(states))
+            first, last = (1, 0) if r.first is None or r.last is None else (r.first, r.last)
+            yield Problem(rule, subject, text, Needed(first, last, tuple(r.named)))
+
+
+def passable(error: BucketlineError) -> str:
+    """The message of an error that ends a look at one thing. Raises it where the storage fails altogether."""
+    if isinstance(error, StorageError):
+        reraise_unless_missing(error)
+    return error.message

@@ -1,0 +1,76 @@
+"""What must be true of the rows of live files: readable, as many as said, sorted, in their bucket, within their bounds.
+
+Source: Paimon 2.0 ConflictDetection, MergeTreeWriter, DataFileMeta.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.bucket.fixed import assign_fixed_buckets, bucket_function
+from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.row_ranges import is_blob_file
+from bucketline.state.store.doctor.problem import Problem, State
+from bucketline.state.store.doctor.stats import StatsCheck
+from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.types.arrow import SEQUENCE
+from bucketline.state.types.order import key_changes, sort_indices
+
+
+def row_problems(access: FileAccess, bucket: BucketFiles, state: State) -> Iterator[Problem]:
+    """What is wrong with the rows of a bucket's files. Memory: a record batch."""
+    for file in bucket.files:
+        if is_blob_file(file):
+            continue
+        found: set[tuple[str, str]] = set()
+        try:
+            for rule, message in _in_file(access, bucket, file):
+                if (rule, message) not in found:
+                    found.add((rule, message))
+                    yield Problem(rule, file.file_name, message)
+        except BucketlineError as e:
+            yield Problem("data-file", file.file_name, e.message, state.needed)
+
+
+def _in_file(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> Iterator[tuple[str, str]]:
+    schema = access.schema
+    keys = list(schema.trimmed_primary_key)
+    is_fixed = bucket_mode(schema) is BucketMode.FIXED and bucket.total_buckets > 0 and bucket.bucket >= 0
+    hashed = list(bucket_keys(schema)) if is_fixed else []
+    system = [SEQUENCE] if schema.primary_keys else []
+    stats = StatsCheck(schema, access.schema_of(file.schema_id), file)
+    columns = [*dict.fromkeys((*keys, *hashed, *stats.columns)), *system]
+    last: pa.RecordBatch | None = None
+    for batch in access.rows(bucket, file, columns):
+        stats.add(batch)
+        if is_fixed and not _is_in_bucket(access, batch, hashed, bucket):
+            yield "bucket-of-row", f"rows of other buckets lie in bucket {bucket.bucket}"
+        if not schema.primary_keys:
+            continue
+        low, high = pc.min_max(batch.column(SEQUENCE)).as_py().values()
+        if low < file.min_sequence_number or high > file.max_sequence_number:
+            yield "sequence", f"sequence numbers {low} to {high} are outside its range"
+        # Postponed rows wait in the order they came.
+        joined = batch if last is None else pa.concat_batches([last, batch])
+        if bucket.bucket >= 0 and not _is_strictly_sorted(joined.select(keys), keys):
+            yield "key-order", "its keys do not ascend, so merges would go wrong"
+        last = batch.slice(batch.num_rows - 1)
+    yield from stats.problems()
+
+
+def _is_in_bucket(access: FileAccess, batch: pa.RecordBatch, hashed: Sequence[str], bucket: BucketFiles) -> bool:
+    types = [f.type for f in access.schema.select(tuple(hashed))]
+    columns = [batch.column(name) for name in hashed]
+    found = assign_fixed_buckets(columns, types, bucket.total_buckets, bucket_function(access.schema))
+    return bool(np.all(found.to_numpy() == bucket.bucket))
+
+
+def _is_strictly_sorted(rows: pa.RecordBatch, keys: Sequence[str]) -> bool:
+    if not bool(np.all(sort_indices(rows, keys).to_numpy() == np.arange(rows.num_rows))):
+        return False
+    return bool(np.all(key_changes(rows, keys)))

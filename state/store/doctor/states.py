@@ -1,0 +1,50 @@
+"""The states of a table that have names: those of tags and branches, each read for itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.doctor.problem import passable
+
+
+@dataclass(frozen=True, slots=True)
+class NamedState:
+    """The snapshot that a tag or a branch stands for; None where it cannot be read, and why at which path."""
+
+    name: str
+    snapshot: Snapshot | None
+    branch: str | None = None
+    path: str = ""
+    message: str = ""
+
+
+def named_states(table: TableHandle) -> Iterator[NamedState]:
+    """All of them; one that cannot be read stands in the way of no other."""
+    yield from _tags(Tags(table.io, table.metadata_path), None)
+    branches = Branches(table.io, table.path)
+    for branch in branches.names():
+        try:
+            for name, snapshot in branches.snapshots_of(branch):
+                yield NamedState(name, snapshot, branch)
+        except BucketlineError as e:
+            message = passable(e)
+            path = str(e.fields.get("path", branches.path(branch)))
+            yield NamedState(f"branch {branch}", None, branch, path, message)
+        yield from _tags(Tags(table.io, branches.path(branch)), branch)
+
+
+def _tags(tags: Tags, branch: str | None) -> Iterator[NamedState]:
+    where = "" if branch is None else f" of branch {branch}"
+    for tag_name in tags.names():
+        name = f"tag {tag_name}{where}"
+        try:
+            tag = tags.get(tag_name)
+        except BucketlineError as e:
+            yield NamedState(name, None, branch, tags.path(tag_name), passable(e))
+            continue
+        if tag is not None:
+            yield NamedState(name, tag.snapshot, branch)

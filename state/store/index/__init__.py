@@ -1,0 +1,1 @@
+"""Files beside the data: deletion vectors and hash indexes."""

@@ -1,0 +1,254 @@
+"""HASH index files of a table: what they say of a partition, kept between batches, and new ones for grown buckets.
+
+A HASH file holds every hash its bucket ever got, so a bucket that grows gets a new file and the old one leaves the
+index manifest in the same commit. File names are never used twice: what was read under a name stays true, and the cache
+asks for nothing but the names. It is no truth: without it a task reads the files of the partitions it touches.
+
+Source: Paimon 2.0 HashIndexFile, IndexFileHandler, DynamicBucketIndexMaintainer.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+
+import numpy as np
+
+from bucketline.conf.wording import counted
+from bucketline.state.bucket.allocation import Int32s, Ownership, hash_share
+from bucketline.state.bucket.dynamic import NOTHING_KNOWN, KnownHashes, known_hashes
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.entries import FileKind, IndexManifestEntry
+from bucketline.state.format.hash_index import HASH, decode_hash_index, encode_hash_index
+from bucketline.state.format.paths import INDEX_DIR, index_file_name
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.state.types.distinct import distinct
+
+_Share = tuple[str, bytes, Ownership | None, Ownership | None]
+
+
+@dataclass(frozen=True, slots=True)
+class HashIndexChange:
+    """What a commit message says of the HASH file of one grown bucket: the new entry, and the one it replaces."""
+
+    new: IndexManifestEntry
+    replaced: IndexManifestEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    names: Mapping[int, str]
+    known: KnownHashes
+
+
+class HashCache:
+    """What is known of partitions, the least recently used forgotten beyond `budget_bytes`. Safe between threads."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        self._found: OrderedDict[_Share, _Cached] = OrderedDict()
+        self._lock = Lock()
+        self._size_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def get(self, share: _Share) -> _Cached | None:
+        with self._lock:
+            found = self._found.get(share)
+            if found is not None:
+                self._found.move_to_end(share)
+            return found
+
+    def put(self, share: _Share, cached: _Cached) -> None:
+        with self._lock:
+            self._forget(share)
+            if cached.known.size_bytes > self._budget_bytes:
+                return
+            self._found[share] = cached
+            self._size_bytes += cached.known.size_bytes
+            while self._size_bytes > self._budget_bytes:
+                self._forget(next(iter(self._found)))
+
+    def _forget(self, share: _Share) -> None:
+        old = self._found.pop(share, None)
+        if old is not None:
+            self._size_bytes -= old.known.size_bytes
+
+
+@cache
+def shared_hash_cache(budget_bytes: int) -> HashCache:
+    """This process's cache of that size: a Spark worker that lives on finds what earlier batches loaded."""
+    return HashCache(budget_bytes)
+
+
+class HashIndexStore:
+    """The HASH files of the table at `path`; `storage` says how those on external paths are reached."""
+
+    def __init__(
+        self,
+        io: FileIO,
+        path: str,
+        *,
+        cached: HashCache,
+        storage: Mapping[str, str] | None = None,
+        ids: IdSource = SYSTEM_IDS,
+    ) -> None:
+        self._io = io
+        self._path = path
+        self._cached = cached
+        self._storage = storage
+        self._ids = ids
+
+    def known(
+        self,
+        entries: Sequence[IndexManifestEntry],
+        *,
+        share: Ownership | None = None,
+        hashes_of: Ownership | None = None,
+    ) -> KnownHashes:
+        """What the HASH files of one partition say; only files that are new to this process are read.
+
+        `entries` are the partition's HASH entries, all of them. With `share` only the buckets of that owner count,
+        which is enough where it is proven that no one else's hashes are in them. With `hashes_of` only the hashes of
+        that owner's share are kept, wherever they are; memory is theirs and one file's.
+        Raises CorruptFileError for a file that is missing, cut short or doubled.
+        """
+        if not entries:
+            return NOTHING_KNOWN
+        partition = entries[0].partition
+        assert all(e.partition == partition for e in entries), "entries of one partition"
+        place = (self._path, partition, share, hashes_of)
+        wanted = self._by_bucket(e for e in entries if share is None or share.owns(e.bucket))
+        names = {b: e.file_name for b, e in wanted.items()}
+        before = self._cached.get(place)
+        if before is not None and before.names == names:
+            return before.known
+        kept = (
+            {}
+            if before is None or before.known.has_lost
+            else {b: n for b, n in before.names.items() if names.get(b) == n}
+        )
+        fresh = {b: _of_share(self.hashes(e), hashes_of) for b, e in wanted.items() if b not in kept}
+        if before is None or not kept:
+            known = known_hashes(fresh)
+        else:
+            known = before.known.without([b for b in before.names if b not in kept])
+            for bucket, hashes in fresh.items():
+                known = known.joined(hashes, np.full(len(hashes), bucket, np.int16))
+        self._cached.put(place, _Cached(names, known))
+        return known
+
+    def known_among(self, entries: Sequence[IndexManifestEntry], asked: Int32s) -> KnownHashes:
+        """As `known`, of some hashes only, which ascend and are there once; each file is read, and nothing kept.
+
+        Memory: the hashes asked for, and one file's.
+        """
+        found = NOTHING_KNOWN
+        for bucket, entry in sorted(self._by_bucket(entries).items()) if len(asked) else ():
+            hashes = self.hashes(entry)
+            at = np.minimum(np.searchsorted(asked, hashes), len(asked) - 1)
+            hashes = hashes[asked[at] == hashes]
+            found = found.joined(hashes, np.full(len(hashes), bucket, np.int16))
+        return found
+
+    def hashes(self, entry: IndexManifestEntry) -> Int32s:
+        """The hashes in one file, in file order. Raises CorruptFileError as `known` does."""
+        io, path = self._place(entry)
+        try:
+            data = io.read(path)
+        except StorageError as e:
+            if e.fields.get("missing"):
+                raise CorruptFileError(
+                    f"{path}: the HASH index file of bucket {entry.bucket} is gone, so keys of the bucket would be put "
+                    "into others; restore the file, or roll back to a snapshot whose index files exist",
+                    path=path,
+                    bucket=entry.bucket,
+                ) from e
+            raise
+        try:
+            found = decode_hash_index(data)
+        except CorruptFileError as e:
+            raise CorruptFileError(f"{path}: {e.message}", path=path, **e.fields) from e
+        if len(found) != entry.row_count:
+            raise CorruptFileError(
+                f"{path} holds {counted(len(found), 'hash', 'hashes')}, {entry.row_count:,} recorded",
+                path=path,
+                found=len(found),
+            )
+        return found
+
+    def grow(
+        self, partition: bytes, bucket: int, old: IndexManifestEntry | None, new_hashes: Int32s
+    ) -> HashIndexChange | None:
+        """Writes the bucket's file anew with these hashes added; None when all of them are in it already.
+
+        `old` is the bucket's live entry, None for a bucket that is new. The caller owns the bucket: of two writers one
+        would lose its hashes.
+        """
+        before = np.empty(0, np.int32) if old is None else self.hashes(old)
+        after = distinct(before, new_hashes)
+        if old is not None and len(after) == len(before):
+            return None
+        data = encode_hash_index(after)
+        name = index_file_name(self._ids.new_uuid(), 0)
+        self._io.write_new(f"{self._path}/{INDEX_DIR}/{name}", data)
+        new = IndexManifestEntry(
+            kind=FileKind.ADD,
+            partition=partition,
+            bucket=bucket,
+            index_type=HASH,
+            file_name=name,
+            file_size=len(data),
+            row_count=len(after),
+        )
+        return HashIndexChange(new, old)
+
+    def delete_own(self, changes: Iterable[HashIndexChange]) -> None:
+        """Removes files the caller has just written and promised to nobody."""
+        for change in changes:
+            io, path = self._place(change.new)
+            io.delete(path)
+
+    def _place(self, entry: IndexManifestEntry) -> tuple[FileIO, str]:
+        """Where an index file is: on the table's own storage, or wherever its full path says."""
+        if entry.external_path is not None:
+            return file_io_for(entry.external_path, self._storage)
+        return self._io, f"{self._path}/{INDEX_DIR}/{entry.file_name}"
+
+    def _by_bucket(self, entries: Iterable[IndexManifestEntry]) -> dict[int, IndexManifestEntry]:
+        found: dict[int, IndexManifestEntry] = {}
+        for entry in entries:
+            other = found.setdefault(entry.bucket, entry)
+            if other is not entry:
+                raise CorruptFileError(
+                    f"bucket {entry.bucket} has two HASH index files, {other.file_name} and {entry.file_name}: two "
+                    "writers wrote it at once, and rows may be doubled",
+                    bucket=entry.bucket,
+                    files=(other.file_name, entry.file_name),
+                )
+        return found
+
+
+def _of_share(hashes: Int32s, share: Ownership | None) -> Int32s:
+    if share is None or share.assigners == 1:
+        return hashes
+    found: Int32s = hashes[hash_share(hashes, share.assigners) == share.assigner]
+    return found
+
+
+def hash_entries(index: Iterable[IndexManifestEntry]) -> dict[bytes, tuple[IndexManifestEntry, ...]]:
+    """The HASH entries of an index manifest by partition, buckets ascending."""
+    found: dict[bytes, list[IndexManifestEntry]] = {}
+    for entry in index:
+        if entry.index_type == HASH:
+            found.setdefault(entry.partition, []).append(entry)
+    return {p: tuple(sorted(es, key=lambda e: (e.bucket, e.file_name))) for p, es in found.items()}
+
+
+def rows_by_bucket(entries: Iterable[IndexManifestEntry]) -> dict[int, int]:
+    """Hashes of each bucket as the index manifest counts them: what `DynamicAssigner.starting` takes as `rows`."""
+    return {e.bucket: e.row_count for e in entries}

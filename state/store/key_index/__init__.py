@@ -1,0 +1,1 @@
+"""Which partition and bucket a key lives in: the RocksDB index of cross-partition tables."""

@@ -1,0 +1,197 @@
+"""Copies of a key index in the checkpoint folder, so that another machine starts from them.
+
+Files of sorted entries never change, so a backup copies only those that the one before does not have. Copies have
+names of their own; `current.json` says which make up the index, and is replaced last: a backup that is cut short leaves
+the one before it whole. Local files that are backed up are remembered next to the index, never guessed by name.
+"""
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from io import RawIOBase
+from pathlib import Path
+
+from rocksdict import Checkpoint
+
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import StorageError
+from bucketline.state.store.key_index.index_scope import IndexScope
+from bucketline.state.store.key_index.key_index import KeyIndex, remove_index
+from bucketline.state.store.key_index.rocks import rocks_errors
+from bucketline.state.store.storage.errors import local_disk, storage_errors
+from bucketline.state.store.storage.file_io import FileIO
+
+FORMAT = 1
+
+_CURRENT = "current.json"
+_COPIED = "copied.json"
+_CHUNK_BYTES = 4 << 20
+# RocksDB makes these again; logs tell nothing about what is in the index.
+_LEFT_OUT = ("LOCK", "LOG", "IDENTITY")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFolder:
+    """Where backups go: a folder of the checkpoint, on whatever storage that is."""
+
+    io: FileIO
+    path: str
+
+    def of(self, scope: IndexScope) -> str:
+        return scope.directory(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What a backup copied, and what was there already."""
+
+    copied_files: int
+    copied_bytes: int
+    kept_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """One file of the index: its name in the database, its name in the folder, its bytes."""
+
+    name: str
+    stored: str
+    size: int
+    crc32: int
+
+
+def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS) -> BackupReport:
+    """Copies what is new of an open index. Raises StorageError when the folder cannot be written; what it has copied is
+    gone then, and the backup before is whole."""
+    target = folder.of(index.scope)
+    before = _read_current(folder, index.scope) or []
+    there = {c.stored for c in before}
+    known = {name: copy for name, copy in _read_copied(index.directory).items() if copy.stored in there}
+    frozen = f"{index.directory}/frozen"
+    shutil.rmtree(frozen, ignore_errors=True)
+    with rocks_errors(index.directory):
+        Checkpoint(index.database).create_checkpoint(frozen)
+    copies: list[_Copy] = []
+    copied_bytes = 0
+    try:
+        with local_disk(frozen):
+            paths = sorted(p for p in Path(frozen).iterdir() if not p.name.startswith(_LEFT_OUT))
+        for path in paths:
+            old = known.get(path.name)
+            if old is not None and path.suffix == ".sst" and path.stat().st_size == old.size:
+                copies.append(old)
+                continue
+            copy = _copy_out(folder.io, path, f"{target}/{ids.new_uuid()}")
+            copies.append(copy)
+            copied_bytes += copy.size
+        said = {"format": FORMAT, "scope": asdict(index.scope), "label": asdict(index.label)}
+        said["files"] = [asdict(c) for c in copies]
+        folder.io.overwrite(f"{target}/{_CURRENT}", json.dumps(said, indent=1, sort_keys=True).encode())
+    except StorageError:
+        for copy in copies:
+            if copy.stored not in there:
+                with suppress(StorageError):
+                    folder.io.delete(f"{target}/{copy.stored}")
+        raise
+    finally:
+        shutil.rmtree(frozen, ignore_errors=True)
+    _write_copied(index.directory, copies)
+    used = {c.stored for c in copies}
+    for copy in before:
+        if copy.stored not in used:
+            folder.io.delete(f"{target}/{copy.stored}")
+    kept = sum(c.stored in there for c in copies)
+    return BackupReport(len(copies) - kept, copied_bytes, kept)
+
+
+def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, *, ids: IdSource = SYSTEM_IDS) -> bool:
+    """Puts the backup in the place of an index that does not exist; False when there is none that is whole.
+
+    Raises StorageError when the folder cannot be read, or the local disk is full.
+    """
+    copies = _read_current(folder, scope)
+    if copies is None:
+        return False
+    building = f"{directory}.{ids.new_uuid()}.restoring"
+    try:
+        with local_disk(directory):
+            os.makedirs(f"{building}/db")
+        for copy in copies:
+            if not _copy_in(folder.io, f"{folder.of(scope)}/{copy.stored}", f"{building}/db/{copy.name}", copy):
+                return False
+        _write_copied(building, copies)
+        remove_index(directory)
+        with local_disk(directory):
+            os.rename(building, directory)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return True
+
+
+def _copy_out(io: FileIO, path: Path, target: str) -> _Copy:
+    crc32 = size = 0
+    with storage_errors(target), path.open("rb") as source, io.open_output(target) as out:
+        while chunk := source.read(_CHUNK_BYTES):
+            out.write(chunk)
+            crc32 = zlib.crc32(chunk, crc32)
+            size += len(chunk)
+    return _Copy(path.name, target.rpartition("/")[2], size, crc32)
+
+
+def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
+    """Fetches one file; False when it is not what was copied."""
+    crc32 = size = 0
+    try:
+        with io.open_input(source) as found, _local_file(path) as out:
+            while chunk := found.read(_CHUNK_BYTES):
+                with local_disk(path):
+                    _write_all(out, chunk)
+                crc32 = zlib.crc32(chunk, crc32)
+                size += len(chunk)
+    except StorageError as e:
+        if e.fields.get("missing"):
+            return False
+        raise
+    return (size, crc32) == (copy.size, copy.crc32)
+
+
+def _local_file(path: str) -> RawIOBase:
+    """A new file, not buffered, so that a full disk is met where bytes are written and not where it is closed."""
+    with local_disk(path):
+        return open(path, "wb", buffering=0)
+
+
+def _write_all(out: RawIOBase, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[out.write(rest) or 0 :]
+
+
+def _read_current(folder: BackupFolder, scope: IndexScope) -> list[_Copy] | None:
+    data = folder.io.read_optional(f"{folder.of(scope)}/{_CURRENT}")
+    if data is None:
+        return None
+    try:
+        said = json.loads(data)
+        if said["format"] != FORMAT or IndexScope(**said["scope"]) != scope:
+            return None
+        return [_Copy(**c) for c in said["files"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _read_copied(directory: str) -> Mapping[str, _Copy]:
+    path = Path(f"{directory}/{_COPIED}")
+    try:
+        return {c["name"]: _Copy(**c) for c in json.loads(path.read_text())} if path.is_file() else {}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def _write_copied(directory: str, copies: list[_Copy]) -> None:
+    with local_disk(directory):
+        Path(f"{directory}/{_COPIED}").write_text(json.dumps([asdict(c) for c in copies]))

@@ -1,0 +1,258 @@
+"""A key index filled at once: keys in any order → sorted files → one load, in bounded memory.
+
+Keys are held as columns up to a budget. Beyond it they go to a spill file, are dealt to key ranges of about half the
+budget by what a sample says, and each range is sorted alone: no merge, and every key meets its repeats.
+The index is built under another name and renamed when it is whole.
+"""
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bucketline.conf.wording import counted
+from bucketline.state.bucket.key_entries import KeyEntries, key_borders, key_order, stored_keys, stored_places
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.store.key_index.index_scope import IndexLabel, IndexScope
+from bucketline.state.store.key_index.key_index import CHUNK_ROWS, KeyIndex, remove_index
+from bucketline.state.store.key_index.key_spill import KeySpill, SourcedKeys, concat_keys
+from bucketline.state.store.key_index.rocks import RocksSettings, rocks_errors, rocks_options, write_sst
+from bucketline.state.store.storage.errors import local_disk
+
+Source = tuple[int, int, int]
+"""(partition code, bucket, seconds when last written)."""
+
+_BUILDING = ".building"
+_WARM_BYTES = 1 << 30
+# Linux heeds two megabytes of one piece of advice and forgets the rest.
+_WARM_STEP_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyBlock:
+    """Keys of one bucket: n normalized full primary keys in any order, last written at `seconds` (local time)."""
+
+    keys: pa.Array
+    partition: bytes
+    bucket: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build took in: distinct keys, and bytes that went through the spill file."""
+
+    keys: int
+    spilled_bytes: int
+
+
+class KeyIndexBuild:
+    """Collects keys for a new index; use as a context, so that an abandoned build leaves nothing behind.
+
+    `keep_latest` says what a key in two places means: the younger one counts (keys expire, and come back elsewhere);
+    else it is an error, since no table that one job writes has it.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        scope: IndexScope,
+        settings: RocksSettings,
+        *,
+        keep_latest: bool = False,
+        ids: IdSource = SYSTEM_IDS,
+    ) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._keep_latest = keep_latest
+        remove_dead_builds(directory)
+        self._building = f"{directory}.{ids.new_uuid()}{_BUILDING}"
+        with local_disk(directory):
+            os.makedirs(os.path.dirname(directory), exist_ok=True)
+        try:
+            self._index = KeyIndex.create(self._building, scope, settings)
+            with local_disk(directory):
+                Path(f"{self._building}/builder").write_text(f"{os.getpid()} {socket.gethostname()}")
+        except BaseException:
+            shutil.rmtree(self._building, ignore_errors=True)
+            raise
+        # While it is built the block cache is empty: its memory sorts keys.
+        self._budget_bytes = settings.memory_bytes // 2
+        self._held: list[SourcedKeys] = []
+        self._held_bytes = 0
+        self._spill: KeySpill | None = None
+        self._sources: dict[Source, int] = {}
+        self._rows: dict[tuple[int, int], int] = {}
+
+    def add(self, block: KeyBlock) -> None:
+        """Takes keys."""
+        if not len(block.keys):
+            return
+        source = (int(self._index.codes([block.partition])[0]), block.bucket, block.seconds)
+        number = self._sources.setdefault(source, len(self._sources))
+        found = SourcedKeys(block.keys, np.full(len(block.keys), number, np.uint32))
+        self._held.append(found)
+        self._held_bytes += found.size_bytes
+        # Sorting holds the columns twice.
+        if self._held_bytes * 2 > self._budget_bytes:
+            self._flush()
+
+    def finish(self, label: IndexLabel) -> BuildReport:
+        """Loads what was collected and puts the index in its place, closed.
+
+        Raises CorruptFileError for a key in two places, StorageError when the disk is full; the place is as before.
+        """
+        paths = []
+        keys = 0
+        options = rocks_options(self._settings)
+        places = self._places()
+        values = np.array(stored_places(places), object)
+        for number, found in enumerate(self._ranges()):
+            distinct = self._distinct(found, places)
+            self._count(distinct, places)
+            path = f"{self._building}/keys-{number}.sst"
+            with rocks_errors(self._building):
+                if write_sst(path, options, _chunks(distinct, values)):
+                    paths.append(path)
+            keys += len(distinct)
+        self._index.load(paths, self._rows, label)
+        _warm(self._index)
+        self._index.close()
+        spilled = 0 if self._spill is None else self._spill.size_bytes
+        self._drop_spill()
+        remove_index(self._directory)
+        with local_disk(self._directory):
+            os.rename(self._building, self._directory)
+        return BuildReport(keys, spilled)
+
+    def __enter__(self) -> "KeyIndexBuild":
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._drop_spill()
+        if os.path.isdir(self._building):
+            self._index.close()
+            shutil.rmtree(self._building, ignore_errors=True)
+
+    def _flush(self) -> None:
+        if self._spill is None:
+            self._spill = KeySpill(self._building)
+        self._spill.write(concat_keys(self._held))
+        self._held, self._held_bytes = [], 0
+
+    def _ranges(self) -> Iterator[SourcedKeys]:
+        """All keys, a range of them at a time, ranges ascending."""
+        if self._spill is None:
+            if self._held:
+                held, self._held = concat_keys(self._held), []
+                yield held
+            return
+        if self._held:
+            self._flush()
+        yield from self._spill.ranges(self._budget_bytes // 4)
+
+    def _places(self) -> KeyEntries:
+        """What each source number stands for; the keys are of no account."""
+        columns = np.array(list(self._sources), np.int64).reshape(-1, 3)
+        partitions, buckets, seconds = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2]
+        return KeyEntries(pa.nulls(len(columns)), partitions, buckets, seconds.astype(np.uint32))
+
+    def _distinct(self, found: SourcedKeys, places: KeyEntries) -> SourcedKeys:
+        """The keys ascending, each once, with the youngest of several sources."""
+        ascending = found.take(key_order(found.keys))
+        borders = key_borders(ascending.keys)
+        if borders.all():
+            return ascending
+        repeats = np.flatnonzero(~borders)
+        here, before = ascending.sources[repeats], ascending.sources[repeats - 1]
+        moved = (places.partitions[here] != places.partitions[before]) | (
+            places.buckets[here] != places.buckets[before]
+        )
+        if moved.any() and not self._keep_latest:
+            self._refuse(places, int(before[moved][0]), int(here[moved][0]), int(moved.sum()))
+        by_age = found.take(np.argsort(self._ages(places)[found.sources], kind="stable"))
+        ascending = by_age.take(key_order(by_age.keys))
+        return ascending.take(np.flatnonzero(np.append(borders[1:], True)))
+
+    def _ages(self, places: KeyEntries) -> NDArray[np.int64]:
+        """A rank for each source number, the oldest first; of one second partition and bucket decide, as sources come
+        in any order."""
+        names = self._index.partitions(np.unique(places.partitions).tolist())
+        codes, buckets, seconds = (c.tolist() for c in (places.partitions, places.buckets, places.seconds))
+        order = sorted(range(len(places)), key=lambda s: (seconds[s], names[codes[s]], buckets[s]))
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        return ranks
+
+    def _refuse(self, found: KeyEntries, before: int, here: int, count: int) -> None:
+        names = self._index.partitions([int(found.partitions[here]), int(found.partitions[before])])
+        places = [(names[int(found.partitions[r])].hex(), int(found.buckets[r])) for r in (before, here)]
+        raise CorruptFileError(
+            f"{counted(count, 'key')} in two places, the first in {places}: several jobs wrote this table at once, or "
+            "keys expired ('cross-partition-upsert.index-ttl') and came back; delete the older rows, or set the option",
+            places=places,
+            keys=count,
+        )
+
+    def _count(self, distinct: SourcedKeys, places: KeyEntries) -> None:
+        counts = np.bincount(distinct.sources, minlength=len(places.partitions))
+        for source in np.flatnonzero(counts).tolist():
+            place = (int(places.partitions[source]), int(places.buckets[source]))
+            self._rows[place] = self._rows.get(place, 0) + int(counts[source])
+
+    def _drop_spill(self) -> None:
+        if self._spill is not None:
+            self._spill.abandon()
+            self._spill = None
+
+
+def remove_dead_builds(directory: str) -> None:
+    """Deletes what builds of this index left behind whose process is gone."""
+    for path in Path(directory).parent.glob(f"{Path(directory).name}.*{_BUILDING}"):
+        builder = path / "builder"
+        with local_disk(directory):
+            is_dead = builder.is_file() and not _is_alive(builder.read_text())
+        if is_dead:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_alive(builder: str) -> bool:
+    pid, _, host = builder.partition(" ")
+    if host != socket.gethostname() or not pid.isdigit():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _warm(index: KeyIndex) -> None:
+    """Asks the system to hold the files in its cache, which writing them has just driven out of it."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    left = _WARM_BYTES
+    with suppress(OSError):
+        for path in sorted(Path(f"{index.directory}/db").glob("*.sst")):
+            with path.open("rb") as file:
+                size = min(os.fstat(file.fileno()).st_size, left)
+                for start in range(0, size, _WARM_STEP_BYTES):
+                    os.posix_fadvise(file.fileno(), start, _WARM_STEP_BYTES, os.POSIX_FADV_WILLNEED)
+            left -= size
+
+
+def _chunks(found: SourcedKeys, values: NDArray[np.object_]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Stored keys and values, a chunk of them in memory at a time; `values` are by source."""
+    for start in range(0, len(found), CHUNK_ROWS):
+        sources = found.sources[start : start + CHUNK_ROWS]
+        yield stored_keys(found.keys.slice(start, CHUNK_ROWS)), values[sources].tolist()

@@ -1,0 +1,223 @@
+"""Brings a key index from the snapshot it reflects to a newer one, by the key columns of the files in between.
+
+Snapshots are taken one by one: sequence numbers order the rows of one bucket only, so a key that went p1 → p2 → p1 in
+three commits cannot be followed in one step. Inside one commit a key lives in at most one place; where it left, its
+newest row there is a delete. Compactions move no key.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.conf.wording import counted
+from bucketline.state.bucket.allocation import Int32s
+from bucketline.state.bucket.cross_partition import NOWHERE, OldPlaceRule, Places, old_place_rule
+from bucketline.state.bucket.key_entries import HashedKeys, KeyEntries, number_keys
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.key_index.index_scope import IndexLabel, label_of
+from bucketline.state.store.key_index.key_index import IndexChange, KeyIndex
+from bucketline.state.store.key_index.note import read_note
+from bucketline.state.store.key_index.table_keys import BATCH_ROWS, ShardKeys, written_at
+from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.prune import group_by_bucket
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+
+_BYTES_PER_ROW = 64
+"""What a row of a delta takes in memory while it is applied, besides its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class MustRebuild:
+    """Why an index cannot be brought to the newer snapshot."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """How many snapshots were taken in, and how many rows of them were read."""
+
+    snapshots: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSource:
+    """The table an index is of: its files, its manifests, its snapshots."""
+
+    access: FileAccess
+    manifests: Manifests
+    snapshots: Snapshots
+
+
+def catch_up(
+    index: KeyIndex, source: IndexSource, latest: Snapshot, wanted: ShardKeys, *, memory_bytes: int, expires: bool
+) -> CaughtUp | MustRebuild:
+    """Brings the index to `latest`, snapshot by snapshot; each step is durable, so that it can be cut short anywhere.
+
+    `expires` says that the time a key was last written matters.
+    """
+    steps, note = _steps(index.label, source.snapshots, latest), read_note(index)
+    if isinstance(steps, MustRebuild) and note is not None:
+        proven = next((s for s in _newer(index.label, source.snapshots, latest) if note.proves(s, index.label)), None)
+        if proven is not None:
+            index.apply(note.change(index), label_of(proven))
+            steps = _steps(index.label, source.snapshots, latest)
+    if isinstance(steps, MustRebuild):
+        return steps
+    rows = 0
+    for step in steps:
+        if note is not None and note.is_of(step, index.label):
+            index.apply(note.change(index), label_of(step))
+            continue
+        entries = source.manifests.delta_entries(step) if step.commit_kind.moves_rows else []
+        if step.commit_kind is CommitKind.OVERWRITE or any(e.kind is FileKind.DELETE for e in entries):
+            return MustRebuild(f"snapshot {step.id} replaced files")
+        added = sum(e.file.row_count for e in entries)
+        if added * _BYTES_PER_ROW > memory_bytes * wanted.shards:
+            return MustRebuild(f"snapshot {step.id} added {counted(added, 'row')}, too many to be taken in one by one")
+        try:
+            delta = _read_delta(index, source.access, entries, wanted)
+        except StorageError as e:
+            if not e.fields.get("missing"):
+                raise
+            return MustRebuild(f"a file of snapshot {step.id} is gone")
+        if delta is not None or step.id == latest.id:
+            index.apply(_change(index, delta, source.access, expires=expires), label_of(step))
+            rows += 0 if delta is None else len(delta.numbers)
+    return CaughtUp(len(steps), rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Delta:
+    """Rows of one commit: the number of the key among `keys` (ascending), and place, order, kind and time of each."""
+
+    keys: pa.Array
+    numbers: np.ndarray
+    partitions: Int32s
+    buckets: Int32s
+    sequences: np.ndarray
+    kinds: np.ndarray
+    seconds: np.ndarray
+
+
+def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Snapshot] | MustRebuild:
+    """The snapshots after the label up to `latest`, oldest first, if the label is one of their ancestors."""
+    if label.snapshot_id > latest.id:
+        return MustRebuild(f"the index reflects snapshot {label.snapshot_id}, the table was rolled back to {latest.id}")
+    own: Snapshot | None = latest
+    if label.snapshot_id < latest.id:
+        own = snapshots.get(label.snapshot_id) if label.snapshot_id else None
+    if label.snapshot_id and own is None:
+        return MustRebuild(f"snapshot {label.snapshot_id}, which the index reflects, has expired")
+    if label != label_of(own):
+        return MustRebuild(f"snapshot {label.snapshot_id} is another one than the index reflects")
+    found = [snapshots.get(i) for i in range(label.snapshot_id + 1, latest.id)]
+    steps = [s for s in found if s is not None]
+    if len(steps) < len(found):
+        return MustRebuild(f"snapshots after {label.snapshot_id}, which the index reflects, have expired")
+    return [*steps, latest] if label.snapshot_id < latest.id else []
+
+
+def _newer(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> Iterator[Snapshot]:
+    """Snapshots with higher ids that can be read, from the latest on."""
+    if latest.id > label.snapshot_id:
+        yield latest
+    yield from snapshots.newest_first(latest.id - 1, label.snapshot_id)
+
+
+def _read_delta(
+    index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: ShardKeys
+) -> _Delta | None:
+    """The rows of this shard in added files; None when there are none."""
+    parts = list(_delta_parts(index, access, entries, wanted))
+    if not parts:
+        return None
+    hashes = np.concatenate([p[0].hashes for p in parts])
+    keys, numbers = number_keys(HashedKeys(pa.concat_arrays([p[0].normalized for p in parts]), hashes))
+    columns = [np.concatenate([p[1][i] for p in parts]) for i in range(5)]
+    return _Delta(keys.normalized, numbers, *columns)
+
+
+def _delta_parts(
+    index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: ShardKeys
+) -> Iterator[tuple[HashedKeys, list[np.ndarray]]]:
+    columns = (*wanted.names, SEQUENCE, VALUE_KIND)
+    for bucket in group_by_bucket(entries):
+        code = int(index.codes([bucket.partition])[0])
+        for file in bucket.files:
+            for batch in access.rows(bucket, file, columns, batch_rows=BATCH_ROWS):
+                keys = wanted.keys(batch)
+                mask = wanted.mine(keys)
+                mine = np.arange(len(keys)) if mask is None else np.flatnonzero(mask)
+                if not len(mine):
+                    continue
+                yield (
+                    keys.take(mine),
+                    [
+                        np.full(len(mine), code, np.int32),
+                        np.full(len(mine), bucket.bucket, np.int32),
+                        np.asarray(batch.column(SEQUENCE))[mine],
+                        np.asarray(batch.column(VALUE_KIND))[mine],
+                        np.full(len(mine), written_at(file), np.uint32),
+                    ],
+                )
+
+
+def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expires: bool) -> IndexChange:
+    """What a commit's rows mean for the index: removals first, and only where it still points there; then the rest."""
+    if delta is None:
+        empty = np.empty(0, np.int32)
+        nothing = pa.array([], pa.int64())
+        return IndexChange(KeyEntries(nothing, empty, empty, empty.astype(np.uint32)), nothing)
+    order = np.lexsort((delta.sequences, delta.buckets, delta.partitions, delta.numbers))
+    numbers, partitions, buckets = (c[order] for c in (delta.numbers, delta.partitions, delta.buckets))
+    newest = np.ones(len(order), np.bool_)
+    newest[:-1] = (numbers[1:] != numbers[:-1]) | (partitions[1:] != partitions[:-1]) | (buckets[1:] != buckets[:-1])
+    rows = order[newest]
+    numbers, partitions, buckets = numbers[newest], partitions[newest], buckets[newest]
+    alive = np.ones(len(rows), np.bool_)
+    if old_place_rule(access.schema) is OldPlaceRule.DELETE_OLD:
+        alive = delta.kinds[rows] % 2 == 0
+    _check_single(numbers[alive])
+    old = index.lookup(delta.keys)
+    was_there = (old.partitions[numbers] == partitions) & (old.buckets[numbers] == buckets)
+    put = alive if expires else alive & ~was_there
+    lives = np.zeros(len(delta.keys), np.bool_)
+    lives[numbers[alive]] = True
+    gone = numbers[~alive & was_there & ~lives[numbers]]
+    puts = KeyEntries(delta.keys.take(numbers[put]), partitions[put], buckets[put], delta.seconds[rows][put])
+    moved = alive & ~was_there
+    left = np.concatenate([numbers[moved], gone])
+    counts = _counts(
+        index, came=Places(partitions[moved], buckets[moved]), left=Places(old.partitions[left], old.buckets[left])
+    )
+    return IndexChange(puts, delta.keys.take(gone), counts)
+
+
+def _check_single(alive: np.ndarray) -> None:
+    """Numbers ascend; a number twice is a key alive in two places after one commit."""
+    doubled = int((alive[1:] == alive[:-1]).sum())
+    if doubled:
+        raise CorruptFileError(
+            f"{counted(doubled, 'key')} in two places after one commit: several jobs wrote this table at once; let one "
+            "job write it, and delete the older rows",
+            keys=doubled,
+        )
+
+
+def _counts(index: KeyIndex, *, came: Places, left: Places) -> dict[tuple[int, int], int]:
+    """The new number of keys in each bucket that keys came to or left."""
+    change: dict[tuple[int, int], int] = {}
+    for places, sign in ((came, 1), (left, -1)):
+        packed = (places.partitions.astype(np.int64) << 32) | places.buckets
+        for place, count in zip(*np.unique(packed[places.partitions != NOWHERE], return_counts=True), strict=True):
+            found = divmod(int(place), 1 << 32)
+            change[found] = change.get(found, 0) + sign * int(count)
+    before = {code: index.rows(code) for code in {code for code, _ in change}}
+    return {(c, b): max(0, before[c].get(b, 0) + n) for (c, b), n in change.items() if n}

@@ -1,0 +1,62 @@
+"""Forgets keys that have expired, a few with each batch, so that an index holds little more than the keys that live.
+
+A lookup passes them over in any case; what is forgotten is what they take on disk. The index is gone through from where
+the last batch stopped, twice as far as the batch lets it grow: so at most every other entry is an expired one that
+could have been forgotten.
+Source: Paimon 2.0 `cross-partition-upsert.index-ttl`, which its store heeds while it compacts.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from bucketline.state.bucket.key_entries import KEY_PREFIX, read_places
+from bucketline.state.store.key_index.key_index import CHUNK_ROWS, KeyIndex
+from bucketline.state.store.storage.errors import local_disk
+
+LEAST_KEYS = 4096
+"""Keys that a batch goes through, however few it adds."""
+
+_STOPPED_AT = "expired-to"
+
+
+def forget_expired(index: KeyIndex, *, alive_since: int, grown_by: int) -> int:
+    """Forgets keys last written before `alive_since` (seconds) in the next stretch of an open index; how many.
+
+    `grown_by` is how many keys the batch adds. Entries and counts change together; label and notes stay true, since
+    whoever has placed rows by this time took these keys for unknown.
+    """
+    place = Path(f"{index.directory}/{_STOPPED_AT}")
+    with local_disk(index.directory):
+        start = place.read_bytes() if place.is_file() else KEY_PREFIX
+    left = max(LEAST_KEYS, 2 * grown_by)
+    forgotten = 0
+    while left > 0:
+        found = index.items(max(start, KEY_PREFIX), min(left, CHUNK_ROWS))
+        forgotten += _forget(index, found, alive_since)
+        left -= len(found)
+        if len(found) < CHUNK_ROWS and left > 0:
+            # The end; the next batch starts over.
+            start = KEY_PREFIX
+            break
+        start = found[-1][0] + b"\x00"
+    with local_disk(index.directory):
+        place.write_bytes(start)
+    return forgotten
+
+
+def _forget(index: KeyIndex, found: list[tuple[bytes, bytes]], alive_since: int) -> int:
+    values = [value for _, value in found]
+    everywhere, living = read_places(values), read_places(values, alive_since=alive_since)
+    gone = np.flatnonzero(everywhere.partitions != living.partitions)
+    if not len(gone):
+        return 0
+    packed = (everywhere.partitions[gone].astype(np.int64) << 32) | everywhere.buckets[gone]
+    places, counts = np.unique(packed, return_counts=True)
+    before = {code: index.rows(code) for code in {place >> 32 for place in places.tolist()}}
+    rows = {}
+    for place, count in zip(places.tolist(), counts.tolist(), strict=True):
+        code, bucket = divmod(place, 1 << 32)
+        rows[code, bucket] = max(0, before[code].get(bucket, 0) - count)
+    index.forget([found[row][0] for row in gone.tolist()], rows)
+    return len(gone)

@@ -1,0 +1,325 @@
+"""The key index of one shard: full primary key → partition and bucket, in a RocksDB on local disk.
+
+It is a view of a snapshot, and says of which: entries, counts and label change together, in one ingested file, so a
+crash leaves the index as it was before or as it is after. What it cannot prove it does not claim: see
+`key_index_ready` for what is done with an index that is damaged, foreign or ahead of its table.
+"""
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from itertools import chain, groupby, repeat
+from operator import itemgetter
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+from rocksdict import Rdict
+
+from bucketline.state.bucket.allocation import Int32s
+from bucketline.state.bucket.cross_partition import Places
+from bucketline.state.bucket.key_entries import (
+    LABEL_KEY,
+    KeyEntries,
+    key_order,
+    partition_code_key,
+    partition_key,
+    read_places,
+    rows_key,
+    rows_prefix,
+    stored_keys,
+    stored_places,
+)
+from bucketline.state.determinism import SYSTEM_PAUSE
+from bucketline.state.errors import IndexStateError
+from bucketline.state.store.key_index.index_scope import IndexLabel, IndexScope
+from bucketline.state.store.key_index.rocks import (
+    DAMAGED,
+    FOREIGN,
+    LOCKED,
+    MISSING,
+    RocksSettings,
+    ingest,
+    rocks_errors,
+    rocks_options,
+    write_sst,
+)
+from bucketline.state.store.storage.errors import local_disk
+
+FORMAT = 1
+CHUNK_ROWS = 1 << 16
+"""Entries turned into Python objects at a time."""
+
+Chunk = tuple[Sequence[bytes], Sequence[bytes] | None]
+"""Stored keys, ascending, and their values; without values the keys are removed."""
+
+_DATABASE = "db"
+_DAMAGED = "damaged"
+_HOLDER = "holder"
+_SETTLE_RUNS = 16
+_SETTLE_WAIT_MS = 5
+_SETTLE_WAITS = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexChange:
+    """Keys to put and keys to remove, disjoint, each key once; and the new count of each changed bucket."""
+
+    puts: KeyEntries
+    removes: pa.Array
+    rows: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+
+class KeyIndex:
+    """An open index; nobody else can open it until it is closed. Not shared between threads."""
+
+    def __init__(self, directory: str, scope: IndexScope, database: Rdict, settings: RocksSettings) -> None:
+        self.directory = directory
+        self.scope = scope
+        self._database = database
+        self._options = rocks_options(settings)
+        self._codes: dict[bytes, int] = {}
+        self._partitions: dict[int, bytes] = {}
+        self._stored_codes = self._next_code = 0
+        self.label = IndexLabel()
+
+    @staticmethod
+    def open(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
+        """The index in a directory.
+
+        Raises IndexStateError with `reason`: missing, locked by a living process, damaged, or foreign, that is of
+        another table, key, shard or release.
+        """
+        path = f"{directory}/{_DATABASE}"
+        if not os.path.isfile(f"{path}/CURRENT"):
+            reason = DAMAGED if os.path.isdir(directory) else MISSING
+            raise IndexStateError(f"{directory}: there is no key index", reason=reason, path=directory)
+        if os.path.exists(f"{directory}/{_DAMAGED}"):
+            raise IndexStateError(f"{directory}: damage was found before", reason=DAMAGED, path=directory)
+        try:
+            with rocks_errors(directory):
+                database = Rdict(path, rocks_options(settings))
+        except IndexStateError as e:
+            raise _with_holder(e, directory) from e
+        found = KeyIndex(directory, scope, database, settings)
+        try:
+            found._read_label()
+            with local_disk(directory):
+                Path(f"{directory}/{_HOLDER}").write_text(f"{os.getpid()} {socket.gethostname()}")
+        except BaseException:
+            database.close()
+            raise
+        return found
+
+    @staticmethod
+    def create(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
+        """A new index without entries or label in a directory that does not exist."""
+        with local_disk(directory):
+            os.makedirs(directory)
+        options = rocks_options(settings)
+        options.create_if_missing(True)
+        with rocks_errors(directory):
+            database = Rdict(f"{directory}/{_DATABASE}", options)
+        return KeyIndex(directory, scope, database, settings)
+
+    def lookup(self, keys: pa.Array, *, alive_since: int = 0) -> Places:
+        """Where n normalized keys live; keys last written before `alive_since` (seconds) live nowhere.
+
+        Ascending keys are found fastest.
+        """
+        parts = []
+        with self._errors():
+            for start in range(0, len(keys), CHUNK_ROWS):
+                values = self._database.get(stored_keys(keys.slice(start, CHUNK_ROWS)))
+                parts.append(read_places(values, alive_since=alive_since))
+        if not parts:
+            return Places(np.empty(0, np.int32), np.empty(0, np.int32))
+        return Places(np.concatenate([p.partitions for p in parts]), np.concatenate([p.buckets for p in parts]))
+
+    def codes(self, partitions: Sequence[bytes]) -> Int32s:
+        """The code of each serialized partition. New ones get codes that are stored with the next change."""
+        unknown = [p for p in dict.fromkeys(partitions) if p not in self._codes]
+        with self._errors():
+            stored = self._database.get([partition_code_key(p) for p in unknown]) if unknown else []
+        for partition, value in zip(unknown, stored, strict=True):
+            if value is None:
+                self._note(self._next_code, partition)
+                self._next_code += 1
+            else:
+                self._note(int.from_bytes(value, "big"), partition)
+        return np.array([self._codes[p] for p in partitions], np.int32)
+
+    def partitions(self, codes: Iterable[int]) -> dict[int, bytes]:
+        """The serialized partitions of codes. Raises IndexStateError for a code the index never gave out."""
+        wanted = set(codes)
+        missing = sorted(wanted - self._partitions.keys())
+        with self._errors():
+            stored = self._database.get([partition_key(c) for c in missing]) if missing else []
+        for code, partition in zip(missing, stored, strict=True):
+            if partition is None:
+                raise IndexStateError(f"{self.directory}: no partition {code}", reason=DAMAGED, path=self.directory)
+            self._note(code, partition)
+        return {code: self._partitions[code] for code in wanted}
+
+    def rows(self, code: int) -> dict[int, int]:
+        """How many keys each bucket of a partition has."""
+        prefix = rows_prefix(code)
+        found: dict[int, int] = {}
+        with self._errors():
+            for key, value in self._database.items(from_key=prefix):
+                if not key.startswith(prefix):
+                    break
+                found[int.from_bytes(key[len(prefix) :], "big")] = int.from_bytes(value, "little")
+        return found
+
+    def apply(self, change: IndexChange, label: IndexLabel) -> None:
+        """Makes the change and the label part of the index, both or neither, durably."""
+        path = f"{self.directory}/next.sst"
+        with self._errors():
+            write_sst(path, self._options, chain(self._meta_chunks(change.rows, label), _key_chunks(change)))
+            ingest(self._database, [path])
+        self.label = label
+        self._stored_codes = self._next_code
+
+    def forget(self, keys: Sequence[bytes], rows: Mapping[tuple[int, int], int]) -> None:
+        """Removes stored keys, ascending, and changes counts; the index reflects the snapshot that it did."""
+        path = f"{self.directory}/next.sst"
+        with self._errors():
+            write_sst(path, self._options, chain(self._meta_chunks(rows, self.label), [(keys, None)]))
+            ingest(self._database, [path])
+        self._stored_codes = self._next_code
+
+    def load(self, paths: Sequence[str], rows: Mapping[tuple[int, int], int], label: IndexLabel) -> None:
+        """Makes sorted files of keys that do not overlap, and the counts and the label, part of the index."""
+        meta = f"{self.directory}/meta.sst"
+        with self._errors():
+            write_sst(meta, self._options, self._meta_chunks(rows, label))
+            ingest(self._database, [meta, *paths])
+        self.label = label
+        self._stored_codes = self._next_code
+
+    def items(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Up to `limit` stored keys and values, from `start` on."""
+        with self._errors():
+            found = self._database.items(from_key=start)
+            return [pair for pair, _ in zip(found, range(limit), strict=False)]
+
+    @property
+    def database(self) -> Rdict:
+        return self._database
+
+    def close(self) -> None:
+        """Lets go of the directory; waits a little while runs are being merged if there are many."""
+        self._settle()
+        self._database.close()
+
+    def __enter__(self) -> "KeyIndex":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Notes damage that only reading shows, so that whoever opens the index next does not meet it again."""
+        try:
+            with rocks_errors(self.directory):
+                yield
+        except IndexStateError as e:
+            if e.fields.get("reason", DAMAGED) == DAMAGED:
+                with suppress(OSError):
+                    Path(f"{self.directory}/{_DAMAGED}").touch()
+            raise
+
+    def _settle(self) -> None:
+        """Merging stops when the database is closed: an index that is only ever open for moments must wait for it."""
+        for _ in range(_SETTLE_WAITS):
+            if len(self._database.live_files()) <= _SETTLE_RUNS or not self._is_merging():
+                return
+            SYSTEM_PAUSE.wait_ms(_SETTLE_WAIT_MS)
+
+    def _is_merging(self) -> bool:
+        pending, running = "rocksdb.compaction-pending", "rocksdb.num-running-compactions"
+        return any(self._database.property_int_value(p) for p in (pending, running))
+
+    def _note(self, code: int, partition: bytes) -> None:
+        self._codes[partition], self._partitions[code] = code, partition
+
+    def _meta_chunks(self, rows: Mapping[tuple[int, int], int], label: IndexLabel) -> Iterator[Chunk]:
+        found: dict[bytes, bytes | None] = {}
+        for code in range(self._stored_codes, self._next_code):
+            found[partition_key(code)] = self._partitions[code]
+            found[partition_code_key(self._partitions[code])] = code.to_bytes(4, "big")
+        for (code, bucket), count in rows.items():
+            found[rows_key(code, bucket)] = count.to_bytes(8, "little") if count > 0 else None
+        said = {"format": FORMAT, "scope": asdict(self.scope), "label": asdict(label), "codes": self._next_code}
+        found[LABEL_KEY] = json.dumps(said, sort_keys=True).encode()
+        yield from _alternating(sorted(found.items()))
+
+    def _read_label(self) -> None:
+        with self._errors():
+            stored = self._database.get(LABEL_KEY)
+        if stored is None:
+            raise IndexStateError(f"{self.directory}: the key index was never finished", reason=DAMAGED)
+        try:
+            said = json.loads(stored)
+            if said["format"] != FORMAT or IndexScope(**said["scope"]) != self.scope:
+                raise IndexStateError(
+                    f"{self.directory}: a key index of {said['scope']} in format {said['format']}",
+                    reason=FOREIGN,
+                    path=self.directory,
+                    found=said["scope"],
+                )
+            self.label = IndexLabel(**said["label"])
+            self._stored_codes = self._next_code = int(said["codes"])
+        except (ValueError, KeyError, TypeError) as e:
+            raise IndexStateError(f"{self.directory}: an unreadable label: {e!r}", reason=DAMAGED) from e
+
+
+def remove_index(directory: str) -> None:
+    """Deletes an index that nobody has open; none is no error."""
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _key_chunks(change: IndexChange) -> Iterator[Chunk]:
+    """The entries of a change, keys ascending."""
+    puts = change.puts.take(key_order(change.puts.keys))
+    if not len(change.removes):
+        for start in range(0, len(puts), CHUNK_ROWS):
+            chunk = puts.take(np.arange(start, min(start + CHUNK_ROWS, len(puts))))
+            yield stored_keys(chunk.keys), stored_places(chunk)
+        return
+    # Runs of puts and of removes take turns; most changes have few removes.
+    keys = stored_keys(puts.keys) + stored_keys(change.removes)
+    values = [*stored_places(puts), *repeat(None, len(change.removes))]
+    pairs = sorted(zip(keys, values, strict=True), key=itemgetter(0))
+    yield from _alternating(pairs)
+
+
+def _alternating(pairs: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Chunk]:
+    for is_remove, run in groupby(pairs, key=lambda pair: pair[1] is None):
+        found = list(run)
+        yield [k for k, _ in found], None if is_remove else [v for _, v in found if v is not None]
+
+
+def _with_holder(error: IndexStateError, directory: str) -> IndexStateError:
+    if error.fields.get("reason") != LOCKED:
+        return error
+    holder = Path(f"{directory}/{_HOLDER}")
+    named = "unknown"
+    with suppress(OSError):
+        named = holder.read_text()
+    return IndexStateError(
+        f"{directory}: the key index is open in another living process (pid and host: {named}). Two jobs must not "
+        "share a local directory: stop the other job, or give each its own 'local-directory'",
+        reason=LOCKED,
+        path=directory,
+        holder=named,
+    )

@@ -1,0 +1,109 @@
+"""Keys that do not fit into memory: written to local disk in any order, read back range by range."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bucketline.state.bucket.key_entries import key_order
+from bucketline.state.store.key_index.rocks import rocks_errors
+from bucketline.state.store.storage.errors import local_disk
+
+_SAMPLE_STEP = 997
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourcedKeys:
+    """n normalized keys, and a number for each that says where it was found. Shapes: n keys, n uint32."""
+
+    keys: pa.Array
+    sources: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.keys.nbytes) + self.sources.nbytes
+
+    def take(self, rows: NDArray[np.int64]) -> "SourcedKeys":
+        return SourcedKeys(self.keys.take(rows), self.sources[rows])
+
+
+def concat_keys(parts: Sequence[SourcedKeys]) -> SourcedKeys:
+    """The keys of all parts, one after the other; there is at least one part."""
+    return SourcedKeys(pa.concat_arrays([p.keys for p in parts]), np.concatenate([p.sources for p in parts]))
+
+
+class KeySpill:
+    """Keys in one file of a directory, and a sample of them."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._path = f"{directory}/spill.arrow"
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._samples: list[pa.Array] = []
+        self._skip = 0
+        self.size_bytes = 0
+
+    def write(self, found: SourcedKeys) -> None:
+        batch = pa.record_batch([found.keys, pa.array(found.sources)], names=["key", "source"])
+        with rocks_errors(self._directory):
+            if self._writer is None:
+                self._writer = pa.ipc.new_stream(self._path, batch.schema)
+            self._writer.write_batch(batch)
+        self.size_bytes += found.size_bytes
+        picked = np.arange(self._skip, len(found), _SAMPLE_STEP)
+        self._samples.append(found.keys.take(picked))
+        self._skip = (self._skip - len(found)) % _SAMPLE_STEP
+
+    def ranges(self, range_bytes: int) -> Iterator[SourcedKeys]:
+        """The keys dealt to ranges of about that size, ranges ascending."""
+        with rocks_errors(self._directory):
+            self.close()
+        sample = pa.concat_arrays(self._samples)
+        sample = sample.take(key_order(sample))
+        count = -(-self.size_bytes // range_bytes)
+        picked = np.unique(np.linspace(0, len(sample), count, endpoint=False).astype(np.int64)[1:])
+        splitters = [sample[int(i)] for i in picked]
+        names = [f"{self._directory}/range-{i}.arrow" for i in range(len(splitters) + 1)]
+        with local_disk(self._directory):
+            self._deal(splitters, names)
+            os.remove(self._path)
+        for name in names:
+            with local_disk(self._directory):
+                with pa.OSFile(name) as source, pa.ipc.open_stream(source) as reader:
+                    parts = [SourcedKeys(b.column(0), np.asarray(b.column(1))) for b in reader]
+                os.remove(name)
+            if parts:
+                yield concat_keys(parts)
+
+    def _deal(self, splitters: list[pa.Scalar], names: list[str]) -> None:
+        with pa.OSFile(self._path) as source, pa.ipc.open_stream(source) as reader, rocks_errors(self._directory):
+            writers = [pa.ipc.new_stream(name, reader.schema) for name in names]
+            for batch in reader:
+                number = np.zeros(batch.num_rows, np.int64)
+                for splitter in splitters:
+                    number += np.asarray(pc.greater_equal(batch.column(0), splitter))
+                order = np.argsort(number, kind="stable")
+                ends = np.searchsorted(number[order], np.arange(len(names)), side="right")
+                for writer, start, end in zip(writers, [0, *ends[:-1]], ends, strict=True):
+                    if end > start:
+                        writer.write_batch(batch.take(pa.array(order[start:end])))
+            for writer in writers:
+                writer.close()
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def abandon(self) -> None:
+        """Closes what nobody will read."""
+        with suppress(OSError):
+            self.close()

@@ -1,0 +1,136 @@
+"""What a batch did to the keys of a shard, noted next to the index until it is known whether the batch was committed.
+
+The index itself is never written for a batch in flight. The note has a token that the batch's snapshot carries among
+its properties: if it does, the next batch takes the note in place of reading the files; if another attempt's token or
+none is there, the note is of no account and the files are read. A note counts from one label only.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.bucket.cross_partition import NOWHERE, KeyEffect
+from bucketline.state.bucket.key_entries import KeyEntries
+from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.store.key_index.index_scope import IndexLabel
+from bucketline.state.store.key_index.key_index import IndexChange, KeyIndex
+
+NOTE_PROPERTY = "bucketline.key-index-notes"
+"""Snapshot property: the tokens of the notes that the snapshot makes true, one for each shard, joined by commas."""
+
+_FILE = "note.arrow"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Note:
+    """Changes to an index of label `base`: n keys, the partition of each by its number in `partitions` (NOWHERE for
+    keys to remove), buckets, seconds; and how many keys each bucket gains or loses.
+    """
+
+    token: str
+    base: IndexLabel
+    keys: pa.Array
+    numbers: np.ndarray
+    buckets: np.ndarray
+    seconds: np.ndarray
+    partitions: tuple[bytes, ...]
+    gains: Mapping[tuple[int, int], int]
+
+    def is_of(self, snapshot: Snapshot, label: IndexLabel) -> bool:
+        """Whether the snapshot made the note true, for an index of that label."""
+        tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
+        return snapshot.commit_kind is CommitKind.APPEND and self.base == label and self.token in tokens
+
+    def proves(self, snapshot: Snapshot, label: IndexLabel) -> bool:
+        """Whether the note is all that changed from an index of that label to the snapshot, though nothing in between
+        can be read: its batch was planned on the one, and has made the other. No other writer may come in between; only
+        the compaction that is committed with a batch may be apart from it, so its id has to follow.
+        """
+        tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
+        if self.base != label or self.token not in tokens:
+            return False
+        follows = snapshot.commit_kind is CommitKind.COMPACT and snapshot.id == label.snapshot_id + 2
+        return follows or snapshot.commit_kind is CommitKind.APPEND
+
+    def change(self, index: KeyIndex) -> IndexChange:
+        """The change as the index takes it."""
+        codes = index.codes(self.partitions)
+        put = np.flatnonzero(self.numbers != NOWHERE)
+        puts = KeyEntries(self.keys.take(put), codes[self.numbers[put]], self.buckets[put], self.seconds[put])
+        rows = {code: index.rows(code) for code in {int(codes[n]) for n, _ in self.gains}}
+        counts = {
+            (int(codes[n]), bucket): max(0, rows[int(codes[n])].get(bucket, 0) + gain)
+            for (n, bucket), gain in self.gains.items()
+        }
+        return IndexChange(puts, self.keys.take(np.flatnonzero(self.numbers == NOWHERE)), counts)
+
+
+def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: int, token: str) -> bool:
+    """Notes what a batch does to an open index; replaces the note before. `keys` are the batch's distinct keys,
+    ascending; `token` is fresh in each attempt. False where the disk does not take it: the next batch reads the files.
+    """
+    puts, removes = effect.puts, effect.removes
+    codes = sorted({*effect.places.partitions[puts].tolist(), *(code for code, _ in effect.gains)})
+    names = index.partitions(codes)
+    number_of = np.full(max(codes, default=0) + 1, NOWHERE, np.int32)
+    number_of[codes] = np.arange(len(codes))
+    said = {
+        "token": token,
+        "base": asdict(index.label),
+        "partitions": [names[c].hex() for c in codes],
+        "gains": [[int(number_of[c]), b, gain] for (c, b), gain in effect.gains.items()],
+    }
+    nowhere = np.full(len(removes), NOWHERE, np.int32)
+    columns = {
+        "key": keys.take(np.concatenate([puts, removes])),
+        "partition": np.concatenate([number_of[effect.places.partitions[puts]], nowhere]),
+        "bucket": np.concatenate([effect.places.buckets[puts], np.zeros(len(removes), np.int32)]),
+        "seconds": np.full(len(puts) + len(removes), seconds, np.uint32),
+    }
+    batch = pa.record_batch(list(columns.values()), names=list(columns))
+    batch = batch.replace_schema_metadata({"note": json.dumps(said)})
+    path = f"{index.directory}/{_FILE}"
+    try:
+        with pa.OSFile(f"{path}.new", "wb") as out, pa.ipc.new_file(out, batch.schema) as writer:
+            writer.write_batch(batch)
+        os.replace(f"{path}.new", path)
+    except OSError as e:
+        _LOG.warning("%s: the note for the next batch could not be written: %s", index.directory, e)
+        Path(f"{path}.new").unlink(missing_ok=True)
+        return False
+    return True
+
+
+def read_note(index: KeyIndex) -> Note | None:
+    """The note next to an open index; None without one, or when it cannot be read."""
+    path = Path(f"{index.directory}/{_FILE}")
+    if not path.is_file():
+        return None
+    try:
+        with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as reader:
+            table = reader.read_all().combine_chunks()
+        said = json.loads(table.schema.metadata[b"note"])
+        key, partition, bucket, seconds = (_flat(table.column(i)) for i in range(4))
+        return Note(
+            token=said["token"],
+            base=IndexLabel(**said["base"]),
+            keys=key,
+            numbers=np.asarray(partition),
+            buckets=np.asarray(bucket),
+            seconds=np.asarray(seconds),
+            partitions=tuple(bytes.fromhex(p) for p in said["partitions"]),
+            gains={(n, b): gain for n, b, gain in said["gains"]},
+        )
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

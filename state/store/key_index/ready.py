@@ -1,0 +1,204 @@
+"""A key index that reflects the snapshot a batch is written on: opened, restored, caught up, or built anew.
+
+The table is the truth. Whatever is wrong with the local directory, the way out is to build the index from the table;
+the only things to stop for are a directory that a living process holds, and a batch that is older than the index.
+"""
+
+import logging
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+
+from bucketline.conf.bucket_options import BOOTSTRAP_PARALLELISM, INDEX_TTL
+from bucketline.conf.wording import counted
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, Clock, IdSource, Pause
+from bucketline.state.errors import IndexStateError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.key_index.backup import BackupFolder, restore_index
+from bucketline.state.store.key_index.build import KeyIndexBuild
+from bucketline.state.store.key_index.catch_up import CaughtUp, IndexSource, MustRebuild, catch_up
+from bucketline.state.store.key_index.index_scope import label_of
+from bucketline.state.store.key_index.key_index import KeyIndex, remove_index
+from bucketline.state.store.key_index.rocks import LOCKED, MISSING, RocksSettings
+from bucketline.state.store.key_index.table_keys import READER_BYTES, ShardKeys, live_keys
+from bucketline.state.store.storage.parallel import core_count
+
+_LOG = logging.getLogger(__name__)
+_AHEAD = "ahead"
+_LOCK_WAIT_MS = 100
+_LOCK_WAITS = 100
+
+
+class IndexOrigin(Enum):
+    """Where an index that is ready came from."""
+
+    LOCAL = "local"
+    BACKUP = "backup"
+    BUILT = "built"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """Which index is wanted, and where it lies. `table` is the table's URI, `directory` local, `backup` optional."""
+
+    table: str
+    keys: ShardKeys
+    directory: str
+    settings: RocksSettings
+    backup: BackupFolder | None = None
+    clock: Clock = SYSTEM_CLOCK
+    ids: IdSource = SYSTEM_IDS
+    pause: Pause = SYSTEM_PAUSE
+
+    @property
+    def path(self) -> str:
+        return self.keys.scope(self.table).directory(self.directory)
+
+    @property
+    def readers(self) -> int:
+        """How many files are read at once while the index is built: as many as the option says, within the cores there
+        are, and within a quarter of the memory; another half of it collects the keys."""
+        wanted = BOOTSTRAP_PARALLELISM.get(self.keys.schema.options)
+        return max(1, min(wanted, core_count(), self.settings.memory_bytes // 4 // READER_BYTES))
+
+    @property
+    def alive_since(self) -> int:
+        """Keys last written before this time (seconds, local) have expired; 0 where keys never do."""
+        ttl_ms = INDEX_TTL.find(self.keys.schema.options)
+        return 0 if ttl_ms is None else (self.clock.local_ms() - ttl_ms) // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """How an index became ready: where from, why not from the local directory, what was read for it."""
+
+    origin: IndexOrigin
+    reason: str | None = None
+    caught_up: int = 0
+    rows_read: int = 0
+
+
+def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, IndexReport]:
+    """The index at `latest` (None: the empty table), open; the caller closes it.
+
+    Raises IndexStateError when another living process holds it, or when it reflects a later snapshot of the same
+    history: then the batch is an old one and must not go on. CorruptFileError when the table has a key in two places.
+    """
+    index, reason = _open_local(plan)
+    if index is not None:
+        outcome = _brought_to(index, plan, source, latest)
+        if isinstance(outcome, CaughtUp):
+            return index, IndexReport(IndexOrigin.LOCAL, None, outcome.snapshots, outcome.rows)
+        index.close()
+        reason = outcome.reason
+    if reason is not None:
+        _LOG.warning("key index %s: %s; it is made anew", plan.path, reason)
+        remove_index(plan.path)
+    if plan.backup is not None:
+        found = _restored(plan, source, latest)
+        if found is not None:
+            return found[0], IndexReport(IndexOrigin.BACKUP, reason, found[1].snapshots, found[1].rows)
+    return _built(plan, source, latest, reason)
+
+
+def _open_local(plan: IndexPlan) -> tuple[KeyIndex | None, str | None]:
+    """The index in the local directory, or why there is none; neither where there never was one."""
+    for attempt in range(_LOCK_WAITS + 1):
+        try:
+            return KeyIndex.open(plan.path, plan.keys.scope(plan.table), plan.settings), None
+        except IndexStateError as e:
+            reason = e.fields.get("reason")
+            if reason == MISSING:
+                return None, None
+            if reason != LOCKED:
+                return None, e.message
+            # A task that was given up may still be letting go of it.
+            if attempt == _LOCK_WAITS:
+                raise
+            plan.pause.wait_ms(_LOCK_WAIT_MS)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _brought_to(
+    index: KeyIndex, plan: IndexPlan, source: IndexSource, latest: Snapshot | None
+) -> CaughtUp | MustRebuild:
+    try:
+        if latest is None or index.label.snapshot_id > latest.id:
+            _check_rolled_back(index, source, latest)
+        if latest is None:
+            return (
+                CaughtUp(0, 0) if index.label == label_of(None) else MustRebuild("the table has no snapshot any more")
+            )
+        if index.label.snapshot_id > latest.id:
+            _refuse_old_batch(index, source, latest)
+        expires = INDEX_TTL.is_set(plan.keys.schema.options)
+        return catch_up(index, source, latest, plan.keys, memory_bytes=plan.settings.memory_bytes, expires=expires)
+    except IndexStateError as e:
+        if e.fields.get("reason") == _AHEAD:
+            index.close()
+            raise
+        return MustRebuild(e.message)
+    except BaseException:
+        index.close()
+        raise
+
+
+def _check_rolled_back(index: KeyIndex, source: IndexSource, latest: Snapshot | None) -> None:
+    """Returns if the snapshot that the index reflects is not this table's any more. Raises MissingSnapshotError."""
+    label, snapshots = index.label, source.snapshots
+    # A table that was made anew has none of the old one's manifests; those of a rollback stay for a day.
+    if label.snapshot_id and snapshots.get(label.snapshot_id) is None and source.manifests.exists(label.list_name):
+        snapshots.check_rolled_back(label.snapshot_id, f"the key index {index.directory}", latest)
+
+
+def _refuse_old_batch(index: KeyIndex, source: IndexSource, latest: Snapshot) -> None:
+    own = source.snapshots.get(index.label.snapshot_id)
+    if own is not None and label_of(own) == index.label:
+        raise IndexStateError(
+            f"{index.directory}: the index reflects snapshot {own.id}, the batch is written on {latest.id}: a later "
+            "batch has begun, and this one must not go on",
+            reason=_AHEAD,
+            path=index.directory,
+            found=own.id,
+            expected=latest.id,
+        )
+
+
+def _restored(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, CaughtUp] | None:
+    """The index from its backup; None when there is none that helps."""
+    assert plan.backup is not None
+    scope = plan.keys.scope(plan.table)
+    if not restore_index(plan.backup, plan.path, scope, ids=plan.ids):
+        return None
+    index, problem = _open_local(plan)
+    if index is None:
+        _LOG.warning("key index %s: its backup cannot be used: %s", plan.path, problem)
+    else:
+        outcome = _brought_to(index, plan, source, latest)
+        if isinstance(outcome, CaughtUp):
+            return index, outcome
+        _LOG.warning("key index %s: its backup cannot be used: %s", plan.path, outcome.reason)
+        index.close()
+    remove_index(plan.path)
+    return None
+
+
+def _built(
+    plan: IndexPlan, source: IndexSource, latest: Snapshot | None, reason: str | None
+) -> tuple[KeyIndex, IndexReport]:
+    """A new index from the table's files."""
+    scope = plan.keys.scope(plan.table)
+    entries = [] if latest is None else source.manifests.live_entries(latest)
+    vectors = [] if latest is None else source.manifests.read_index(latest.index_manifest)
+    expires = INDEX_TTL.is_set(plan.keys.schema.options)
+    blocks = live_keys(source.access, entries, vectors, plan.keys, alive_since=plan.alive_since, readers=plan.readers)
+    with (
+        KeyIndexBuild(plan.path, scope, plan.settings, keep_latest=expires, ids=plan.ids) as build,
+        closing(blocks) as found,
+    ):
+        for block in found:
+            build.add(block)
+        report = build.finish(label_of(latest))
+    spilled = f", {counted(report.spilled_bytes, 'byte')} spilled" if report.spilled_bytes else ""
+    _LOG.info("key index %s: %s loaded%s", plan.path, counted(report.keys, "key"), spilled)
+    return KeyIndex.open(plan.path, scope, plan.settings), IndexReport(IndexOrigin.BUILT, reason, 0, report.keys)

@@ -1,0 +1,140 @@
+"""RocksDB as the key index uses it: options that bound its memory, files of sorted entries, errors by what to do next.
+
+Source: RocksDB wiki, "Memory usage in RocksDB", "Creating and Ingesting SST files".
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rocksdict import (
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    Cache,
+    DBCompactionStyle,
+    DBCompressionType,
+    IngestExternalFileOptions,
+    Options,
+    Rdict,
+    SstFileWriter,
+)
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.errors import IndexStateError
+from bucketline.state.store.storage.errors import disk_error, storage_error
+
+MB = 1 << 20
+
+MISSING = "missing"
+LOCKED = "locked"
+DAMAGED = "damaged"
+FOREIGN = "foreign"
+
+_BLOCK_BYTES = 4096
+_BLOOM_BITS_PER_KEY = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RocksSettings:
+    """What one open database may use: `memory_bytes` hold blocks, block indexes, filters and write buffers."""
+
+    memory_bytes: int = 256 * MB
+    max_open_files: int = 256
+
+    @property
+    def cache_bytes(self) -> int:
+        return self.memory_bytes * 3 // 4
+
+    @property
+    def write_buffer_bytes(self) -> int:
+        return self.memory_bytes // 8
+
+
+def rocks_options(settings: RocksSettings) -> Options:
+    """Options of a database of small values that is written by ingesting files and read by point lookups."""
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(Cache(settings.cache_bytes))
+    # Indexes and filters outside of the cache would grow with the number of keys.
+    blocks.set_cache_index_and_filter_blocks(True)
+    blocks.set_bloom_filter(_BLOOM_BITS_PER_KEY, False)
+    # In parts: a filter of megabytes would not fit its share of the cache and be read again for every few keys.
+    blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
+    blocks.set_partition_filters(True)
+    blocks.set_metadata_block_size(_BLOCK_BYTES)
+    blocks.set_pin_top_level_index_and_filter(True)
+    blocks.set_block_size(_BLOCK_BYTES)
+    blocks.set_format_version(5)
+    options = Options(raw_mode=True)
+    options.create_if_missing(False)
+    options.set_block_based_table_factory(blocks)
+    options.set_max_open_files(settings.max_open_files)
+    options.set_db_write_buffer_size(settings.write_buffer_bytes)
+    options.set_write_buffer_size(max(MB, settings.write_buffer_bytes // 2))
+    # Lookups cost half as much without; keys share their beginnings inside a block anyway.
+    options.set_compression_type(DBCompressionType.none())
+    # Each batch adds a run; merging runs of like size rewrites a key few times, whatever the size of the index.
+    options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(MB)
+    options.set_max_manifest_file_size(MB)
+    options.set_stats_dump_period_sec(0)
+    # The system's read-ahead serves the first lookups after a start better than none.
+    options.set_advise_random_on_open(False)
+    return options
+
+
+@contextmanager
+def rocks_errors(directory: str) -> Iterator[None]:
+    """RocksDB's errors as ours: IndexStateError with `reason`, StorageError for what the system says of a disk.
+
+    rocksdict raises bare exceptions; only their texts tell them apart.
+    """
+    try:
+        yield
+    except BucketlineError:
+        raise
+    except Exception as e:
+        raise _explained(e, directory) from e
+
+
+def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes], Sequence[bytes] | None]]) -> int:
+    """Writes a file of entries, chunk by chunk, keys strictly ascending; chunks without values delete their keys.
+
+    How many entries there were; for none there is no file.
+    """
+    writer = SstFileWriter(options)
+    count = 0
+    for keys, values in chunks:
+        if not keys:
+            continue
+        if not count:
+            writer.open(path)
+        count += len(keys)
+        # RocksDB takes one entry at a time; a loop that Python does not see costs a quarter less.
+        done = map(writer.__delitem__, keys) if values is None else map(writer.__setitem__, keys, values)
+        deque(done, maxlen=0)
+    if count:
+        writer.finish()
+    return count
+
+
+def ingest(database: Rdict, paths: list[str]) -> None:
+    """Makes the entries of files part of a database, all at once or not at all; the files are moved."""
+    how = IngestExternalFileOptions()
+    how.set_move_files(True)
+    database.ingest_external_file(paths, how)
+
+
+def _explained(error: Exception, directory: str) -> BucketlineError:
+    text = str(error)
+    lowered = text.lower()
+    if "lock" in lowered and ("unavailable" in lowered or "no locks" in lowered or "lock hold" in lowered):
+        return IndexStateError(f"{directory}: the key index is open elsewhere: {text}", reason=LOCKED, path=directory)
+    of_disk = disk_error(error)
+    if of_disk is not None:
+        remedy = f"; or let 'local-directory' name another disk: {text}"
+        return storage_error(directory, of_disk, remedy=remedy, retryable=False)
+    if "does not exist" in lowered and "create_if_missing" in lowered:
+        return IndexStateError(f"{directory}: there is no key index", reason=MISSING, path=directory)
+    return IndexStateError(f"{directory}: the key index cannot be read: {text}", reason=DAMAGED, path=directory)

@@ -1,0 +1,138 @@
+"""The keys of a table's files, for the key index: only key columns are read, and only of one shard's keys.
+
+Which keys a bucket holds needs merging only where rows may have been deleted: a table that keeps deleted rows of other
+engines aside, every key of every file is a key of the bucket. For the engines that merge rows a deleted key counts as
+present: it may live on in an aggregate, and a row that goes to its old partition is never wrong.
+
+Source: Paimon 2.0 IndexBootstrap; finer in one thing: files that are too old are left out one by one, not by buckets.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.conf.read_options import DELETION_VECTORS_ENABLED
+from bucketline.state.bucket.allocation import hash_share
+from bucketline.state.bucket.cross_partition import OldPlaceRule, old_place_rule
+from bucketline.state.bucket.key_entries import HashedKeys, hashed_keys
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.index.deletion_vectors import find_deletions
+from bucketline.state.store.key_index.build import KeyBlock
+from bucketline.state.store.key_index.index_scope import IndexScope
+from bucketline.state.store.read.merge_read import FileAccess, Projection, read_buckets
+from bucketline.state.store.read.prune import BucketFiles, group_by_bucket
+from bucketline.state.store.storage.parallel import read_at_once
+from bucketline.state.types.logical import DataType
+from bucketline.state.types.order import normalized_keys
+
+BATCH_ROWS = 65536
+
+READER_BYTES = 16 << 20
+"""What reading the keys of one file takes: some record batches of its key columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeys:
+    """How keys of one shard are read and told apart."""
+
+    schema: TableSchema
+    shard: int = 0
+    shards: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the full primary key."""
+        return self.schema.primary_keys
+
+    @property
+    def types(self) -> list[DataType]:
+        return [f.type for f in self.schema.select(self.names)]
+
+    def scope(self, table: str) -> IndexScope:
+        """What an index of these keys is of; `table` is the table's URI."""
+        columns = [f"{f.name} {f.type}" for f in self.schema.select(self.names)]
+        partitions = [f"{f.name} {f.type}" for f in self.schema.select(self.schema.partition_keys)]
+        return IndexScope(table, f"{', '.join(columns)} in {', '.join(partitions)}", self.shard, self.shards)
+
+    def keys(self, rows: pa.RecordBatch | pa.Table) -> HashedKeys:
+        """The keys of all rows, of whatever shard."""
+        return hashed_keys([rows.column(name) for name in self.names], self.types)
+
+    def normalized(self, rows: pa.RecordBatch) -> pa.Array:
+        """The normalized keys of this shard's rows."""
+        if self.shards == 1:
+            return normalized_keys([rows.column(name) for name in self.names], self.types)
+        keys = self.keys(rows)
+        return keys.normalized.filter(pa.array(self.mine(keys)))
+
+    def mine(self, keys: HashedKeys) -> np.ndarray | None:
+        """Which keys are of this shard, as a mask; None for all."""
+        if self.shards == 1:
+            return None
+        found: np.ndarray = hash_share(keys.hashes, self.shards) == self.shard
+        return found
+
+
+def shard_of_keys(keys: HashedKeys, shards: int) -> np.ndarray:
+    """The shard of each key. Shapes: n keys in, n int32 out."""
+    return hash_share(keys.hashes, shards)
+
+
+def live_keys(
+    access: FileAccess,
+    entries: Iterable[ManifestEntry],
+    index: Iterable[IndexManifestEntry],
+    wanted: ShardKeys,
+    *,
+    alive_since: int = 0,
+    readers: int = 1,
+) -> Generator[KeyBlock, None, None]:
+    """The keys that live in a snapshot with these live entries and index files, in any order.
+
+    Keys may repeat. Files written before `alive_since` (seconds of local time) are left out. Memory: what merging a
+    bucket takes, one after the other; then, of buckets that need no merging, `READER_BYTES` for each of `readers`.
+    """
+    access = replace(access, deletions=find_deletions(access.io, access.table_path, access.schema, index))
+    files: list[Callable[[], Iterator[KeyBlock]]] = []
+    for bucket in group_by_bucket(entries):
+        if bucket.bucket < 0 or all(written_at(f) < alive_since for f in bucket.files):
+            continue
+        if _has_dead_keys(access.schema, bucket):
+            yield from _merged_keys(access, bucket, wanted)
+        else:
+            young = (f for f in bucket.files if written_at(f) >= alive_since)
+            files += [partial(_stored_keys, access, bucket, file, wanted) for file in young]
+    yield from read_at_once(files, readers)
+
+
+def written_at(file: DataFileMeta) -> int:
+    """When a file was made, in seconds of local time; 0 when it does not say, which is long ago."""
+    return (file.creation_time_ms or 0) // 1000
+
+
+def _has_dead_keys(schema: TableSchema, bucket: BucketFiles) -> bool:
+    """Whether keys in the bucket's files may not live in the bucket any more."""
+    if old_place_rule(schema) is not OldPlaceRule.DELETE_OLD:
+        return False
+    return DELETION_VECTORS_ENABLED.get(schema.options) or any(f.may_hold_deletes for f in bucket.files)
+
+
+def _merged_keys(access: FileAccess, bucket: BucketFiles, wanted: ShardKeys) -> Iterator[KeyBlock]:
+    seconds = max(written_at(f) for f in bucket.files)
+    projection = Projection(wanted.names, None, wanted.names)
+    for batch in read_buckets(access, [bucket], projection, batch_rows=BATCH_ROWS):
+        yield _block(batch, bucket, seconds, wanted)
+
+
+def _stored_keys(access: FileAccess, bucket: BucketFiles, file: DataFileMeta, wanted: ShardKeys) -> Iterator[KeyBlock]:
+    for batch in access.rows(bucket, file, wanted.names, batch_rows=BATCH_ROWS):
+        yield _block(batch, bucket, written_at(file), wanted)
+
+
+def _block(batch: pa.RecordBatch, bucket: BucketFiles, seconds: int, wanted: ShardKeys) -> KeyBlock:
+    return KeyBlock(wanted.normalized(batch), bucket.partition, bucket.bucket, seconds)

@@ -1,0 +1,308 @@
+"""Removes old snapshots and the files that only they needed.
+
+Plan, then remove, snapshot by snapshot from the oldest: first what goes with it, then its own file. So whatever stops a
+run, at most the oldest snapshot is half gone, and the next run finishes it. The EARLIEST hint comes last.
+Several may expire one table at once: each reads immutable deltas, removes what no kept snapshot, tag or branch has, and
+finds missing what another was faster to remove.
+Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter in two things: branches keep their files
+alive, and a delta that is partly gone is left alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bucketline.conf.table_options import BUCKET, WRITE_ONLY
+from bucketline.state.commit.expire import (
+    Footprint,
+    Retention,
+    dead_files,
+    expiry_end,
+    file_key,
+    longer_changelog,
+    retire,
+    sharing_tags,
+    unite,
+)
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
+from bucketline.state.format.entries import ManifestEntry, Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.consumers import CONSUMER_EXPIRATION_TIME, drop_idle_consumers, next_of_consumers
+from bucketline.state.store.catalog.kept_files import (
+    changelog_or_nothing,
+    data_paths,
+    delta_or_nothing,
+    footprint_of,
+    live_keys,
+    metadata_paths,
+    remains_of,
+    remove_file,
+    reraise_unless_missing,
+)
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.expiry_notes import drop_note, note_expired
+from bucketline.state.store.storage.file_io import FileIO
+
+MARKER_RETAINED_MS = 30 * 86_400_000
+"""How long the tag of a writer that has stopped keeps its snapshot's files."""
+
+_PLANS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireResult:
+    """What one run removed: snapshots [begin, end), files by kind, and the tags whose time was over."""
+
+    begin: int = 0
+    end: int = 0
+    data_files: int = 0
+    changelog_files: int = 0
+    metadata_files: int = 0
+    tags: tuple[str, ...] = ()
+
+    @property
+    def snapshots(self) -> int:
+        """How many snapshot ids were given up."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What goes with one snapshot: full paths, to be removed in this order before the snapshot's own file."""
+
+    snapshot_id: int
+    commit_user: str
+    data: tuple[str, ...]
+    changelog: tuple[str, ...]
+    metadata: tuple[str, ...]
+
+
+def expire_snapshots(
+    io: FileIO,
+    path: str,
+    schema: TableSchema,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    retention: Retention | None = None,
+) -> ExpireResult:
+    """Removes the snapshots that `retention` (None: the table's options) gives up; tags whose time is over go first.
+
+    Raises OptionError for retention that cannot be read, UnsupportedTableError for a table that keeps changelogs
+    longer than snapshots, StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing
+    has been removed then.
+    """
+    longer = longer_changelog(schema.options)
+    if longer is not None:
+        raise UnsupportedTableError(
+            f"{path}: '{longer}' keeps changelogs longer than snapshots, which this release does not do; let Paimon "
+            "expire this table, or unset it",
+            option=longer,
+        )
+    return _Expiry(io, path, schema).run(retention or Retention.of(schema.options), clock)
+
+
+def maybe_expire(io: FileIO, path: str, schema: TableSchema, clock: Clock = SYSTEM_CLOCK) -> int:
+    """As `expire_snapshots`, after a commit: how many snapshots went; none of write-only and postpone tables.
+
+    When nothing is due it costs a few small reads. The commit stays what it is whatever this raises.
+    """
+    if WRITE_ONLY.get(schema.options) or BUCKET.get(schema.options) == -2:
+        return 0
+    retention = Retention.of(schema.options)
+    if not _is_due(Snapshots(io, path), retention, clock):
+        return 0
+    return expire_snapshots(io, path, schema, clock, retention=retention).snapshots
+
+
+def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str) -> bool:
+    """Removes a tag, and the files that only it still held; False when there is none.
+
+    The tag goes first: what a crash leaves behind is orphans.
+    """
+    tags = Tags(io, path)
+    tag = tags.get(name)
+    if tag is None:
+        return False
+    tags.delete(name)
+    drop_note(io, path, name)
+    _Expiry(io, path, schema).release(tag.snapshot)
+    return True
+
+
+def move_tag(
+    io: FileIO, path: str, schema: TableSchema, name: str, snapshot: Snapshot, clock: Clock = SYSTEM_CLOCK
+) -> None:
+    """Makes or moves the tag that marks a writer's newest snapshot; files that only its old place held are removed.
+
+    A marker that is no longer moved ends after `MARKER_RETAINED_MS`.
+    """
+    tags = Tags(io, path)
+    old = tags.get(name)
+    tags.replace(name, snapshot, created_local_ms=clock.local_ms(), retained_ms=MARKER_RETAINED_MS)
+    if old is not None and old.snapshot.id != snapshot.id:
+        _Expiry(io, path, schema).release(old.snapshot)
+
+
+def _is_due(snapshots: Snapshots, retention: Retention, clock: Clock) -> bool:
+    earliest, latest = snapshots.earliest_id(), snapshots.latest_id()
+    if earliest is None or latest is None or latest - earliest < retention.min_count:
+        return False
+    if latest - earliest >= retention.max_count:
+        return True
+    successor = snapshots.get(earliest + 1)
+    return successor is None or successor.time_ms < clock.now_ms() - retention.time_ms
+
+
+class _Expiry:
+    """One run over the table at `path`."""
+
+    def __init__(self, io: FileIO, path: str, schema: TableSchema) -> None:
+        self._io, self._path, self._schema = io, path, schema
+        self._manifests = Manifests(io, path, [f.type for f in schema.select(schema.partition_keys)])
+        self._snapshots = Snapshots(io, path)
+        self._tags = Tags(io, path)
+
+    def run(self, retention: Retention, clock: Clock) -> ExpireResult:
+        ended = self._end_tags(clock)
+        idle_ms = CONSUMER_EXPIRATION_TIME.find(self._schema.options)
+        if idle_ms is not None:
+            drop_idle_consumers(self._io, self._path, idle_ms=idle_ms, now_ms=clock.now_ms())
+        for _ in range(_PLANS):
+            names = self._tags.names()
+            begin, end = self._range(retention, clock)
+            if begin >= end:
+                return ExpireResult(begin, begin, tags=ended)
+            steps = self._plan(begin, end)
+            # A tag made meanwhile may need what the plan removes; a missing kept state was expired by another run.
+            if steps is not None and self._tags.names() == names:
+                return self._remove(begin, end, steps, ended, names)
+        return ExpireResult(tags=ended)
+
+    def release(self, released: Snapshot) -> None:
+        """Removes the files that an expired state had and that nothing needs now.
+
+        A state that is not older than every snapshot is left alone: it shares files with some of them, or was rolled
+        back, and then its files are orphans.
+        """
+        earliest = self._snapshots.earliest_id()
+        oldest = None if earliest is None else self._snapshots.get(earliest)
+        others = [t.snapshot for t in self._tags.list()]
+        if oldest is None or released.id >= oldest.id or any(o.id == released.id for o in others):
+            return
+        before = [s for s in others if s.id < released.id]
+        after = sorted((s for s in (*others, oldest) if s.id > released.id), key=lambda s: s.id)
+        kept = [*before[-1:], after[0], *(s for _, s in Branches(self._io, self._path).states())]
+        try:
+            entries = self._manifests.live_entries(released)
+            footprint = footprint_of(self._manifests, self._schema, released)
+        except StorageError as e:
+            reraise_unless_missing(e)
+            return
+        needed = {key for state in kept for key in live_keys(self._manifests, state, entries)}
+        dead = [e for e in entries if file_key(e) not in needed]
+        gone = footprint.without(unite(footprint_of(self._manifests, self._schema, s) for s in kept))
+        self._delete(p for e in dead for p in data_paths(self._path, self._schema, e))
+        self._delete(metadata_paths(self._path, gone))
+
+    def _end_tags(self, clock: Clock) -> tuple[str, ...]:
+        over = [t for t in self._tags.list() if t.is_over(clock.local_ms())]
+        for tag in over:
+            delete_tag(self._io, self._path, self._schema, tag.name)
+        return tuple(t.name for t in over)
+
+    def _range(self, retention: Retention, clock: Clock) -> tuple[int, int]:
+        earliest, latest = self._snapshots.earliest_id(), self._snapshots.latest_id()
+        if earliest is None or latest is None:
+            return 0, 0
+        consumers = next_of_consumers(self._io, self._path)
+
+        def time_of(snapshot_id: int) -> int | None:
+            found = self._snapshots.get(snapshot_id)
+            return None if found is None else found.time_ms
+
+        return earliest, expiry_end(
+            earliest,
+            latest,
+            retention,
+            now_ms=clock.now_ms(),
+            next_of_consumers=consumers.values(),
+            time_of=time_of,
+        )
+
+    def _plan(self, begin: int, end: int) -> list[_Step] | None:
+        """What goes with each snapshot of [begin, end), oldest first; None when a kept one vanished meanwhile."""
+        found = {i: s for i in range(begin, end + 1) if (s := self._snapshots.get(i)) is not None}
+        oldest_kept = found.pop(end, None)
+        if oldest_kept is None:
+            return None
+        deltas = [(i, delta_or_nothing(self._manifests, s)) for i, s in sorted(found.items()) if i > begin]
+        dead = dead_files([*deltas, (end, delta_or_nothing(self._manifests, oldest_kept))])
+        kept = Footprint()
+        for name, state in [(f"snapshot {end}", oldest_kept), *self._sharing(begin, end)]:
+            try:
+                kept = kept.union(footprint_of(self._manifests, self._schema, state))
+                live = live_keys(self._manifests, state, [e for _, e in dead.values()]) if state.id != end else set()
+            except StorageError as e:
+                self._refuse_broken(name, e)
+                return None
+            for key in live & dead.keys():
+                del dead[key]
+        ordered = sorted(found.items())
+        gone = retire([(i, remains_of(self._manifests, self._schema, s)) for i, s in ordered], kept)
+        return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
+
+    def _sharing(self, begin: int, end: int) -> list[tuple[str, Snapshot]]:
+        """The tags and branch states that may need files of [begin, end), with a name for each."""
+        tagged = [(f"tag {t.name}", t.snapshot) for t in self._tags.list()]
+        sharing = sharing_tags([s for _, s in tagged], begin, end)
+        return [(n, s) for n, s in tagged if s in sharing] + Branches(self._io, self._path).states()
+
+    def _step(self, snapshot: Snapshot, dead: Sequence[ManifestEntry], gone: Footprint) -> _Step:
+        changelog = changelog_or_nothing(self._manifests, snapshot)
+        return _Step(
+            snapshot.id,
+            snapshot.commit_user,
+            data=tuple(p for e in dead for p in data_paths(self._path, self._schema, e)),
+            changelog=tuple(p for e in changelog for p in data_paths(self._path, self._schema, e)),
+            metadata=tuple(metadata_paths(self._path, gone)),
+        )
+
+    def _remove(
+        self, begin: int, end: int, steps: Sequence[_Step], ended: tuple[str, ...], names: Sequence[str]
+    ) -> ExpireResult:
+        note_expired(self._io, self._path, self._tags.list(), {s.snapshot_id: s.commit_user for s in steps})
+        for number, step in enumerate(steps):
+            if number > 0 and self._tags.names() != names:
+                # A tag may hold the snapshot that is next; the next run sees it.
+                end, steps = step.snapshot_id, steps[:number]
+                break
+            self._delete((*step.data, *step.changelog, *step.metadata))
+            self._io.delete(self._snapshots.path(step.snapshot_id))
+        self._snapshots.write_earliest_hint(end)
+        return ExpireResult(
+            begin,
+            end,
+            data_files=sum(len(s.data) for s in steps),
+            changelog_files=sum(len(s.changelog) for s in steps),
+            metadata_files=sum(len(s.metadata) for s in steps),
+            tags=ended,
+        )
+
+    def _refuse_broken(self, name: str, error: StorageError) -> None:
+        """Returns if a kept state went away while it was read. Raises when it is there and cannot be read."""
+        reraise_unless_missing(error)
+        states = [f"snapshot {i}" for i in self._snapshots.ids()] + [f"tag {n}" for n in self._tags.names()]
+        if name in (*states, *(n for n, _ in Branches(self._io, self._path).states())):
+            raise CorruptFileError(
+                f"{self._path}: {name} cannot be read, so nothing is expired: {error.message}; see what `doctor` says, "
+                "and delete a tag or branch that is of no use",
+                path=self._path,
+                state=name,
+            ) from error
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            remove_file(self._io, self._schema, path)

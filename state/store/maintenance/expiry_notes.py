@@ -1,0 +1,64 @@
+"""What expiry has seen of writers that have stopped: that none of the snapshots it removed was theirs.
+
+A stream's marker tag keeps its newest snapshot. When later snapshots have expired, nobody can see any more whether one
+of them was a batch of that stream too, which it committed just before it died. So whoever expires them leaves a note:
+`<table>/bucketline/expired-<writer>`, a small JSON file. Paimon's tools look for files in other folders only.
+A note is written before the snapshots go. It counts only for the marker that it was written for.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+
+from bucketline.state.commit.replay import writer_of
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.storage.file_io import FileIO
+
+MARKER_TAG = "bucketline-writer-"
+"""Prefix of the tag that keeps a writer's newest snapshot readable however quickly others expire snapshots."""
+
+_FOLDER = "bucketline"
+
+
+def seen_up_to(io: FileIO, path: str, user: str, marker: Snapshot) -> int:
+    """The newest snapshot id up to which no snapshot after the marker is the writer's; at least the marker's own."""
+    noted = _read(io, path, user)
+    return marker.id if noted is None or noted[0] != marker.id else max(marker.id, noted[1])
+
+
+def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int, str]) -> None:
+    """Notes for each marker older than the snapshots that go now whether one of them was its writer's.
+
+    `users` are the commit users of these snapshots by id. A gap in the ids, or a snapshot of the writer, ends what is
+    known.
+    """
+    for tag in tags:
+        user = tag.name.removeprefix(MARKER_TAG)
+        if user == tag.name or not users or tag.snapshot.id >= max(users):
+            continue
+        start = end = seen_up_to(io, path, user, tag.snapshot)
+        while end + 1 in users and writer_of(users[end + 1]) != writer_of(user):
+            end += 1
+        if end > start:
+            text = json.dumps({"version": 1, "marker": tag.snapshot.id, "seenUpTo": end})
+            io.overwrite(_path(path, user), text.encode())
+
+
+def drop_note(io: FileIO, path: str, tag_name: str) -> None:
+    """Removes the note that belongs to a marker, if the tag is one and there is a note."""
+    if tag_name.startswith(MARKER_TAG):
+        io.delete(_path(path, tag_name.removeprefix(MARKER_TAG)))
+
+
+def _read(io: FileIO, path: str, user: str) -> tuple[int, int] | None:
+    """(marker, newest id seen); None where there is no note, or none that can be read: then nothing is known."""
+    data = io.read_optional(_path(path, user))
+    try:
+        found = json.loads(data or b"null")
+        return (int(found["marker"]), int(found["seenUpTo"])) if found["version"] == 1 else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _path(path: str, user: str) -> str:
+    return f"{path}/{_FOLDER}/expired-{user}"

@@ -1,0 +1,283 @@
+"""Finds and removes the files that no snapshot, tag, changelog or branch of a table names.
+
+They are what crashed writers and clean-ups left. A file that is still to be committed looks the same, so only those
+count that are a day old by the storage's clock (`commit.file_age`), and what is committed while files are removed is
+looked at again and again.
+Source: Paimon 2.0 OrphanFilesClean, LocalOrphanFilesClean. Stricter in two things: a kept state that cannot be read
+stops the removal, since the files it needs are not known; and Paimon takes any age.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from bucketline.conf.errors import FilesTooYoungError, OptionError
+from bucketline.state.commit.file_age import REMOVABLE_MS
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.entries import ManifestEntry, Snapshot
+from bucketline.state.format.paths import (
+    BRANCH_DIR,
+    CHANGELOG_DIR,
+    CONSUMER_DIR,
+    EARLIEST,
+    INDEX_DIR,
+    LATEST,
+    MANIFEST_DIR,
+    SCHEMA_DIR,
+    SNAPSHOT_DIR,
+    STATISTICS_DIR,
+    TAG_DIR,
+    parse_changelog_id,
+)
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.snapshot_json import decode_snapshot
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.kept_files import reraise_unless_missing
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.storage.file_info import FileInfo
+from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.storage_clock import storage_now_ms
+
+Watch = Callable[[int, int], None]
+"""Is given how many snapshots are done, of how many."""
+
+_AT_ONCE = 200
+"""Files that are removed before it is looked again what has been committed since."""
+
+_NAMED = frozenset({MANIFEST_DIR, INDEX_DIR, STATISTICS_DIR})
+_METADATA = frozenset({SCHEMA_DIR, SNAPSHOT_DIR, TAG_DIR, CONSUMER_DIR, CHANGELOG_DIR})
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanResult:
+    """The files that nothing names, by path; `deleted` says whether they are gone."""
+
+    files: tuple[FileInfo, ...]
+    deleted: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(f.size_bytes for f in self.files)
+
+
+def remove_orphan_files(
+    table: TableHandle,
+    *,
+    dry_run: bool = True,
+    older_than_ms: int = REMOVABLE_MS,
+    no_writers: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+    ids: IdSource = SYSTEM_IDS,
+    watch: Watch = lambda done, total: None,
+) -> OrphanResult:
+    """The orphans whose content last changed more than `older_than_ms` ago; removes them unless it is a dry run.
+
+    Ages are by the storage's clock; a dry run, which writes nothing, takes `clock` for it. A file whose time the
+    storage does not tell is left alone. `no_writers` says that nobody writes, and lifts the limit of a day.
+    `watch` is called after each snapshot whose files were looked up. Memory: about 300 bytes for each file in the
+    table's folder while they are listed, then so much for each that is old enough, and 150 bytes for each that a state
+    names, manifests among them.
+    Raises FilesTooYoungError when younger ones are to be removed without it, OptionError for a negative time,
+    UnsupportedTableError as `storage_now_ms`, CorruptFileError when a snapshot, tag or branch cannot be read: nothing
+    has been removed then, unless it came while files were being removed.
+    """
+    if older_than_ms < 0:
+        raise OptionError(
+            f"older_than must not be negative, and is {older_than_ms} ms", key="older_than", value=older_than_ms
+        )
+    if older_than_ms < REMOVABLE_MS and not (dry_run or no_writers):
+        raise FilesTooYoungError(
+            f"{table.path}: files younger than a day may be those of a writer that is about to commit, and are not "
+            f"removed; {older_than_ms} ms were asked for",
+            key="older_than",
+            value=older_than_ms,
+        )
+    now_ms = clock.now_ms() if dry_run else storage_now_ms(table.io, table.path, ids=ids)
+    # Listed before the names are collected: what is committed in between is named by then.
+    candidates = _candidates(table, now_ms - older_than_ms)
+    used = _Names(table.io, table.path, table.manifests)
+    used.collect(watch)
+    orphans = [f for f in candidates if used.is_orphan(f)]
+    if dry_run:
+        return OrphanResult(tuple(orphans), deleted=False)
+    removed: list[FileInfo] = []
+    for start in range(0, len(orphans), _AT_ONCE):
+        # A commit of old files that was published since the names were collected has proven that they were there.
+        used.follow()
+        for file in orphans[start : start + _AT_ONCE]:
+            if used.is_orphan(file):
+                table.io.delete(file.path)
+                removed.append(file)
+    return OrphanResult(tuple(removed), deleted=True)
+
+
+def _candidates(table: TableHandle, before_ms: int) -> list[FileInfo]:
+    """The old files in the places where a clean-up may look."""
+    depth = _bucket_depth(table.table_schema)
+    start = f"{table.path}/"
+    found = []
+    for file in table.io.list_files(table.path):
+        parts = file.path.removeprefix(start).split("/")
+        if 0 <= file.modified_ms < before_ms and _is_candidate(parts, depth):
+            found.append(file)
+    return found
+
+
+def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
+    if parts[0] == BRANCH_DIR:
+        return len(parts) == 4 and _is_stray(parts[2], parts[3])
+    if parts[0] in _METADATA:
+        return len(parts) == 2 and _is_stray(parts[0], parts[1])
+    if parts[0] in _NAMED and len(parts) == 2:
+        return True
+    # Folders that are no bucket's are somebody else's, whatever is in them.
+    folders = parts[:-1]
+    return len(folders) == bucket_depth and folders[-1].startswith("bucket-") if folders else False
+
+
+def _is_stray(folder: str, name: str) -> bool:
+    """Whether a file in a metadata folder is no metadata: a temporary file, or a foreign one among the snapshots."""
+    if _TEMPORARY.fullmatch(name):
+        return True
+    known = name in (LATEST, EARLIEST) or name.startswith(("snapshot-", "changelog-"))
+    return folder in (SNAPSHOT_DIR, CHANGELOG_DIR) and not known
+
+
+def _is_temporary(file: FileInfo) -> bool:
+    return file.path.rsplit("/", 2)[-2] in _METADATA
+
+
+def _bucket_depth(schema: TableSchema) -> int:
+    """How many folders lie between the table and a data file."""
+    directory = schema.options.get("data-file.path-directory", "").strip("/")
+    return len(directory.split("/")) * bool(directory) + len(schema.partition_keys) + 1
+
+
+def _name(file: FileInfo) -> str:
+    return file.path.rpartition("/")[2]
+
+
+class _Names:
+    """The names of all files that some state of a table names; each manifest is read once."""
+
+    def __init__(self, io: FileIO, path: str, manifests: Manifests) -> None:
+        self._io, self._path, self._manifests = io, path, manifests
+        self.names: set[str] = set()
+        self._newest: dict[str, Snapshot] = {}
+
+    def is_orphan(self, file: FileInfo) -> bool:
+        return _is_temporary(file) or _name(file) not in self.names
+
+    def collect(self, watch: Watch) -> None:
+        """Raises CorruptFileError when a state is there and cannot be read."""
+        roots = self._roots()
+        total = sum(len(Snapshots(self._io, root).ids()) for _, root in roots)
+        done = 0
+        for where, root in roots:
+            for state in self._added(where, root, _states(self._io, root)):
+                if state.startswith("snapshot "):
+                    done += 1
+                    watch(done, max(done, total))
+            for old in _changelogs(self._io, root):
+                for name_of_list in (old.base_manifest_list, old.delta_manifest_list, old.changelog_manifest_list):
+                    self._add_changelog(name_of_list)
+
+    def follow(self) -> None:
+        """Adds what snapshots name that were published since, and tags and branches as they are now."""
+        for where, root in self._roots():
+            known = self._newest.get(root)
+            snapshots = Snapshots(self._io, root)
+            # After a rollback other snapshots may have the ids that were read.
+            is_same = known is not None and snapshots.get(known.id) == known
+            after = known.id if is_same and known is not None else 0
+            for _ in self._added(where, root, _states(self._io, root, after)):
+                pass
+
+    def _roots(self) -> list[tuple[str, str]]:
+        branches = Branches(self._io, self._path)
+        return [("", self._path), *((f" of branch {n}", branches.path(n)) for n in branches.names())]
+
+    def _added(self, where: str, root: str, states: Iterable[tuple[str, Snapshot]]) -> Iterator[str]:
+        """Adds what states name, one after the other; their names."""
+        if Schemas(self._io, root).latest_id() is None:
+            raise CorruptFileError(f"{root}: there is no schema, so it is not known what is in use", path=root)
+        # Files of a snapshot whose own file is gone are needed once that is put back.
+        Snapshots(self._io, root).latest_id()
+        for name, snapshot in states:
+            self._add_state(f"{name}{where}", root, name, snapshot)
+            self._add_changelog(snapshot.changelog_manifest_list)
+            if name == f"snapshot {snapshot.id}":
+                self._newest[root] = snapshot
+            yield name
+
+    def _add_state(self, shown: str, root: str, name: str, snapshot: Snapshot) -> None:
+        try:
+            self._add_lists(snapshot)
+        except StorageError as e:
+            reraise_unless_missing(e)
+            if name not in (n for n, _ in _states(self._io, root)):
+                return  # expired or deleted meanwhile
+            raise CorruptFileError(
+                f"{self._path}: {shown} cannot be read, so it is not known what is in use: {e.message}; expire it or "
+                "delete it, or see what `doctor` says",
+                path=self._path,
+                state=shown,
+            ) from e
+
+    def _add_lists(self, snapshot: Snapshot) -> None:
+        self._add_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        self._add_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+        if snapshot.statistics is not None:
+            self.names.add(snapshot.statistics)
+        if snapshot.index_manifest is not None and snapshot.index_manifest not in self.names:
+            self.names |= {e.file_name for e in self._manifests.read_index(snapshot.index_manifest)}
+            self.names.add(snapshot.index_manifest)
+
+    def _add_changelog(self, list_name: str | None) -> None:
+        """What a changelog names. It goes with its snapshot, and a tag may bring that back, so it may be missing."""
+        if list_name is None:
+            return
+        try:
+            self._add_list(list_name, None)
+        except StorageError as e:
+            reraise_unless_missing(e)
+            self.names.add(list_name)
+
+    def _add_list(self, name: str, size: int | None) -> None:
+        if name in self.names:
+            return
+        for meta in self._manifests.read_list(name, size):
+            if meta.file_name not in self.names:
+                self.names.update(_data_names(self._manifests.read(meta)))
+                self.names.add(meta.file_name)
+        self.names.add(name)
+
+
+def _states(io: FileIO, root: str, after: int = 0) -> Iterator[tuple[str, Snapshot]]:
+    """The snapshots above an id, ascending, and all tags, each with its name."""
+    snapshots = Snapshots(io, root)
+    for snapshot_id in snapshots.ids():
+        found = snapshots.get(snapshot_id) if snapshot_id > after else None
+        if found is not None:
+            yield f"snapshot {snapshot_id}", found
+    for tag in Tags(io, root).list():
+        yield f"tag {tag.name}", tag.snapshot
+
+
+def _changelogs(io: FileIO, root: str) -> Iterator[Snapshot]:
+    for name in io.list_names(f"{root}/{CHANGELOG_DIR}"):
+        data = io.read_optional(f"{root}/{CHANGELOG_DIR}/{name}") if parse_changelog_id(name) is not None else None
+        if data is not None:
+            yield decode_snapshot(data)
+
+
+def _data_names(entries: Iterable[ManifestEntry]) -> Iterator[str]:
+    for entry in entries:
+        yield entry.file.file_name
+        yield from entry.file.extra_files

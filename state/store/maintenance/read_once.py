@@ -1,0 +1,82 @@
+"""Storage whose manifest files are fetched once, however often a long look at a table asks for them.
+
+Manifests, lists and index manifests never change and their names are never used again, so what was read stays true.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from bucketline.state.format.paths import MANIFEST_DIR
+from bucketline.state.store.storage.file_info import FileInfo
+from bucketline.state.store.storage.file_io import FileIO
+
+REMEMBERED_BYTES = 256 << 20
+"""Bytes of manifest files that are remembered, unless told otherwise; the one used longest ago goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnceIO:
+    """A FileIO that remembers up to `limit_bytes` of what it has read from manifest folders. For one thread."""
+
+    inner: FileIO
+    limit_bytes: int = REMEMBERED_BYTES
+    _known: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+    _used: list[int] = field(default_factory=lambda: [0])
+
+    def read(self, path: str) -> bytes:
+        known = self._known.get(path)
+        if known is not None:
+            self._known.move_to_end(path)
+            return known
+        data = self.inner.read(path)
+        if f"/{MANIFEST_DIR}/" in path:
+            self._known[path] = data
+            self._used[0] += len(data)
+            while self._used[0] > self.limit_bytes:
+                _, oldest = self._known.popitem(last=False)
+                self._used[0] -= len(oldest)
+        return data
+
+    def require_publish(self) -> None:
+        self.inner.require_publish()
+
+    def read_optional(self, path: str) -> bytes | None:
+        return self.inner.read_optional(path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self.inner.write_new(path, data)
+
+    def publish(self, path: str, data: bytes) -> bool:
+        return self.inner.publish(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self.inner.overwrite(path, data)
+
+    def list_names(self, directory: str) -> list[str]:
+        return self.inner.list_names(directory)
+
+    def list_files(self, directory: str) -> list[FileInfo]:
+        return self.inner.list_files(directory)
+
+    def exists(self, path: str) -> bool:
+        return self.inner.exists(path)
+
+    def size(self, path: str) -> int:
+        return self.inner.size(path)
+
+    def modified_ms(self, path: str) -> int:
+        return self.inner.modified_ms(path)
+
+    def delete(self, path: str) -> None:
+        self.inner.delete(path)
+
+    def delete_folder(self, directory: str) -> None:
+        self.inner.delete_folder(directory)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return self.inner.open_input(path)
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        return self.inner.open_output(path)

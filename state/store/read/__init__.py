@@ -1,0 +1,1 @@
+"""Rows out of a table: which files, which deletions, merged by key."""

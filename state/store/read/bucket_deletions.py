@@ -1,0 +1,106 @@
+"""The deletion vectors of one bucket while it is compacted: those there were, what is added, and the file for both.
+
+Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file holds all vectors of a bucket, and is
+written anew when one of them has changed; without any it is still written, to take the old one's place.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+from pyroaring import BitMap
+
+from bucketline.state.determinism import IdSource
+from bucketline.state.format.deletion_vector import DELETION_VECTORS, decode_deletion_vectors, encode_deletion_vectors
+from bucketline.state.format.entries import FileKind, IndexManifestEntry
+from bucketline.state.format.paths import INDEX_DIR, index_file_name
+from bucketline.state.lsm.aggregate.events import Indices
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+
+VectorFiles = tuple[IndexManifestEntry, ...]
+"""The deletion-vector files of one bucket: at most one, but for append tables without buckets."""
+
+NO_VECTORS: Mapping[BucketId, VectorFiles] = MappingProxyType({})
+"""The deletion-vector files of a table that has none."""
+
+
+class BucketDeletions:
+    """Deleted row positions by data file name; always what holds now, also while it is being added to."""
+
+    def __init__(self, vectors: Mapping[str, BitMap] | None = None) -> None:
+        self._vectors = {name: BitMap(found) for name, found in (vectors or {}).items()}
+        self.is_modified = False
+
+    def of_name(self, file_name: str) -> Indices | None:
+        """The deleted rows of a data file, ascending; None without any."""
+        found = self._vectors.get(file_name)
+        return None if found is None else np.frombuffer(found.to_array(), np.uint32).astype(np.int64)
+
+    def of_file(self, partition: bytes, bucket: int, file_name: str) -> Indices | None:
+        """As `of_name`: all files are of one bucket."""
+        return self.of_name(file_name)
+
+    def delete(self, file_name: str, positions: Indices) -> None:
+        """Marks rows as deleted."""
+        found = self._vectors.setdefault(file_name, BitMap())
+        before = len(found)
+        found.update(positions.astype(np.uint32))
+        self.is_modified |= len(found) > before
+
+    def forget(self, file_name: str) -> None:
+        """Drops the vector of a file that has been rewritten without its deleted rows."""
+        self.is_modified |= self._vectors.pop(file_name, None) is not None
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self._vectors.values())
+
+    def write(
+        self, io: FileIO, table_path: str, bucket_id: BucketId, *, ids: IdSource, bitmap64: bool
+    ) -> IndexManifestEntry:
+        """Writes the file with all vectors, and describes it."""
+        partition, bucket = bucket_id
+        vectors = {name: self._vectors[name] for name in sorted(self._vectors) if self._vectors[name]}
+        data, ranges = encode_deletion_vectors(vectors, bitmap64)
+        name = index_file_name(ids.new_uuid(), 0)
+        io.write_new(f"{table_path}/{INDEX_DIR}/{name}", data)
+        return IndexManifestEntry(
+            kind=FileKind.ADD,
+            partition=partition,
+            bucket=bucket,
+            index_type=DELETION_VECTORS,
+            file_name=name,
+            file_size=len(data),
+            row_count=len(ranges),
+            deletion_vector_ranges=ranges,
+        )
+
+
+def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
+    """The vectors in index files of a bucket. Raises CorruptFileError naming the file."""
+    found: dict[str, BitMap] = {}
+    for entry in entries:
+        where, path = access.io, f"{access.table_path}/{INDEX_DIR}/{entry.file_name}"
+        if entry.external_path is not None:
+            where, path = file_io_for(entry.external_path, access.schema.storage)
+        with naming_file(path):
+            found |= decode_deletion_vectors(where.read(path), entry.deletion_vector_ranges or ())
+    return BucketDeletions(found)
+
+
+def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, VectorFiles]:
+    """The deletion-vector files of an index manifest by bucket."""
+    found: dict[BucketId, VectorFiles] = {}
+    for entry in index:
+        if entry.index_type == DELETION_VECTORS:
+            place = (entry.partition, entry.bucket)
+            found[place] = (*found.get(place, ()), entry)
+    return found
+
+
+def masked_files(entries: VectorFiles) -> frozenset[str]:
+    """The names of the data files that index files have vectors of."""
+    return frozenset(r.data_file_name for e in entries for r in e.deletion_vector_ranges or ())

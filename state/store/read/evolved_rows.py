@@ -1,0 +1,86 @@
+"""Rows of tables with row tracking, and of those whose columns lie in several files (data evolution).
+
+Source: Paimon 2.0 DataEvolutionSplitRead, DataEvolutionFileReader, DataFileRecordReader.assignRowTracking.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.row_ranges import ROW_ID, TRACKED_NAMES, RowRange, written_fields
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.read.prune import SchemaOf
+from bucketline.state.types.arrow import SEQUENCE
+
+
+def fill_tracked(batches: Iterable[pa.RecordBatch], file: DataFileMeta) -> Iterator[pa.RecordBatch]:
+    """The rows of a file with their row ids and sequence numbers, where the file itself does not hold them.
+
+    `batches` are all rows of the file, in file order. Raises CorruptFileError for a file without row ids.
+    """
+    start = 0
+    for batch in batches:
+        for name in TRACKED_NAMES:
+            position = batch.schema.get_field_index(name)
+            if position < 0 or not batch.column(position).null_count:
+                continue
+            found = pc.coalesce(batch.column(position), _computed(name, file, start, batch.num_rows))
+            batch = batch.set_column(position, batch.schema.field(position), found)
+        start += batch.num_rows
+        yield batch
+
+
+def columns_of_files(
+    group: RowRange, schema: TableSchema, columns: Sequence[str], schema_of: SchemaOf
+) -> dict[DataFileMeta, list[str]]:
+    """Which of the wanted columns each file of ordinary columns gives: the newest that holds one.
+
+    What none holds comes from the newest: as null, or as the partition's value. Raises UnsupportedTableError for a
+    column that lies in vector or blob files.
+    """
+    apart = {f.id: part for part in group.parts for f in written_fields(schema_of(part.schema_id), part)}
+    found: dict[DataFileMeta, list[str]] = {}
+    held = [(file, {f.id for f in written_fields(schema_of(file.schema_id), file)}) for file in group.files]
+    for name in columns:
+        constant = name in schema.partition_keys or name in TRACKED_NAMES
+        wanted = schema.field(name).id
+        owner = None if constant else next((file for file, ids in held if wanted in ids), None)
+        if owner is None and wanted in apart:
+            raise UnsupportedTableError(
+                f"column {name} lies in a file of its own, {apart[wanted].file_name}, which is not read; leave it out "
+                "of the columns that you ask for",
+                column=name,
+            )
+        found.setdefault(group.files[0] if owner is None else owner, []).append(name)
+    return found
+
+
+def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows made of the columns of several streams of the same rows. Raises CorruptFileError where one ends early."""
+    waiting: list[pa.RecordBatch | None] = [None] * len(streams)
+    while True:
+        waiting = [b if b is not None and b.num_rows else next(s, None) for b, s in zip(waiting, streams, strict=True)]
+        batches = [b for b in waiting if b is not None]
+        if not batches:
+            return
+        if len(batches) < len(streams):
+            raise CorruptFileError("files of the same rows do not hold the same number of rows")
+        rows = min(b.num_rows for b in batches)
+        of_name = {name: b.column(name).slice(0, rows) for b in batches for name in b.schema.names}
+        if rows:
+            yield pa.RecordBatch.from_arrays([of_name[name] for name in schema.names], schema=schema)
+        waiting = [b.slice(rows) for b in batches]
+
+
+def _computed(name: str, file: DataFileMeta, start: int, rows: int) -> pa.Array:
+    if name == SEQUENCE:
+        return pa.repeat(pa.scalar(file.max_sequence_number, pa.int64()), rows)
+    assert name == ROW_ID
+    if file.first_row_id is None:
+        raise CorruptFileError(f"{file.file_name} has no row ids", file=file.file_name)
+    first = file.first_row_id + start
+    return pa.array(np.arange(first, first + rows, dtype=np.int64))

@@ -1,0 +1,163 @@
+"""The other branch that a read takes partitions from which the first one lacks.
+
+`scan.fallback-branch` names the branch that is asked second, `scan.primary-branch` the one that is asked first. Both
+are asked for whole partitions: one with a file that the first branch shows comes from there alone, whatever the filter
+makes of it. Options and deletion vectors are each branch's own.
+Source: Paimon 2.0 FallbackReadFileStoreTable, FileStoreTableFactory; tried with Paimon Java 1.4.2.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+
+from bucketline.conf.read_options import (
+    BRANCH,
+    SCAN_FALLBACK_BRANCH,
+    SCAN_PRIMARY_BRANCH,
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_VERSION,
+    names_version,
+)
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.table_handle import TableHandle, branch_path
+from bucketline.state.store.catalog.versions import Version, Versions
+
+_LOG = logging.getLogger(__name__)
+
+_FIRST_SNAPSHOT_ID = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a read sees of one branch: a snapshot of it, and the schema its rows are read with, options included."""
+
+    table: TableHandle
+    schema: TableSchema
+    snapshot: Snapshot | None
+
+
+def own_sight(table: TableHandle, version: Version | None) -> Sight:
+    """What is seen of the branch that was opened. Raises OptionError for a version that does not exist."""
+    found = Versions(table.io, table.metadata_path).find(version, table.table_schema.options)
+    return _sight(table, found, is_past=version is not None or names_version(table.table_schema.options))
+
+
+def sights(table: TableHandle, version: Version | None) -> list[Sight]:
+    """The branches that a read asks, in order: one, or two where an option names another that exists.
+
+    Raises OptionError for a version that does not exist in one of them, UnsupportedTableError where their columns
+    differ.
+    """
+    own = own_sight(table, version)
+    # The newest schema says where to look, however old the snapshot is.
+    options = table.table_schema.options
+    for option, is_asked_first in ((SCAN_FALLBACK_BRANCH, False), (SCAN_PRIMARY_BRANCH, True)):
+        name = (option.find(options) or "").strip()
+        if not name:
+            continue
+        if name == BRANCH.get(options).strip():
+            return [own]
+        other = _other_branch(table, name)
+        if other is None:
+            _LOG.warning(
+                "%s: '%s' names the branch %s, which does not exist; it is left out", table.path, option.key, name
+            )
+            return [own]
+        found = _sight_of_other(own, other, version)
+        if found is None:
+            return [own]
+        found = replace(found, schema=_with_names_of(own.schema, found.schema, name))
+        return [found, own] if is_asked_first else [own, found]
+    return [own]
+
+
+def _sight(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) -> Sight:
+    """A snapshot of the past has the columns of its time; what the reader asked for stays."""
+    if snapshot is None or not is_past:
+        return Sight(table, table.table_schema, snapshot)
+    return Sight(table, table.with_read_options(table.schema_store.get(snapshot.schema_id)), snapshot)
+
+
+def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
+    """A handle on the branch with the same read options; None when there is no such branch."""
+    asked = {**table.read_options, BRANCH.key: name}
+    schema = Schemas(table.io, branch_path(table.path, asked)).latest()
+    if schema is None:
+        return None
+    found = replace(table, table_schema=schema, read_options=asked)
+    return replace(found, table_schema=found.with_read_options(schema))
+
+
+def _sight_of_other(own: Sight, other: TableHandle, version: Version | None) -> Sight | None:
+    """The state of the other branch that belongs to what is seen of the own one; None where it adds nothing.
+
+    A snapshot id means one of the own branch: the other is seen as it was then, and before its first snapshot as that
+    one left it. A tag means the same snapshot for both, so that the other has no partition of its own. A time, and an
+    id that `scan.version` gives, is taken as it is.
+    """
+    versions = Versions(other.io, other.metadata_path)
+    options = own.table.read_options if version is None else {}
+    if isinstance(version, str) or SCAN_TAG_NAME.is_set(options):
+        return None
+    if version is None and not names_version(options):
+        return own_sight(other, None)
+    if (text := SCAN_VERSION.find(options)) is not None:
+        if Versions(own.table.io, own.table.metadata_path).is_tag(text):
+            return None
+        return _sight(other, versions.named(int(text), SCAN_VERSION.key), is_past=True)
+    if version is not None or SCAN_SNAPSHOT_ID.is_set(options):
+        assert own.snapshot is not None
+        return _sight(other, _as_of(versions, own.snapshot), is_past=True)
+    return _sight(other, versions.find(None, options), is_past=True)
+
+
+def _as_of(versions: Versions, own: Snapshot) -> Snapshot | None:
+    found = versions.at_time(own.time_ms)
+    if found is None and versions.find(None, {}) is not None:
+        return versions.by_id(_FIRST_SNAPSHOT_ID, SCAN_SNAPSHOT_ID.key)
+    return found
+
+
+def _with_names_of(own: TableSchema, other: TableSchema, branch: str) -> TableSchema:
+    """The other branch's schema with the own column names: columns are matched by their place, as Paimon does.
+
+    Raises UnsupportedTableError where the columns differ in number or type, or where an option goes by a name that only
+    the other branch has.
+    """
+    types = [[f.type.as_nullable() for f in schema.fields] for schema in (own, other)]
+    if types[0] != types[1]:
+        texts = [", ".join(f"{f.name} {f.type}" for f in schema.fields) for schema in (own, other)]
+        raise UnsupportedTableError(
+            f"branch {branch} is read for the partitions that this one lacks, so both need the same columns; here are "
+            f"({texts[0]}), in the branch ({texts[1]}); change the schema of one of them, or remove "
+            f"'{SCAN_FALLBACK_BRANCH.key}' and '{SCAN_PRIMARY_BRANCH.key}'",
+            branch=branch,
+        )
+    if own.partition_keys != other.partition_keys:
+        raise UnsupportedTableError(
+            f"branch {branch} is partitioned by ({', '.join(other.partition_keys)}), this one by "
+            f"({', '.join(own.partition_keys)}); partitions of one cannot stand for those of the other",
+            branch=branch,
+        )
+    new = {theirs.name: ours.name for ours, theirs in zip(own.fields, other.fields, strict=True)}
+    renamed = {old for old, name in new.items() if old != name}
+    named = {
+        old
+        for old in renamed
+        for key, value in other.options.items()
+        if key.startswith(f"fields.{old}.") or old in [part.strip() for part in value.split(",")]
+    }
+    if named:
+        raise UnsupportedTableError(
+            f"branch {branch} has other names of columns, and its options go by {min(named)!r}; rename it there too",
+            branch=branch,
+            column=min(named),
+        )
+    return replace(
+        other,
+        fields=tuple(replace(f, name=new[f.name]) for f in other.fields),
+        primary_keys=tuple(new[name] for name in other.primary_keys),
+    )

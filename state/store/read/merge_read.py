@@ -1,0 +1,315 @@
+"""Rows of a table as record batches: merge reads of overlapping files, plain reads of all others.
+
+Source: Paimon 2.0 MergeFileSplitRead, RawFileSplitRead, KeyValueTableRead.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.read_options import (
+    DATA_EVOLUTION_ENABLED,
+    DELETION_VECTORS_ENABLED,
+    ROW_TRACKING_ENABLED,
+    refused_option,
+)
+from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.paths import bucket_path
+from bucketline.state.format.row_ranges import TRACKED_NAMES, row_ranges, with_tracked
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.change_rows import LEVEL
+from bucketline.state.lsm.merge.fold import Fold, drop_deletes, fold_for
+from bucketline.state.lsm.merge.fold_choice import needs_levels, reading_fold
+from bucketline.state.lsm.merge.merge_engines import columns_to_merge
+from bucketline.state.lsm.merge.merge_runs import merge_runs
+from bucketline.state.lsm.tree.interval import sections
+from bucketline.state.lsm.tree.run import SortedRun
+from bucketline.state.store.datafile.data_files import BATCH_BYTES, BATCH_ROWS, read_data_file, read_schema
+from bucketline.state.store.index.deletion_vectors import DeletedRows, drop_deleted
+from bucketline.state.store.read.evolved_rows import columns_of_files, fill_tracked, side_by_side
+from bucketline.state.store.read.predicate import filter_columns
+from bucketline.state.store.read.prune import BucketFiles, SchemaOf
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema, representable
+from bucketline.state.types.order import key_order
+from bucketline.state.types.row_kind import RowKind
+
+MERGE_BYTES = 256 << 20
+"""Bytes of Arrow data that merging the runs of one section holds, unless told otherwise."""
+
+_SMALLEST_BATCH_BYTES = 64 << 10
+_SHARES_OF_A_RUN = 12
+_SHARES_OF_MERGED = 24
+
+_INSERT = pa.scalar(RowKind.INSERT, pa.int8())
+
+
+@dataclass(frozen=True, slots=True)
+class FileAccess:
+    """Where data files are and how they are understood; what every reader of a table's files needs."""
+
+    io: FileIO
+    table_path: str
+    schema: TableSchema
+    schema_of: SchemaOf
+    deletions: DeletedRows | None = None
+    batch_bytes: int = BATCH_BYTES
+
+    def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
+        """Where a data file is: on the table's own storage, or wherever its full path says."""
+        if file.external_path is not None:
+            return file_io_for(file.external_path, self.schema.storage)
+        folder = bucket_path(self.schema, bucket.partition, bucket.bucket)
+        return self.io, f"{self.table_path}/{folder}/{file.file_name}"
+
+    def rows(
+        self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one file, retracts included, less those deleted by position. Errors as of `read_data_file`."""
+        io, path = self.place(bucket, file)
+        stored = self.schema_of(file.schema_id)
+        is_tracked = not self.schema.primary_keys and any(name in columns for name in TRACKED_NAMES)
+        found = read_data_file(
+            io,
+            path,
+            file,
+            self.schema,
+            columns,
+            stored=with_tracked(stored) if is_tracked else stored,
+            partition=bucket.partition,
+            batch_rows=batch_rows,
+            batch_bytes=self.batch_bytes,
+        )
+        if is_tracked:
+            found = fill_tracked(found, file)
+        if self.deletions is None:
+            return found
+        deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
+        return found if deleted is None else drop_deleted(found, deleted, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What is wanted of the rows: columns in the order asked for, and a filter on the finished rows."""
+
+    columns: tuple[str, ...]
+    expression: pc.Expression | None
+    needed: tuple[str, ...]
+
+
+def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expression: pc.Expression | None) -> Projection:
+    """The projection of a read; `needed` adds the columns that only the filter looks at.
+
+    Raises SchemaMismatchError naming a column that the table does not have, or one asked for twice.
+    """
+    own = [f.name for f in schema.fields]
+    known = own if not is_tracked(schema) else [*own, *TRACKED_NAMES]
+    wanted = own if columns is None else list(columns)
+    for position, name in enumerate(wanted):
+        if name not in known:
+            raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
+        if name in wanted[:position]:
+            raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
+    readable = {f.name for f in representable(schema.fields)} | set(known[len(own) :])
+    unread = next((name for name in wanted if name not in readable), None)
+    if unread is not None:
+        raise UnsupportedTableError(
+            f"column {unread}: columns of type {schema.field(unread).type} are not read; ask for the others, as "
+            f"columns={[name for name in own if name in readable]}",
+            column=unread,
+        )
+    fields = representable((with_tracked(schema) if is_tracked(schema) else schema).fields)
+    looked_at = () if expression is None else filter_columns(arrow_schema(fields), expression)
+    # Rows without any column would have no number.
+    needed = tuple(dict.fromkeys((*wanted, *looked_at))) or tuple(f.name for f in representable(schema.fields)[:1])
+    return Projection(tuple(wanted), expression, needed)
+
+
+def is_tracked(schema: TableSchema) -> bool:
+    """Whether rows have the columns of row tracking, for those who ask for them by name."""
+    return ROW_TRACKING_ENABLED.get(schema.options) and not schema.primary_keys
+
+
+def refuse_unreadable(schema: TableSchema) -> None:
+    """Returns if rows of such a table can be read rightly. Raises UnsupportedTableError naming the option."""
+    refused = refused_option(schema.options)
+    if refused is not None:
+        key, value = refused
+        raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read", option=key, value=value)
+    if schema.primary_keys:
+        fold_for(schema)
+
+
+def read_buckets(
+    access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The current rows of the buckets, bucket after bucket; rows of a primary-key bucket ascend by key,
+    unless the table has deletion vectors.
+
+    Memory: one batch of each run of the section being merged. Batches are never empty.
+    """
+    read_bucket = _merged_rows if access.schema.primary_keys else _reader_of_rows(access.schema)
+    for bucket in buckets:
+        for batch in read_bucket(access, bucket, projection.needed, batch_rows):
+            yield from project(access.schema, batch, projection)
+
+
+def project(schema: TableSchema, batch: pa.RecordBatch, projection: Projection) -> Iterator[pa.RecordBatch]:
+    """The rows that pass the filter, in the columns asked for and the table's own types; no batch is empty."""
+    found = _filtered(batch, projection.expression)
+    if found.num_rows:
+        out = arrow_schema(schema.select(projection.columns))
+        for kept in found.combine_chunks().to_batches():
+            columns = kept.select(list(projection.columns))
+            yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if len(out) else columns
+
+
+def read_stored_rows(
+    access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the buckets' files as they are stored, file after file, the kind of each (an int8) in a last column.
+
+    Rows of tables without a primary key are all of kind +I.
+    """
+    if not access.schema.primary_keys:
+        read_bucket = _reader_of_rows(access.schema)
+        for bucket in buckets:
+            for batch in read_bucket(access, bucket, projection.needed, batch_rows):
+                found = _filtered(batch, projection.expression).combine_chunks()
+                if found.num_rows:
+                    kinds = pa.repeat(_INSERT, found.num_rows)
+                    yield from found.select(list(projection.columns)).append_column(VALUE_KIND, kinds).to_batches()
+        return
+    columns = (*projection.needed, VALUE_KIND)
+    for bucket in buckets:
+        for file in sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name)):
+            for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
+                found = _filtered(batch, projection.expression).combine_chunks()
+                if found.num_rows:
+                    kinds = found[VALUE_KIND]
+                    yield from found.select(list(projection.columns)).append_column(VALUE_KIND, kinds).to_batches()
+
+
+def merge_section(
+    access: FileAccess,
+    bucket: BucketFiles,
+    runs: Sequence[SortedRun],
+    columns: Sequence[str],
+    *,
+    fold: Fold,
+    batch_rows: int = BATCH_ROWS,
+    memory_bytes: int = MERGE_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a section, one for each key, retracts included, in key order.
+
+    `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
+    (`merge_columns`). What the fold makes of them decides which columns come out.
+
+    Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included; but a run takes some 3 MB
+    however little that is, and one of an ORC file a stripe.
+    """
+    access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
+    read = _leveled_reader if needs_levels(fold) else _reader
+    options = access.schema.options
+    return merge_runs(
+        [chain.from_iterable(map(read(access, bucket, columns, batch_rows), run.files)) for run in runs],
+        access.schema.trimmed_primary_key,
+        SEQUENCE_FIELD.get(options),
+        SEQUENCE_SORT_ORDER.get(options) == "descending",
+        fold,
+        batch_rows,
+        memory_bytes // _SHARES_OF_MERGED,
+    )
+
+
+def run_batch_bytes(memory_bytes: int, run_count: int) -> int:
+    """Bytes of the batches of each of so many runs that are merged in `memory_bytes`.
+
+    A run holds a batch, most of the next one, and pages as they are in the file; merged rows are held gathered, put
+    together, in their new order, and for as long as the caller looks at a part of them.
+    """
+    return max(_SMALLEST_BATCH_BYTES, memory_bytes // (_SHARES_OF_A_RUN * run_count))
+
+
+def with_level(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[pa.RecordBatch]:
+    """The batches with a last column that says which level their rows come from."""
+    for batch in batches:
+        yield batch.append_column(LEVEL, pa.repeat(pa.scalar(level, pa.int32()), batch.num_rows))
+
+
+def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
+    """The needed columns and those that merging itself looks at, each once."""
+    own = (*schema.trimmed_primary_key, *SEQUENCE_FIELD.get(schema.options), SEQUENCE, VALUE_KIND)
+    return tuple(dict.fromkeys((*columns_to_merge(schema, needed), *own)))
+
+
+def _raw_rows(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    files = sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name))
+    return chain.from_iterable(map(_reader(access, bucket, columns, batch_rows), files))
+
+
+def _reader_of_rows(schema: TableSchema) -> Callable[..., Iterator[pa.RecordBatch]]:
+    return _evolved_rows if DATA_EVOLUTION_ENABLED.get(schema.options) else _raw_rows
+
+
+def _evolved_rows(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a table with data evolution, by row id, each put together from the files that hold its columns."""
+    out = read_schema(access.schema, columns)
+    for rows in row_ranges(bucket.files):
+        wanted = columns_of_files(rows, access.schema, columns, access.schema_of)
+        plain = replace(access, deletions=None)
+        streams = [plain.rows(bucket, file, names, batch_rows=batch_rows) for file, names in wanted.items()]
+        found = streams[0] if len(streams) == 1 else side_by_side(streams, out)
+        deleted = None
+        if access.deletions is not None:
+            deleted = access.deletions.of_file(bucket.partition, bucket.bucket, rows.anchor.file_name)
+        yield from found if deleted is None else drop_deleted(found, deleted, rows.anchor.file_name)
+
+
+def _merged_rows(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    schema = access.schema
+    fold = reading_fold(schema)
+    order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
+    # Above level 0, deletion vectors leave one row of each key, so that nothing has to be merged.
+    is_looked_up = DELETION_VECTORS_ENABLED.get(schema.options)
+    for runs in sections(bucket.files, order):
+        is_merged = is_looked_up and all(f.level > 0 for run in runs for f in run.files)
+        if len(runs) > 1 and not is_merged:
+            with_system = merge_columns(schema, columns)
+            yield from drop_deletes(merge_section(access, bucket, runs, with_system, fold=fold, batch_rows=batch_rows))
+            continue
+        # The files of one run share no key, so each row is the only one of its key.
+        for file in chain.from_iterable(run.files for run in runs):
+            if file.may_hold_deletes:
+                yield from drop_deletes(_reader(access, bucket, (*columns, VALUE_KIND), batch_rows)(file))
+            else:
+                yield from _reader(access, bucket, columns, batch_rows)(file)
+
+
+def _reader(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
+    return lambda file: access.rows(bucket, file, columns, batch_rows=batch_rows)
+
+
+def _leveled_reader(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
+) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
+    """As `_reader`, each row with the level of its file."""
+    return lambda file: with_level(access.rows(bucket, file, columns, batch_rows=batch_rows), file.level)
+
+
+def _filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> pa.Table:
+    table = pa.Table.from_batches([batch])
+    return table if expression is None else table.filter(expression)

@@ -1,0 +1,249 @@
+"""Which data files a read has to open: live files by partition and bucket, less what the filter rules out.
+
+Pruning never changes a result: a file of a primary-key table that overlaps others is left out only for its keys, since
+leaving it out for another column could bring an older version of a row back.
+Source: Paimon 2.0 KeyValueFileStoreScan, AppendOnlyFileStoreScan, MergeTreeSplitGenerator, BucketSelectConverter.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.read_options import DATA_EVOLUTION_ENABLED, DELETION_VECTORS_ENABLED, DV_MERGE_ON_READ
+from bucketline.conf.table_options import MERGE_ENGINE, num_levels
+from bucketline.state.bucket.fixed import assign_fixed_buckets, bucket_function
+from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
+from bucketline.state.format.data_file import DataFileMeta, SimpleStats
+from bucketline.state.format.entries import ManifestEntry
+from bucketline.state.format.row_ranges import TRACKED, RowRange, row_ranges, stats_fields, written_fields
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.read.predicate import (
+    ALWAYS,
+    Bounds,
+    conjunction,
+    constant_guarantee,
+    guarantee,
+    pinned_values,
+    possible,
+)
+from bucketline.state.types.arrow import arrow_schema, representable
+from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.logical import DataField
+
+SchemaOf = Callable[[int], TableSchema]
+"""From a schema id to that version of the table's schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketFiles:
+    """The files of one bucket that a read has to open, by level and smallest sequence number."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+
+
+def group_by_bucket(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
+    """Live entries by bucket: partitions in byte order, buckets ascending, all files of each."""
+    files: dict[tuple[bytes, int], list[DataFileMeta]] = {}
+    totals: dict[tuple[bytes, int], int] = {}
+    for entry in entries:
+        key = entry.partition, entry.bucket
+        files.setdefault(key, []).append(entry.file)
+        totals[key] = max(entry.total_buckets, totals.get(key, entry.total_buckets))
+    return [
+        BucketFiles(partition, bucket, totals[partition, bucket], _ordered(files[partition, bucket]))
+        for partition, bucket in sorted(files)
+    ]
+
+
+def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_optimized: bool) -> list[BucketFiles]:
+    """What a batch read sees: no postponed rows, and only the top level if asked so.
+
+    Level 0 of first-row tables, and of those with deletion vectors, waits for a compaction to look its keys up.
+    """
+    found = [b for b in buckets if b.bucket >= 0]
+    if not schema.primary_keys:
+        return found
+    lowest = 1 if hides_level0(schema) else 0
+    if read_optimized:
+        lowest = num_levels(schema.options) - 1
+    return _narrowed(found, lambda bucket, file: file.level >= lowest)
+
+
+def hides_level0(schema: TableSchema) -> bool:
+    """Whether batch reads of a table with a primary key skip level 0.
+
+    Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0, DataTableBatchScan.
+    """
+    if MERGE_ENGINE.get(schema.options) == "first-row":
+        return True
+    return DELETION_VECTORS_ENABLED.get(schema.options) and not DV_MERGE_ON_READ.get(schema.options)
+
+
+def prune(
+    schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
+) -> list[BucketFiles]:
+    """The buckets and files that may hold rows passing the filter, which must fit the schema (`filter_columns`)."""
+    pruning = _Pruning(schema, expression, schema_of)
+    buckets = pruning.by_partition(buckets)
+    buckets = pruning.by_bucket(buckets)
+    return pruning.by_file(buckets)
+
+
+def prune_stored(
+    schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
+) -> list[BucketFiles]:
+    """As `prune`, where each stored row stands for itself, as in a changelog."""
+    pruning = _Pruning(schema, expression, schema_of)
+    return pruning.by_values(pruning.by_bucket(pruning.by_partition(buckets)))
+
+
+@dataclass(slots=True)
+class _Pruning:
+    schema: TableSchema
+    expression: pc.Expression
+    schema_of: SchemaOf
+    arrow: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.arrow = arrow_schema(representable(self.schema.fields))
+
+    def by_partition(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
+        if not self.schema.partition_keys:
+            return list(buckets)
+        partitions = list(dict.fromkeys(b.partition for b in buckets))
+        kept = possible(self.arrow, self.expression, [self._partition_guarantee(p) for p in partitions])
+        passing = {p for p, keep in zip(partitions, kept, strict=True) if keep}
+        return [b for b in buckets if b.partition in passing]
+
+    def by_bucket(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
+        """Only the buckets where rows of the wanted bucket key lie, with each partition's own bucket count."""
+        if bucket_mode(self.schema) is not BucketMode.FIXED:
+            return list(buckets)
+        pinned = pinned_values(self.arrow, self.expression)
+        keys = bucket_keys(self.schema)
+        if not all(k in pinned for k in keys):
+            return list(buckets)
+        columns = [pa.array([pinned[k].as_py()], pinned[k].type) for k in keys]
+        types = [f.type for f in self.schema.select(keys)]
+        function = bucket_function(self.schema)
+        wanted = {
+            total: assign_fixed_buckets(columns, types, total, function)[0].as_py()
+            for total in {b.total_buckets for b in buckets}
+            if total > 0
+        }
+        return [b for b in buckets if b.bucket == wanted.get(b.total_buckets, b.bucket)]
+
+    def by_values(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
+        passing = self._passing(buckets, self._value_guarantee)
+        return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
+
+    def by_file(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
+        if DATA_EVOLUTION_ENABLED.get(self.schema.options):
+            return self.by_row_range(buckets)
+        if not self.schema.primary_keys:
+            return self.by_values(buckets)
+        by_values = self._passing(buckets, self._value_guarantee)
+        by_keys = self._passing(buckets, self._key_guarantee)
+        # Versions of a row are whole rows here: where none can pass, the newest cannot either. Engines that build rows
+        # out of several versions give no such proof.
+        whole_rows = MERGE_ENGINE.get(self.schema.options) in ("deduplicate", "first-row")
+
+        def is_kept(bucket: BucketFiles, file: DataFileMeta) -> bool:
+            if whole_rows and not any(f.file_name in by_values for f in bucket.files):
+                return False
+            return file.file_name in (by_values if _has_one_version_of_each_key(bucket.files) else by_keys)
+
+        return _narrowed(buckets, is_kept)
+
+    def by_row_range(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
+        """Without the files of ranges of row ids in which no row can pass: a file alone does not hold whole rows."""
+        ranges = [(b, r) for b in buckets for r in row_ranges(b.files)]
+        kept = possible(self.arrow, self.expression, [self._range_guarantee(b, r) for b, r in ranges])
+        passing = {f.file_name for (_, r), keep in zip(ranges, kept, strict=True) if keep for f in (*r.files, *r.parts)}
+        return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
+
+    def _range_guarantee(self, bucket: BucketFiles, rows: RowRange) -> pc.Expression:
+        """What is known of rows whose columns come from the newest file that holds each."""
+        parts: list[pc.Expression | None] = [self._partition_guarantee(bucket.partition)]
+        claimed: set[int] = {f.id for f in TRACKED}
+        for file in rows.files:
+            stored = self.schema_of(file.schema_id)
+            fresh = {f.id for f in written_fields(stored, file)} - claimed
+            parts.append(self._ranges(file, file.value_stats, stats_fields(stored, file), of=fresh))
+            claimed |= fresh
+        claimed |= {f.id for part in rows.parts for f in written_fields(self.schema_of(part.schema_id), part)}
+        keys = self.schema.partition_keys
+        absent = [f for f in self.schema.fields if f.id not in claimed and f.name not in keys]
+        return conjunction([*parts, *(pc.field(f.name).is_null() for f in representable(absent))])
+
+    def _passing(
+        self, buckets: Sequence[BucketFiles], describe: Callable[[BucketFiles, DataFileMeta], pc.Expression]
+    ) -> set[str]:
+        candidates = [(b, f) for b in buckets for f in b.files]
+        kept = possible(self.arrow, self.expression, [describe(b, f) for b, f in candidates])
+        return {f.file_name for (_, f), keep in zip(candidates, kept, strict=True) if keep}
+
+    def _partition_guarantee(self, partition: bytes) -> pc.Expression:
+        fields = self.schema.select(self.schema.partition_keys)
+        values = decode_row(partition, [f.type for f in fields])
+        return conjunction([constant_guarantee(f, v) for f, v in zip(fields, values, strict=True)])
+
+    def _key_guarantee(self, bucket: BucketFiles, file: DataFileMeta) -> pc.Expression:
+        stored = self.schema_of(file.schema_id)
+        keys = stored.select(stored.trimmed_primary_key)
+        return conjunction([self._partition_guarantee(bucket.partition), self._ranges(file, file.key_stats, keys)])
+
+    def _value_guarantee(self, bucket: BucketFiles, file: DataFileMeta) -> pc.Expression:
+        stored = self.schema_of(file.schema_id)
+        fields = stats_fields(stored, file)
+        known = {f.id for f in (*stored.fields, *TRACKED)}
+        # A column that the file's schema did not have yet is null in all its rows.
+        added = [pc.field(f.name).is_null() for f in self.schema.fields if f.id not in known]
+        outer = (
+            self._key_guarantee(bucket, file) if stored.primary_keys else self._partition_guarantee(bucket.partition)
+        )
+        return conjunction([outer, self._ranges(file, file.value_stats, fields), *added])
+
+    def _ranges(
+        self, file: DataFileMeta, stats: SimpleStats, stored: Sequence[DataField], *, of: Collection[int] | None = None
+    ) -> pc.Expression:
+        """What statistics over `stored` columns say of the current columns; columns of a changed type say nothing.
+
+        With `of` only columns with these ids are looked at.
+        """
+        if stats.null_counts is None or len(stats.null_counts) != len(stored):
+            return ALWAYS
+        current = {f.id: f for f in self.schema.fields if f.name not in self.schema.partition_keys}
+        types = [f.type.as_nullable() for f in stored]
+        lows, highs = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
+        parts = []
+        for old, low, high, nulls in zip(stored, lows, highs, stats.null_counts, strict=True):
+            now = current.get(old.id) if of is None or old.id in of else None
+            if now is not None and now.type.as_nullable() == old.type.as_nullable():
+                parts.append(guarantee(now, Bounds(low, high, nulls, file.row_count)))
+        return conjunction(parts)
+
+
+def _has_one_version_of_each_key(files: Sequence[DataFileMeta]) -> bool:
+    """Whether no two of the files can hold the same key: a single one, or all of one level above 0."""
+    return len(files) == 1 or (len({f.level for f in files}) == 1 and files[0].level > 0)
+
+
+def _narrowed(buckets: Sequence[BucketFiles], keep: Callable[[BucketFiles, DataFileMeta], bool]) -> list[BucketFiles]:
+    found = []
+    for b in buckets:
+        files = tuple(f for f in b.files if keep(b, f))
+        if files:
+            found.append(
+                b if len(files) == len(b.files) else BucketFiles(b.partition, b.bucket, b.total_buckets, files)
+            )
+    return found
+
+
+def _ordered(files: Iterable[DataFileMeta]) -> tuple[DataFileMeta, ...]:
+    return tuple(sorted(files, key=lambda f: (f.level, f.min_sequence_number, f.file_name)))

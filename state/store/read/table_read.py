@@ -1,0 +1,248 @@
+"""What a read of a table sees: one snapshot as rows, or the changes between two snapshots with their kinds.
+
+Plans are made from metadata alone; rows are read when they are asked for.
+Source: Paimon 2.0 AbstractDataTableScan, IncrementalDeltaStartingScanner, DataTableStreamScan.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.errors import OptionError
+from bucketline.conf.read_options import (
+    DELETION_VECTORS_ENABLED,
+    INCREMENTAL_BETWEEN_SCAN_MODE,
+    POSTPONE_MERGE_ON_READ,
+)
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.versions import Version, Versions
+from bucketline.state.store.index.deletion_vectors import find_deletions
+from bucketline.state.store.read.fallback import Sight, own_sight, sights
+from bucketline.state.store.read.merge_read import (
+    FileAccess,
+    Projection,
+    is_tracked,
+    plan_projection,
+    read_buckets,
+    read_stored_rows,
+    refuse_unreadable,
+)
+from bucketline.state.store.read.postponed import read_with_postponed
+from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, prune_stored, visible_files
+from bucketline.state.store.read.views import files_table
+from bucketline.state.types.arrow import arrow_schema
+from bucketline.state.types.sql_filter import parse_filter
+
+Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+Filter: TypeAlias = pc.Expression | str
+"""A condition on the columns of a table: an Arrow expression, or SQL text as `id > 5 AND name LIKE 'a%'`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a table; see `Table.to_batches`."""
+
+    columns: Iterable[str] | None = None
+    filter: Filter | None = None
+    version: Version | None = None
+    read_optimized: bool = False
+    changes_since: Version | None = None
+    limit: int | None = None
+
+
+def read_table(table: TableHandle, request: Request) -> Rows:
+    """The schema of the rows asked for, and the rows, batch by batch. Errors are those of `Table.to_batches`."""
+    if request.limit is not None and request.limit < 0:
+        raise OptionError(f"a read cannot be limited to {request.limit} rows", key="limit", value=request.limit)
+    if request.changes_since is not None:
+        schema, rows = _changes_of(table, request, request.changes_since)
+    else:
+        schema, rows = _rows_at(table, request)
+    return schema, rows if request.limit is None else _first(rows, request.limit)
+
+
+def filter_expression(condition: Filter | None, schema: TableSchema) -> pc.Expression | None:
+    """The condition as an expression on the columns of the table. Raises OptionError for text that is no condition."""
+    return parse_filter(condition, schema.fields) if isinstance(condition, str) else condition
+
+
+def _first(rows: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    left = limit
+    while left > 0 and (batch := next(rows, None)) is not None:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def _rows_at(table: TableHandle, request: Request) -> Rows:
+    asked = sights(table, request.version)
+    for sight in asked:
+        refuse_unreadable(sight.schema)
+    own = next(s for s in asked if s.table is table)
+    projection = plan_projection(own.schema, request.columns, filter_expression(request.filter, own.schema))
+    asked = [_with_asked(s, projection) for s in asked]
+    out = arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
+    planned = plan_sights(asked, read_optimized=request.read_optimized)
+    if len(planned) == 1:
+        return out, _rows_of(planned[0], projection)
+    rows = chain.from_iterable(_rows_of(p, projection) for p in planned)
+    return out, (pa.RecordBatch.from_arrays(b.columns, schema=out) if len(out) else b for b in rows)
+
+
+def _with_asked(sight: Sight, projection: Projection) -> Sight:
+    """The same with the columns of row tracking in its schema, if they are asked for."""
+    if not is_tracked(sight.schema) or not any(name in TRACKED_NAMES for name in projection.needed):
+        return sight
+    return replace(sight, schema=with_tracked(sight.schema))
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The buckets of one branch that a read looks at, and all files of its snapshot that lie in buckets."""
+
+    sight: Sight
+    buckets: Sequence[BucketFiles]
+    waiting: Sequence[BucketFiles] = ()
+    files: Sequence[BucketFiles] = ()
+
+    @property
+    def partitions(self) -> set[bytes]:
+        return {b.partition for b in (*self.buckets, *self.waiting)}
+
+
+def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[Planned]:
+    """What is read of each branch: of the second one only partitions of which the first shows nothing."""
+    found: list[Planned] = []
+    shown: set[bytes] = set()
+    for sight in asked:
+        planned = _plan(sight, read_optimized=read_optimized)
+        if shown:
+            planned = replace(
+                planned,
+                buckets=[b for b in planned.buckets if b.partition not in shown],
+                waiting=[b for b in planned.waiting if b.partition not in shown],
+            )
+        shown |= planned.partitions
+        found.append(planned)
+    return found
+
+
+def live_files(table: TableHandle) -> pa.Table:
+    """The live data files of the snapshot that the options name, else of the newest: the columns of Paimon's $files.
+
+    Those of another branch are among them only for partitions of which the own branch has files, but shows none.
+    Source: Paimon 2.0 FilesTable.
+    """
+    planned = plan_sights(sights(table, None), read_optimized=False)
+    own = next(p for p in planned if p.sight.table is table)
+    listed = {b.partition for b in own.files}
+    found = []
+    for one in planned:
+        hidden = set() if one is planned[0] else planned[0].partitions
+        buckets = [b for b in one.files if b.partition in listed and b.partition not in hidden]
+        found.append(files_table(table.path, one.sight.schema, buckets, one.sight.table.schema_store.get))
+    return pa.concat_tables(found)
+
+
+def _plan(sight: Sight, *, read_optimized: bool) -> Planned:
+    if sight.snapshot is None:
+        return Planned(sight, ())
+    files = group_by_bucket(sight.table.manifests.live_entries(sight.snapshot))
+    waiting: Sequence[BucketFiles] = ()
+    if POSTPONE_MERGE_ON_READ.get(sight.schema.options) and not read_optimized:
+        waiting = [b for b in files if b.bucket == POSTPONE_BUCKET]
+    return Planned(sight, visible_files(sight.schema, files, read_optimized=read_optimized), waiting, files)
+
+
+def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatch]:
+    if not planned.partitions:
+        return iter(())
+    table, schema, snapshot = planned.sight.table, planned.sight.schema, planned.sight.snapshot
+    access = FileAccess(table.io, table.path, schema, table.schema_store.get)
+    if snapshot is not None and DELETION_VECTORS_ENABLED.get(schema.options):
+        entries = table.manifests.read_index(snapshot.index_manifest)
+        access = replace(access, deletions=find_deletions(table.io, table.path, schema, entries))
+    if planned.waiting:
+        return read_with_postponed(access, [*planned.buckets, *planned.waiting], projection)
+    buckets = planned.buckets
+    if projection.expression is not None:
+        buckets = prune(schema, buckets, projection.expression, access.schema_of)
+    return read_buckets(access, buckets, projection)
+
+
+def _changes_of(table: TableHandle, request: Request, changes_since: Version) -> Rows:
+    """The changes between two snapshots of the branch that was opened; no other branch has a part in them."""
+    if request.read_optimized:
+        raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
+    own = own_sight(table, request.version)
+    refuse_unreadable(own.schema)
+    projection = plan_projection(own.schema, request.columns, filter_expression(request.filter, own.schema))
+    own = _with_asked(own, projection)
+    versions = Versions(table.io, table.metadata_path)
+    since = _position(versions, changes_since)
+    until = 0 if own.snapshot is None else own.snapshot.id
+    mode = _change_mode(own.schema)
+    snapshots = versions.between(since, until, with_changelogs=mode == "changelog")
+    out = arrow_schema(own.schema.select(projection.columns))
+    out = out.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
+    access = FileAccess(table.io, table.path, own.schema, table.schema_store.get)
+    return out, _changes(table, access, snapshots, mode, projection, out)
+
+
+def _changes(
+    table: TableHandle,
+    access: FileAccess,
+    snapshots: Sequence[Snapshot],
+    mode: str,
+    projection: Projection,
+    out: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    """The changes of each snapshot in turn: rows as they were stored, in file order, `_row_kind` last."""
+    for snapshot in snapshots:
+        buckets = group_by_bucket(_change_entries(table, snapshot, mode))
+        if projection.expression is not None:
+            buckets = prune_stored(access.schema, buckets, projection.expression, access.schema_of)
+        for batch in read_stored_rows(access, buckets, projection):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=out)
+
+
+def _change_entries(table: TableHandle, snapshot: Snapshot, mode: str) -> list[ManifestEntry]:
+    """The files that hold a snapshot's changes: an overwrite has none, a compaction only where it logs them.
+
+    Rows that wait in the postpone bucket are no changes, and their compaction makes them changes only where it logs
+    them. Paimon's batch reads say so; its streams of tables without a changelog take the rows where they wait.
+    """
+    if mode == "changelog":
+        if snapshot.commit_kind is CommitKind.OVERWRITE:
+            return []
+        entries = table.manifests.changelog_entries(snapshot)
+    else:
+        if snapshot.commit_kind is not CommitKind.APPEND:
+            return []
+        entries = table.manifests.delta_entries(snapshot)
+    return [e for e in entries if e.kind is FileKind.ADD and e.bucket != POSTPONE_BUCKET]
+
+
+def _change_mode(schema: TableSchema) -> str:
+    mode = INCREMENTAL_BETWEEN_SCAN_MODE.get(schema.options)
+    if mode != "auto":
+        return mode
+    return "delta" if CHANGELOG_PRODUCER.get(schema.options) == "none" else "changelog"
+
+
+def _position(versions: Versions, since: Version) -> int:
+    """The snapshot id after which changes are wanted; 0 for all there ever were."""
+    if isinstance(since, str):
+        return versions.named(since, "changes_since").id
+    if since < 0:
+        raise OptionError(f"changes_since is a snapshot id or a tag, not {since}", key="changes_since", value=since)
+    return since

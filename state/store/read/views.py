@@ -1,0 +1,211 @@
+"""What a table shows of itself: the columns, order and text forms of Paimon's $snapshots and $files.
+
+One row per snapshot or file, so these are metadata, not a data path.
+Source: Paimon 2.0 SnapshotsTable, FilesTable.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.data_file import DataFileMeta, SimpleStats
+from bucketline.state.format.partition_text import cast_text, legacy_text
+from bucketline.state.format.paths import bucket_path, extension_of
+from bucketline.state.format.row_ranges import stats_fields, written_fields
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.binary_row import decode_row, encode_rows
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.recast import recast
+from bucketline.state.types.values import to_scalar
+
+SNAPSHOTS_SCHEMA = pa.schema(
+    [
+        pa.field("snapshot_id", pa.int64(), nullable=False),
+        pa.field("schema_id", pa.int64(), nullable=False),
+        pa.field("commit_user", pa.string(), nullable=False),
+        pa.field("commit_identifier", pa.int64(), nullable=False),
+        pa.field("commit_kind", pa.string(), nullable=False),
+        pa.field("commit_time", pa.timestamp("ms"), nullable=False),
+        pa.field("base_manifest_list", pa.string(), nullable=False),
+        pa.field("delta_manifest_list", pa.string(), nullable=False),
+        pa.field("changelog_manifest_list", pa.string()),
+        pa.field("total_record_count", pa.int64()),
+        pa.field("delta_record_count", pa.int64()),
+        pa.field("changelog_record_count", pa.int64()),
+        pa.field("watermark", pa.int64()),
+        pa.field("next_row_id", pa.int64()),
+        pa.field("operation", pa.string()),
+    ]
+)
+
+FILES_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.string()),
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("file_path", pa.string(), nullable=False),
+        pa.field("file_format", pa.string(), nullable=False),
+        pa.field("schema_id", pa.int64(), nullable=False),
+        pa.field("level", pa.int32(), nullable=False),
+        pa.field("record_count", pa.int64(), nullable=False),
+        pa.field("file_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("min_key", pa.string()),
+        pa.field("max_key", pa.string()),
+        pa.field("null_value_counts", pa.string(), nullable=False),
+        pa.field("min_value_stats", pa.string(), nullable=False),
+        pa.field("max_value_stats", pa.string(), nullable=False),
+        pa.field("min_sequence_number", pa.int64()),
+        pa.field("max_sequence_number", pa.int64()),
+        pa.field("creation_time", pa.timestamp("ms")),
+        pa.field("deleteRowCount", pa.int64()),
+        pa.field("file_source", pa.string()),
+        pa.field("first_row_id", pa.int64()),
+        pa.field("write_cols", pa.list_(pa.string())),
+    ]
+)
+
+
+def snapshots_table(store: Snapshots) -> pa.Table:
+    """All snapshots there are, oldest first. `commit_time` is in the local zone, as Paimon shows it."""
+    rows = []
+    for snapshot_id in store.ids():
+        s = store.get(snapshot_id)
+        if s is None:  # expired since the listing
+            continue
+        rows.append(
+            {
+                "snapshot_id": s.id,
+                "schema_id": s.schema_id,
+                "commit_user": s.commit_user,
+                "commit_identifier": s.commit_identifier,
+                "commit_kind": s.commit_kind.value,
+                "commit_time": datetime.fromtimestamp(s.time_ms / 1000),
+                "base_manifest_list": s.base_manifest_list,
+                "delta_manifest_list": s.delta_manifest_list,
+                "changelog_manifest_list": s.changelog_manifest_list,
+                "total_record_count": s.total_record_count,
+                "delta_record_count": s.delta_record_count,
+                "changelog_record_count": s.changelog_record_count,
+                "watermark": s.watermark,
+                "next_row_id": s.next_row_id,
+                "operation": s.operation,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=SNAPSHOTS_SCHEMA)
+
+
+def files_table(
+    table_path: str, schema: TableSchema, buckets: Sequence[BucketFiles], schema_of: Callable[[int], TableSchema]
+) -> pa.Table:
+    """One row for each file of the buckets, in their order; files waiting in the postpone bucket are left out."""
+    rows = []
+    for bucket in buckets:
+        if bucket.bucket < 0:
+            continue
+        directory = f"{table_path}/{bucket_path(schema, bucket.partition, bucket.bucket)}"
+        partition = partition_text(schema, bucket.partition)
+        for file in bucket.files:
+            stored = schema_of(file.schema_id)
+            rows.append(
+                {
+                    "partition": partition,
+                    "bucket": bucket.bucket,
+                    "file_path": file.external_path or f"{directory}/{file.file_name}",
+                    "file_format": extension_of(file.file_name),
+                    "schema_id": file.schema_id,
+                    "level": file.level,
+                    "record_count": file.row_count,
+                    "file_size_in_bytes": file.file_size,
+                    "min_key": key_text(stored, file.min_key),
+                    "max_key": key_text(stored, file.max_key),
+                    **_stats_texts(schema, stored, file),
+                    "min_sequence_number": file.min_sequence_number,
+                    "max_sequence_number": file.max_sequence_number,
+                    "creation_time": file.creation_time_ms,
+                    "deleteRowCount": file.delete_row_count,
+                    "file_source": None if file.file_source is None else file.file_source.name,
+                    "first_row_id": file.first_row_id,
+                    "write_cols": None if file.write_cols is None else list(file.write_cols),
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=FILES_SCHEMA)
+
+
+def partition_text(schema: TableSchema, partition: bytes) -> str:
+    """A partition as Paimon's system tables show it: `{2024-01-01, 7}`, values cast to STRING; `{}` for none."""
+    types = [f.type for f in schema.select(schema.partition_keys)]
+    return "{" + ", ".join(map(_cast_text, decode_row(partition, types), types)) + "}"
+
+
+def key_text(schema: TableSchema, key: bytes) -> str | None:
+    """A serialized key as Paimon's system tables show it: `[1, a]`, values in internal form; None without a key."""
+    types = [f.type for f in schema.select(schema.trimmed_primary_key)]
+    return "[" + ", ".join(map(_internal_text, decode_row(key, types), types)) + "]" if types else None
+
+
+def _stats_texts(schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> dict[str, str]:
+    """Null counts and bounds of the current columns, by name, as Java prints a sorted map."""
+    fields = stats_fields(stored, file)
+    found = _values_by_id(fields, file.value_stats)
+    known = {f.id for f in written_fields(stored, file)}
+    nulls, lows, highs = {}, {}, {}
+    for field in schema.fields:
+        low, high, null_count = found.get(field.id, (None, None, None))
+        if field.id not in known:
+            null_count = file.row_count
+        nulls[field.name] = "null" if null_count is None else str(null_count)
+        old = next((f for f in fields if f.id == field.id), field)
+        lows[field.name] = _internal_text(*_in_current_type(low, old.type, field.type))
+        highs[field.name] = _internal_text(*_in_current_type(high, old.type, field.type))
+    return {
+        "null_value_counts": _map_text(nulls),
+        "min_value_stats": _map_text(lows),
+        "max_value_stats": _map_text(highs),
+    }
+
+
+def _values_by_id(fields: Sequence[DataField], stats: SimpleStats) -> dict[int, tuple[object, object, int | None]]:
+    if stats.null_counts is None or len(stats.null_counts) != len(fields):
+        return {}
+    types = [f.type.as_nullable() for f in fields]
+    lows, highs = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
+    values = zip(lows, highs, stats.null_counts, strict=True)
+    return {f.id: found for f, found in zip(fields, values, strict=True)}
+
+
+def _in_current_type(value: object, stored: DataType, wanted: DataType) -> tuple[object, DataType]:
+    """A bound as readers of the current schema see it, and its type; as it was stored where it has no such form."""
+    if value is None or not (stored.is_atomic and wanted.is_atomic) or stored.as_nullable() == wanted.as_nullable():
+        return value, stored
+    try:
+        found = recast(pa.array([to_scalar(value, stored)], arrow_type(stored)), stored, wanted)
+    except (pa.ArrowException, CorruptFileError):
+        return value, stored
+    row = encode_rows([found], [wanted.as_nullable()], with_arity=True)[0].as_py()
+    return decode_row(row, [wanted.as_nullable()])[0], wanted
+
+
+def _map_text(texts: dict[str, str]) -> str:
+    return "{" + ", ".join(f"{name}={texts[name]}" for name in sorted(texts)) + "}"
+
+
+def _internal_text(value: object, data_type: DataType) -> str:
+    if value is None:
+        return "null"
+    # Java prints an address for binary values; hex at least says something.
+    return value.hex() if isinstance(value, bytes) else legacy_text(value, data_type)
+
+
+def _cast_text(value: object, data_type: DataType) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        return value.hex()
+    if data_type.root is TypeRoot.TIMESTAMP_LTZ:
+        data_type = replace(data_type, root=TypeRoot.TIMESTAMP)  # shown in UTC
+    return cast_text(value, data_type)

@@ -1,0 +1,102 @@
+"""FileIO: everything the library does to storage, as one small protocol; and the one that fits a URI.
+
+Paths are plain strings in the form that the FileIO itself returned: absolute, `/`-separated, without a scheme.
+Every failure is a StorageError; of a file that should be there and is not, `fields["missing"]` is True.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.storage_options import check_storage_options
+from bucketline.state.store.storage.arrow_io import arrow_io_for
+from bucketline.state.store.storage.file_info import FileInfo
+from bucketline.state.store.storage.local_io import LocalIO
+
+
+class FileIO(Protocol):
+    """Storage, as the table format needs it. Implementations can be pickled and hold no open files."""
+
+    def require_publish(self) -> None:
+        """Returns if `publish` works here. Raises UnsupportedTableError naming the remedy; nothing is touched."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole file."""
+        ...
+
+    def read_optional(self, path: str) -> bytes | None:
+        """The whole file, None when there is none."""
+        ...
+
+    def write_new(self, path: str, data: bytes) -> None:
+        """Makes a durable file, and its folders. Raises StorageError if it exists; a torn one is removed."""
+        ...
+
+    def publish(self, path: str, data: bytes) -> bool:
+        """Makes the file if there is none, all at once and durably; False if there is one, which stays as it is.
+
+        After a StorageError it may or may not have happened, now or a little later: read back. Only an error with
+        `published` = False in its fields says that it did not and will not.
+        """
+        ...
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Makes or replaces a file; readers see the old or the new content."""
+        ...
+
+    def list_names(self, directory: str) -> list[str]:
+        """Names of the files and folders in a folder, sorted; none when there is no such folder."""
+        ...
+
+    def list_files(self, directory: str) -> list[FileInfo]:
+        """Every file at any depth below a folder, sorted by path; none when there is no such folder."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file's content last changed, milliseconds since the epoch; -1 where the storage does not tell."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Removes a file; a missing one is no error."""
+        ...
+
+    def delete_folder(self, directory: str) -> None:
+        """Removes a folder and what is below it; a missing one is no error."""
+        ...
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """The file for reading at any position; the caller closes it."""
+        ...
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        """A new file, made with its folders, durable once closed. Raises StorageError if it exists."""
+        ...
+
+
+def file_io_for(uri: str, storage: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
+    """The FileIO for a path or URI, and the path it names there, without a slash at the end.
+
+    `storage` are storage options (`s3.endpoint`, ...); those of other schemes than the URI's do not count.
+    A local path may be relative to the working directory; `%` is taken literally, as Paimon does. Schemes may be
+    written in capitals (`FILE:/data`). Raises OptionError for a URI that nothing here can open, and as
+    `check_storage_options`.
+    """
+    scheme, separator, rest = uri.partition(":")
+    if not separator or "/" in scheme:
+        return LocalIO(), LocalIO.absolute(uri)
+    scheme = scheme.lower()
+    if scheme == "file":
+        path = rest.removeprefix("//") if rest.startswith("///") else rest
+        if not path.startswith("/") or path.startswith("//"):
+            raise OptionError(f"{uri}: a file URI names an absolute path, as in file:/data/warehouse", uri=uri)
+        return LocalIO(), LocalIO.absolute(path)
+    return arrow_io_for(f"{scheme}:{rest}", check_storage_options(storage))

@@ -1,0 +1,243 @@
+"""Files on a POSIX file system; a hard link publishes, because it never replaces what is there.
+
+Paimon's local rename replaces an existing target, so two processes can lose a commit; link(2) cannot.
+"""
+
+import errno
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import StorageError
+from bucketline.state.format.paths import temporary_name
+from bucketline.state.store.storage.errors import storage_error, storage_errors
+from bucketline.state.store.storage.file_info import FileInfo
+
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+
+
+@dataclass(frozen=True, slots=True)
+class LocalIO:
+    """The local file system, or one mounted; paths are absolute. Errors as in FileIO."""
+
+    ids: IdSource = SYSTEM_IDS
+
+    @staticmethod
+    def absolute(path: str) -> str:
+        """The path without dots and doubled slashes, from the root."""
+        return os.path.abspath(path)
+
+    def require_publish(self) -> None:
+        return
+
+    def read(self, path: str) -> bytes:
+        with _storage_errors(path), open(path, "rb") as file:
+            return file.read()
+
+    def read_optional(self, path: str) -> bytes | None:
+        with _storage_errors(path):
+            try:
+                with open(path, "rb") as file:
+                    return file.read()
+            except FileNotFoundError:
+                return None
+
+    def write_new(self, path: str, data: bytes) -> None:
+        with _storage_errors(path):
+            _write_synced(path, data)
+            _sync_folder(os.path.dirname(path))
+
+    def publish(self, path: str, data: bytes) -> bool:
+        folder, name = os.path.split(path)
+        temporary = os.path.join(folder, temporary_name(name, self.ids.new_uuid()))
+        with _storage_errors(path):
+            try:
+                _write_unpublished(temporary, path, data)
+                if not _link(temporary, path):
+                    return False
+                _sync_folder(folder)
+                return True
+            finally:
+                with suppress(OSError):
+                    os.unlink(temporary)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        folder, name = os.path.split(path)
+        temporary = os.path.join(folder, temporary_name(name, self.ids.new_uuid()))
+        with _storage_errors(path):
+            try:
+                _write_synced(temporary, data)
+                os.replace(temporary, path)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(temporary)
+                raise
+
+    def list_names(self, directory: str) -> list[str]:
+        with _storage_errors(directory):
+            try:
+                return sorted(os.listdir(directory))
+            except FileNotFoundError:
+                return []
+
+    def list_files(self, directory: str) -> list[FileInfo]:
+        with _storage_errors(directory):
+            return sorted(_walk(directory), key=lambda f: f.path)
+
+    def exists(self, path: str) -> bool:
+        with _storage_errors(path):
+            try:
+                os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def size(self, path: str) -> int:
+        with _storage_errors(path):
+            return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        with _storage_errors(path):
+            return os.stat(path).st_mtime_ns // 1_000_000
+
+    def delete(self, path: str) -> None:
+        with _storage_errors(path), suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def delete_folder(self, directory: str) -> None:
+        with _storage_errors(directory), suppress(FileNotFoundError):
+            shutil.rmtree(directory)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with _storage_errors(path):
+            return pa.OSFile(path, "rb")
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        with _storage_errors(path):
+            try:
+                return pa.PythonFile(_SyncedFile(path, "xb"), mode="w")
+            except FileNotFoundError:
+                _make_folders(os.path.dirname(path))
+                return pa.PythonFile(_SyncedFile(path, "xb"), mode="w")
+
+
+class _SyncedFile(io.FileIO):
+    """A file whose content and name are durable once it is closed."""
+
+    def write(self, data: Any) -> int:
+        """Takes all of the bytes: the system may take a part, and who writes here does not ask how much."""
+        rest = memoryview(data).cast("B")
+        total = len(rest)
+        while len(rest):
+            rest = rest[super().write(rest) or 0 :]
+        return total
+
+    def close(self) -> None:
+        try:
+            if not self.closed:
+                os.fsync(self.fileno())
+                _sync_folder(os.path.dirname(str(self.name)))
+        finally:
+            super().close()
+
+
+def _write_synced(path: str, data: bytes) -> None:
+    """A new file with durable content. Raises FileExistsError; what a failure left of it is removed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        _make_folders(os.path.dirname(path))
+        descriptor = os.open(path, flags, 0o666)
+    try:
+        with open(descriptor, "wb", buffering=0) as file:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest) or 0 :]
+            os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
+    """As `_write_synced`; an error says that nothing has been published."""
+    try:
+        _write_synced(temporary, data)
+    except OSError as e:
+        raise storage_error(path, e, published=False) from e
+
+
+def _link(temporary: str, path: str) -> bool:
+    """Gives a file its final name; False if that name is taken."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # A network file system may have done it and lost the answer, then tried again itself: two names show that.
+        return os.stat(temporary).st_nlink == 2
+    except OSError as e:
+        if e.errno in _NO_LINKS:
+            raise StorageError(
+                f"{path}: this file system has no hard links, so a commit cannot be published safely: "
+                "put the table on one that has them, or reach it by its own URI",
+                path=path,
+                retryable=False,
+            ) from e
+        raise
+    return True
+
+
+def _make_folders(folder: str) -> None:
+    """Makes a folder and those above it, durably."""
+    missing: list[str] = []
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for made in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(made)
+        _sync_folder(os.path.dirname(made))
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as e:
+        # Some mounted file systems sync folders by themselves and refuse to be asked.
+        if e.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _walk(directory: str) -> Iterator[FileInfo]:
+    """Files below a folder; what others remove meanwhile is left out."""
+    try:
+        entries = list(os.scandir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path)
+            continue
+        with suppress(FileNotFoundError):
+            found = entry.stat()
+            yield FileInfo(entry.path, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+@contextmanager
+def _storage_errors(path: str) -> Iterator[None]:
+    try:
+        with storage_errors(path):
+            yield
+    except ValueError as e:  # a path with a null byte
+        raise StorageError(f"{path!r}: {e}", path=path, retryable=False, missing=False) from e

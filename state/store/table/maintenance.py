@@ -1,0 +1,120 @@
+"""What `Table` does to keep itself small and sound, in the terms of its users: times as timedeltas, names as text.
+
+Source: Paimon 2.0 procedures expire_snapshots, remove_orphan_files, create_tag, create_branch, rollback; $tags.
+"""
+
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import UNLIMITED
+from bucketline.state.commit.expire import Retention
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.catalog.branches import MAIN, Branches
+from bucketline.state.store.catalog.rollback import rollback_to
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.tags import Tags, tag_snapshot
+from bucketline.state.store.maintenance.expiry import ExpireResult, delete_tag, expire_snapshots
+
+TAGS_SCHEMA = pa.schema(
+    [
+        pa.field("tag_name", pa.string(), nullable=False),
+        pa.field("snapshot_id", pa.int64(), nullable=False),
+        pa.field("schema_id", pa.int64(), nullable=False),
+        pa.field("commit_time", pa.timestamp("ms"), nullable=False),
+        pa.field("record_count", pa.int64()),
+        pa.field("create_time", pa.timestamp("ms")),
+        pa.field("time_retained", pa.duration("ms")),
+    ]
+)
+
+
+def expire_table(
+    table: TableHandle,
+    *,
+    retain_min: int | None,
+    retain_max: int | None,
+    older_than: timedelta | None,
+    limit: int | None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> ExpireResult:
+    """Expires by the table's options where None is given; without a limit as many as there are.
+
+    Raises as `expire_snapshots`, and UnsupportedTableError for a branch.
+    """
+    if table.metadata_path != table.path:
+        raise UnsupportedTableError(
+            f"{table.metadata_path}: snapshots of branches are not expired, since they share files with '{MAIN}'",
+            path=table.metadata_path,
+        )
+    kept = Retention.of(table.options)
+    max_count = kept.max_count if retain_max is None else retain_max
+    retention = Retention(
+        min_count=min(kept.min_count, max_count) if retain_min is None else retain_min,
+        max_count=max_count,
+        time_ms=kept.time_ms if older_than is None else milliseconds(older_than, "older_than"),
+        limit=UNLIMITED if limit is None else limit,
+    )
+    return expire_snapshots(table.io, table.path, table.table_schema, clock, retention=retention)
+
+
+def tag_table(
+    table: TableHandle,
+    name: str,
+    snapshot: int | None,
+    retained: timedelta | None,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Makes a tag. Raises OptionError as `tag_snapshot`."""
+    retained_ms = None if retained is None else milliseconds(retained, "retained")
+    tag_snapshot(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
+
+
+def untag_table(table: TableHandle, name: str) -> bool:
+    """Removes a tag, on the main branch with the files that only it held; False when there is none."""
+    if table.metadata_path == table.path:
+        return delete_tag(table.io, table.path, table.table_schema, name)
+    tags = Tags(table.io, table.metadata_path)
+    is_there = tags.get(name) is not None
+    tags.delete(name)
+    return is_there
+
+
+def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
+    """Makes a branch, at a tag if one is named. Raises OptionError for names that are taken or not there."""
+    found = None if tag is None else Tags(table.io, table.path).get(tag)
+    if tag is not None and found is None:
+        raise OptionError(f"Tag '{tag}' doesn't exist.", key="tag", value=tag)
+    Branches(table.io, table.path).create(name, found)
+
+
+def roll_back_table(table: TableHandle, target: int | str) -> int:
+    """The id of the snapshot that is the newest now. Raises OptionError when it is not there."""
+    return rollback_to(table.io, table.metadata_path, target).id
+
+
+def tags_table(table: TableHandle) -> pa.Table:
+    """One row a tag, by snapshot; times are local, as in $tags."""
+    rows = [
+        {
+            "tag_name": t.name,
+            "snapshot_id": t.snapshot.id,
+            "schema_id": t.snapshot.schema_id,
+            "commit_time": datetime.fromtimestamp(t.snapshot.time_ms / 1000),
+            "record_count": t.snapshot.total_record_count,
+            "create_time": t.created_local_ms,
+            "time_retained": t.retained_ms,
+        }
+        for t in Tags(table.io, table.metadata_path).list()
+    ]
+    return pa.Table.from_pylist(rows, schema=TAGS_SCHEMA)
+
+
+def milliseconds(duration: timedelta, name: str) -> int:
+    """The milliseconds of an argument of that name. Raises OptionError for a number, which has no unit."""
+    if not isinstance(duration, timedelta):
+        raise OptionError(f"{name} = {duration!r} has no unit: pass a datetime.timedelta", key=name, value=duration)
+    return duration // timedelta(milliseconds=1)

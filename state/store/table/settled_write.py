@@ -1,0 +1,127 @@
+"""After the commit of a batch write: its rows are made visible, or the error says that they are not.
+
+Source: Paimon 2.0 has a callback that waits for others to compact (`visibility-callback.enabled`); here the writer that
+lost compacts again itself.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.read_options import POSTPONE_MERGE_ON_READ
+from bucketline.conf.sink_options import VISIBILITY_TIMEOUT
+from bucketline.conf.wording import counted
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
+from bucketline.state.determinism import Clock, IdSource, Pause, Random
+from bucketline.state.errors import CommittedNotVisibleError
+from bucketline.state.format.entries import CommitKind
+from bucketline.state.store.table.local_compact import compact_buckets
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.visibility import (
+    Budget,
+    FileNames,
+    Rounds,
+    Waits,
+    Work,
+    compact_until_visible,
+    is_lasting,
+    left_on_level0,
+    what_waits,
+)
+from bucketline.state.store.write.write_result import WriteResult
+from bucketline.state.store.write.write_session import WriteSession
+
+_LOG = logging.getLogger(__name__)
+
+
+def settle_write(
+    session: WriteSession,
+    messages: Sequence[CommitMessage],
+    committed: Committed,
+    *,
+    trigger: CompactTrigger,
+    user: str,
+    clock: Clock,
+    ids: IdSource,
+    random: Random,
+    pause: Pause,
+) -> WriteResult:
+    """What the write returns; compacts on until its rows are visible, where this writer compacts and its own was lost.
+
+    Raises CommittedNotVisibleError when they are not within `visibility-timeout`: the rows are in the table.
+    """
+    if not committed.snapshots:
+        newest = session.view.refresh()
+        return WriteResult(0 if newest is None else newest.id)
+    newest_id = committed.snapshots[-1].id
+    dropped = None if committed.dropped is None else committed.dropped.message
+    left, waits = left_on_level0(messages, committed), what_waits(session.plan.schema)
+    rounds = Rounds(left)
+    if left and dropped is not None and waits is not Waits.NOTHING:
+        budget = Budget(session.plan.sink.visibility_timeout_ms, clock=clock, random=random, pause=pause)
+        try:
+            if is_lasting(committed.dropped):
+                rounds = Rounds(left, lost=dropped)
+            else:
+                rounds = _compact_again(session, left, trigger, user, clock, ids, budget)
+        except BucketlineError as e:
+            if waits is Waits.ROWS:
+                raise _not_visible(session, newest_id, messages, left, e.message) from e
+            rounds = Rounds(left, lost=e.message)
+        except BaseException as e:
+            e.add_note(f"snapshot {newest_id} of {session.table.path} holds the rows: do not write again")
+            raise
+        if rounds.lost is not None and waits is Waits.ROWS:
+            raise _not_visible(session, newest_id, messages, rounds.left, rounds.lost)
+        dropped = rounds.lost
+        newest_id = max(newest_id, 0 if session.view.snapshot is None else session.view.snapshot.id)
+    if dropped is not None:
+        level = logging.INFO if waits is Waits.NOTHING else logging.WARNING
+        _LOG.log(level, "%s: the compaction of a write was lost, a later one does it: %s", session.table.path, dropped)
+    hidden = (waits is Waits.ROWS and bool(rounds.left)) or _is_postponed(session, messages)
+    return WriteResult(newest_id, dropped=dropped, visible=not hidden)
+
+
+def _compact_again(
+    session: WriteSession,
+    left: FileNames,
+    trigger: CompactTrigger,
+    user: str,
+    clock: Clock,
+    ids: IdSource,
+    budget: Budget,
+) -> Rounds:
+    def compact(used: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
+        return compact_buckets(session.plan.bucket_write(used, clock=clock, ids=ids), work)
+
+    def commit(made: Sequence[CommitMessage]) -> Committed:
+        return session.commit(made, user=user, kind=CommitKind.COMPACT)
+
+    return compact_until_visible(session, left, trigger=trigger, compact=compact, commit=commit, budget=budget)
+
+
+def _is_postponed(session: WriteSession, messages: Sequence[CommitMessage]) -> bool:
+    if POSTPONE_MERGE_ON_READ.get(session.plan.schema.options):
+        return False
+    return any(m.bucket < 0 and m.new_files for m in messages)
+
+
+def _not_visible(
+    session: WriteSession, snapshot_id: int, messages: Sequence[CommitMessage], left: FileNames, lost: str
+) -> CommittedNotVisibleError:
+    # The messages know the rows also where storage did not let the newest snapshot be read.
+    files = [f for m in messages for f in m.new_files if f.file_name in left.get((m.partition, m.bucket), ())]
+    rows = sum(f.row_count for f in files)
+    budget_ms = session.plan.sink.visibility_timeout_ms
+    return CommittedNotVisibleError(
+        f"snapshot {snapshot_id} of {session.table.path} holds the rows: do not write again. {rows:,} of them cannot "
+        f"be read yet: they wait on level 0 of {counted(len(left), 'bucket')} for a compaction, and none was committed "
+        f"within {VISIBILITY_TIMEOUT.text_of(budget_ms)} ('{VISIBILITY_TIMEOUT.key}'): {lost}. The next compaction of "
+        "these buckets makes them visible, whoever runs it",
+        snapshot_id=snapshot_id,
+        path=session.table.path,
+        rows=rows,
+        buckets=len(left),
+        timeout_ms=budget_ms,
+    )

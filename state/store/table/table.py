@@ -1,0 +1,361 @@
+"""The one handle on a table that others are given: where it is, its newest schema, and what can be read of it.
+
+Source: Paimon 2.0 FileStoreTable, SchemaManager.createTable.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Self
+
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.read_options import check_open_options
+from bucketline.conf.sink_options import sink_options, split_options
+from bucketline.conf.storage_options import check_storage_options
+from bucketline.state.commit.schema_change import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UnsetOption,
+)
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.store.catalog.alter import alter_table, column_changes, column_path, column_type, position_of
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.table_handle import TableHandle, branch_path, newest_schema, remote_location
+from bucketline.state.store.catalog.versions import Version
+from bucketline.state.store.doctor.examine import examine
+from bucketline.state.store.doctor.finding import Finding
+from bucketline.state.store.maintenance.expiry import ExpireResult
+from bucketline.state.store.maintenance.orphans import OrphanResult, remove_orphan_files
+from bucketline.state.store.read.table_read import Filter, Request, live_files, read_table
+from bucketline.state.store.read.views import snapshots_table
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.table.local_compact import compact_table
+from bucketline.state.store.table.local_write import Data, write_table
+from bucketline.state.store.table.maintenance import (
+    branch_table,
+    expire_table,
+    milliseconds,
+    roll_back_table,
+    tag_table,
+    tags_table,
+    untag_table,
+)
+from bucketline.state.store.table.overwrite import overwrite_table
+from bucketline.state.store.table.rescale import rescale_table
+from bucketline.state.store.table.row_changes import delete_rows, update_rows
+from bucketline.state.store.write.write_result import WriteResult
+from bucketline.state.types.logical import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Table(TableHandle):
+    """A table at a path, with the schema that was its newest when the handle was made (see `refreshed`)."""
+
+    def to_arrow(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,
+        snapshot: Version | None = None,
+        read_optimized: bool = False,
+        *,
+        changes_since: Version | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """The rows as one table; arguments and errors are those of `to_batches`."""
+        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
+        return pa.Table.from_batches(rows, schema=schema)
+
+    def to_batches(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,
+        snapshot: Version | None = None,
+        read_optimized: bool = False,
+        *,
+        changes_since: Version | None = None,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches, in bounded memory.
+
+        Buckets come in order; keys ascend inside a bucket, unless the table has deletion vectors.
+        `columns` are names in the order wanted (None: all); `filter` is a condition on any columns of the table, as an
+        Arrow expression or as SQL text (`amount > 7.5 AND name LIKE 'a%'`); at most `limit` rows come;
+        `snapshot` is the id of the snapshot to read, or the name of a tag, with the schema of its time (None: what the
+        options say, else the newest, with this handle's schema); `read_optimized` sees only what full compactions have
+        written, without merging.
+        `changes_since` (an id, 0 for the beginning, or a tag) asks for what was committed after that snapshot up to
+        `snapshot` instead: rows as they were stored, commit by commit, with an int8 column `_row_kind` at the end. They
+        come from the changelog files of tables that produce them, else from appended files; overwrites are no changes.
+        Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that is not
+        there, UnsupportedTableError for a table whose rows cannot be read rightly, CorruptFileError and StorageError.
+        """
+        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
+        return pa.RecordBatchReader.from_batches(schema, rows)
+
+    def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
+        """Commits the rows of `data` as one batch, with inline compaction as the options say; the newest snapshot's id,
+        which also says whether readers see the rows (`WriteResult`).
+
+        `data` is a Table, RecordBatch or RecordBatchReader, matched by column name. `row_kinds` is an int8 array with
+        one kind a row (+I 0, -U 1, +U 2, -D 3) or the name of the column that holds them; a column `_row_kind` is found
+        by itself. Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed,
+        CommitConflictError and CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it, where
+        readers do not see the rows yet: they are in the table, and must not be written again.
+        """
+        return write_table(self, data, row_kinds)
+
+    def delete(self, filter: Filter) -> WriteResult:
+        """Deletes the rows that pass, as one commit; the newest snapshot's id. For tables with a primary key.
+
+        Rows that a reader does not see, or that come in between, are not deleted. Raises UnsupportedTableError for
+        tables in which a delete does not remove a row, and as `write`.
+        """
+        return delete_rows(self, filter)
+
+    def update(self, filter: Filter, assignments: Mapping[str, object]) -> WriteResult:
+        """Sets columns of the rows that pass, as one commit; the newest snapshot's id. For tables that deduplicate.
+
+        `assignments` maps columns to constants, or to expressions over the columns as they were; keys, partition and
+        sequence columns stay. Raises UnsupportedTableError, SchemaMismatchError, and as `write`.
+        """
+        return update_rows(self, filter, assignments)
+
+    def overwrite(
+        self,
+        data: Data,
+        partition: Mapping[str, object] | None = None,
+        row_kinds: pa.Array | pa.ChunkedArray | str | None = None,
+    ) -> WriteResult | None:
+        """Commits the rows of `data` in the place of what partitions hold; the new snapshot's id, None without one.
+
+        `partition` maps partition columns to values: the partitions that match are replaced, and emptied where no rows
+        come. Without it those are replaced that get rows, or everything where the table has no partitions or
+        `dynamic-partition-overwrite` is false. `data` and `row_kinds` as in `write`; no changelog is written. Raises
+        SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and as `write`.
+        """
+        return overwrite_table(self, data, partition, row_kinds)
+
+    def compact(self, strategy: str = "full", partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
+        """Compacts in this process; the new snapshot's id, None when there was nothing to do.
+
+        `strategy` is "full" (everything to the last level) or "minor" (what the picker says); `partitions` restricts it
+        to those that match one of the mappings from partition column to value. Raises OptionError for arguments that do
+        not fit, CommitConflictError when another compaction was faster: nothing is lost then.
+        """
+        return compact_table(self, strategy, partitions)
+
+    def rescale(self, bucket_num: int, partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
+        """Gives partitions of a fixed or postpone table another number of buckets, in this process.
+
+        Returns the new snapshot's id, None when there was nothing to do. `partitions` as in `compact`: those are
+        written anew whatever count they have, as Paimon does; without it all that have another count are, and a fixed
+        table's `bucket` option follows. Postponed rows stay where they are. Raises OptionError, UnsupportedTableError,
+        and CommitConflictError when a partition was changed meanwhile.
+        """
+        return rescale_table(self, bucket_num, partitions)
+
+    def snapshots(self) -> pa.Table:
+        """The snapshots there are, oldest first: the columns of Paimon's $snapshots."""
+        return snapshots_table(self.snapshot_store)
+
+    def files(self) -> pa.Table:
+        """The live data files of the snapshot that the options name, else the newest: the columns of Paimon's $files.
+
+        Files of a fallback branch are among them only for partitions that
+        this branch has files of and shows none.
+        """
+        return live_files(self)
+
+    def tags(self) -> pa.Table:
+        """The tags there are, by snapshot: the columns of Paimon's $tags, with `time_retained` as a duration."""
+        return tags_table(self)
+
+    def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
+        """Names a snapshot (None: the newest) and keeps its files until the tag is deleted, or for `retained`."""
+        tag_table(self, name, snapshot, retained)
+
+    def delete_tag(self, name: str) -> bool:
+        """Removes a tag and the files that only it held; False when there is none."""
+        return untag_table(self, name)
+
+    def branches(self) -> list[str]:
+        """The names of the branches beside `main`."""
+        return Branches(self.io, self.path).names()
+
+    def create_branch(self, name: str, tag: str | None = None) -> None:
+        """Makes a branch: empty, or standing at a tag. Open it with the option `branch`."""
+        branch_table(self, name, tag)
+
+    def delete_branch(self, name: str) -> bool:
+        """Removes a branch; False when there is none. `remove_orphan_files` finds the files that only it used."""
+        return Branches(self.io, self.path).delete(name)
+
+    def rollback_to(self, target: int | str) -> int:
+        """Makes a snapshot, by id or tag, the newest again; newer ones and their tags go. No writer may be at work."""
+        return roll_back_table(self, target)
+
+    def expire_snapshots(
+        self,
+        *,
+        retain_min: int | None = None,
+        retain_max: int | None = None,
+        older_than: timedelta | None = None,
+        limit: int | None = None,
+    ) -> ExpireResult:
+        """Removes old snapshots and the files that only they needed; what is None is as the table's options say.
+
+        `limit` is how many go at most (None: all that may). Files of tags, branches and consumers stay.
+        """
+        return expire_table(self, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit)
+
+    def remove_orphan_files(
+        self, dry_run: bool = True, older_than: timedelta = timedelta(days=1), *, no_writers: bool = False
+    ) -> OrphanResult:
+        """Finds the files that no snapshot, tag or branch names, and removes them unless it is a dry run.
+
+        Only those that have not changed for `older_than`. Of what is removed that is at least a day, since files that a
+        writer has made and not committed yet look the same. `no_writers` lifts that limit. Danger: if anybody writes to
+        the table after all, Paimon or a job that is paused included, its next snapshot can name files that are gone,
+        and rows are lost. Raises FilesTooYoungError for less than a day without `no_writers` (a dry run takes any age),
+        UnsupportedTableError for storage that does not tell when a file was written, CorruptFileError when it is not
+        known what is in use.
+        """
+        age_ms = milliseconds(older_than, "older_than")
+        return remove_orphan_files(self, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
+
+    def doctor(self, rows: bool = False) -> list[Finding]:
+        """What is broken in this table, errors first; `rows` also reads the live rows. Changes nothing."""
+        return examine(self, rows=rows)
+
+    def alter(self, *changes: SchemaChange) -> Self:
+        """The table after changes of its schema (`schema_change`), all of which make one version of it.
+
+        Raises SchemaMismatchError for a column that cannot be changed so, OptionError for an option.
+        """
+        return alter_table(self, changes)
+
+    def add_column(
+        self,
+        name: str | Sequence[str],
+        type: str | pa.DataType | DataType,
+        *,
+        comment: str | None = None,
+        position: str | None = None,
+    ) -> Self:
+        """Adds a nullable column; one that is there with this type is left as it is.
+
+        `name` is a column, or the path to a field in one (`["address", "zip"]`; `element` and `value` lead into
+        collections); `type` is SQL text, as `DECIMAL(9, 2)`; `position` is `first` or `after <column>`.
+        """
+        added = AddColumn(column_path(name), column_type(type), comment=comment, position=position_of(position))
+        return self.alter(added)
+
+    def drop_column(self, name: str | Sequence[str]) -> Self:
+        """Drops a column that is no key."""
+        return self.alter(DropColumn(column_path(name)))
+
+    def rename_column(self, name: str | Sequence[str], to: str) -> Self:
+        """Renames a column that is no partition column; rows that exist keep their values."""
+        return self.alter(RenameColumn(column_path(name), to))
+
+    def alter_column(
+        self,
+        name: str | Sequence[str],
+        *,
+        type: str | pa.DataType | DataType | None = None,
+        nullable: bool | None = None,
+        comment: str | None = None,
+        position: str | None = None,
+    ) -> Self:
+        """Changes what is not None: the type, to one that holds every old value; an empty comment removes it."""
+        data_type = None if type is None else column_type(type)
+        changes = column_changes(
+            column_path(name), data_type=data_type, nullable=nullable, comment=comment, position=position
+        )
+        return self.alter(*changes)
+
+    def set_options(self, options: Mapping[str, str]) -> Self:
+        """Sets options of the table; those that its files depend on cannot change once it has snapshots."""
+        return self.alter(*(SetOption(key, value) for key, value in options.items()))
+
+    def unset_options(self, *keys: str) -> Self:
+        """Takes options back to their defaults."""
+        return self.alter(*map(UnsetOption, keys))
+
+
+def open_table(
+    path: str, *, options: Mapping[str, str] | None = None, storage_options: Mapping[str, str] | None = None
+) -> Table:
+    """The table at a path or URI, with its newest schema.
+
+    `options` say what is seen of the table: `branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
+    `postpone.merge-on-read` and others (`read_options`). Those of the sink say how this handle writes and compacts:
+    `visibility-timeout`, `merge-memory`, `local-directory`. `storage_options` (`s3.endpoint`, ...) say how its storage
+    is reached, and are never stored.
+    Raises OptionError for other options, TableNotFoundError when there is no table, BranchNotFoundError,
+    UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
+    """
+    storage = check_storage_options(storage_options)
+    writing, reading = split_options(options or {})
+    check_open_options(reading)
+    sink_options(writing)
+    io, root = file_io_for(path, storage)
+    schema = newest_schema(io, branch_path(root, reading), table=root)
+    table = Table(io, root, schema, reading, remote_location(io, path), writing, storage)
+    return replace(table, table_schema=table.with_read_options(table.table_schema))
+
+
+def create_table(
+    path: str,
+    schema: pa.Schema | str,
+    primary_key: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    comment: str | None = None,
+    *,
+    exist_ok: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Table:
+    """Makes the table at a path or URI, `<warehouse>/<db>.db/<table>`, and opens it; key columns become NOT NULL.
+
+    `schema` is Arrow's or SQL column text (`columns_text`), which can also say what Arrow cannot, as VARCHAR(20).
+    `exist_ok` opens the table that is there, whatever its columns and options, where there is one.
+    `storage_options` (`s3.endpoint`, ...) say how the storage is reached; they are refused among `options`, which are
+    stored.
+    Raises OptionError for options and keys that do not fit or a table that exists, SchemaMismatchError for columns that
+    Paimon has no type for, UnsupportedTableError on storage that cannot publish. Nothing has been written then.
+    """
+    check_table_path(path)
+    new = plan_schema(
+        schema,
+        primary_key,
+        partition_by,
+        options,
+        comment,
+        storage_options=storage_options,
+        time_ms=clock.now_ms(),
+    )
+    io, root = file_io_for(path, new.storage)
+    io.require_publish()
+    schemas = Schemas(io, root)
+    if schemas.latest_id() is None and Snapshots(io, root).latest_id() is not None:
+        raise CorruptFileError(
+            f"{root} has snapshots and no schema: a table is there whose schema files are gone; put them back from a "
+            "copy, or make the new table elsewhere",
+            path=root,
+        )
+    if schemas.latest_id() is not None or not schemas.create(new):
+        if exist_ok:
+            return open_table(path, storage_options=storage_options)
+        raise OptionError(f"there is a table at {root} already", key="path", path=root)
+    return Table(io, root, new, location=remote_location(io, path), storage=new.storage)

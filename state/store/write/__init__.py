@@ -1,0 +1,1 @@
+"""Rows into level-0 files, one bucket at a time."""

@@ -1,0 +1,280 @@
+"""One bucket, one batch: sealed runs → level-0 files → a compaction if one is due → the commit message.
+
+Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the compaction it triggers), AppendOnlyWriter.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.state.bucket.allocation import Int32s
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.change_rows import split_marked
+from bucketline.state.lsm.merge.changelog_folds import LogEverything
+from bucketline.state.lsm.merge.fold import Fold, fold_for
+from bucketline.state.lsm.merge.fold_choice import early_fold
+from bucketline.state.lsm.merge.merge_runs import merge_runs
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.lsm.tree.levels import Levels
+from bucketline.state.lsm.tree.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.compact.append_compact import compact_append
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.compact.compactor import CompactResult, compact_unit
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files
+from bucketline.state.store.write.cross_write import CrossWrite
+from bucketline.state.store.write.grouping import hash_index_store
+from bucketline.state.store.write.new_keys import DynamicWrite
+from bucketline.state.store.write.run_passes import few_runs, runs_at_once
+from bucketline.state.store.write.sealed_runs import SealedRun, sequence_offsets, unseal
+from bucketline.state.types.arrow import SEQUENCE
+
+FLUSH_BATCH_ROWS = 65536
+FLUSH_BATCH_BYTES = 16 << 20
+
+
+class CompactTrigger(Enum):
+    """What a writer does after its flush."""
+
+    NONE = "none"
+    MINOR = "minor"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """What the table holds of a bucket before this batch. An unknown bucket is an empty one.
+
+    `files` are all live files where `complete`; else they were left out because the bucket is not to be compacted.
+    `hash_entry` is the HASH file of a dynamic bucket, `vector_files` are those with deletion vectors.
+    """
+
+    next_sequence_number: int = 0
+    files: tuple[DataFileMeta, ...] = ()
+    complete: bool = True
+    hash_entry: IndexManifestEntry | None = None
+    vector_files: VectorFiles = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWrite:
+    """How buckets are written in this batch; plain values, so that it travels. Memory is in bytes of Arrow data.
+
+    `dynamic` and `cross` say how keys get buckets where no function of the key does, `postponed_user` that rows go to
+    the postpone bucket, `postponed_since` when the newest file that waits in a partition says it was made; `totals` are
+    bucket counts of single partitions.
+    """
+
+    access: BucketAccess
+    total_buckets: int
+    trigger: CompactTrigger
+    merge_memory_bytes: int
+    compact_memory_bytes: int
+    dynamic: DynamicWrite | None = None
+    postponed_user: str | None = None
+    postponed_since: Mapping[bytes, int] = field(default_factory=dict)
+    cross: CrossWrite | None = None
+    totals: Mapping[bytes, int] = field(default_factory=dict)
+    index_cache_bytes: int = 256 << 20
+    local_directory: str | None = None
+
+    def owner(self, partition: bytes, bucket: int) -> int:
+        """A number that is the same for all buckets that one task must write; see `placement`."""
+        return bucket if self.dynamic is None else self.dynamic.owner(partition, bucket)
+
+    @property
+    def compact_options(self) -> CompactOptions:
+        return CompactOptions.from_options(self.access.schema.options)
+
+
+def write_bucket(
+    write: BucketWrite,
+    bucket_id: BucketId,
+    state: BucketState,
+    runs: Sequence[tuple[SealedRun, pa.Buffer]],
+    new_hashes: Int32s | None = None,
+) -> CommitMessage:
+    """What the batch does to one bucket. `runs` are in arrival order; without any, only a due compaction happens.
+
+    `new_hashes` are those of keys that a dynamic bucket has got. An error leaves none of the new files behind.
+    """
+    if not write.access.schema.primary_keys:
+        return _write_appended(write, bucket_id, state, runs)
+    flushed = _flush(write, bucket_id, state, runs)
+    try:
+        compacted = compact_bucket(write, bucket_id, state, flushed.files)
+        message = _message(write, bucket_id, flushed, compacted)
+        return message if new_hashes is None else _with_hashes(write, message, state, new_hashes)
+    except BaseException:
+        write.access.delete_own([*flushed.files, *flushed.changelog], bucket_id)
+        raise
+
+
+def _write_appended(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
+) -> CommitMessage:
+    new_files = _append(write, bucket_id, state, runs) if runs else []
+    compacted = CompactResult()
+    if write.trigger is not CompactTrigger.NONE and state.complete:
+        try:
+            full = write.trigger is CompactTrigger.FULL
+            files = (*state.files, *new_files)
+            compacted = compact_append(write.access, bucket_id, files, full=full, vector_files=state.vector_files)
+        except BaseException:
+            write.access.delete_own(new_files, bucket_id)
+            raise
+    return _message(write, bucket_id, Flushed(new_files), compacted)
+
+
+def _with_hashes(write: BucketWrite, message: CommitMessage, state: BucketState, new_hashes: Int32s) -> CommitMessage:
+    """The message, with the HASH file that holds the bucket's new keys as well."""
+    store = hash_index_store(write.access.uri, write.access.schema, write.index_cache_bytes)
+    try:
+        change = store.grow(message.partition, message.bucket, state.hash_entry, new_hashes)
+    except BaseException:
+        write.access.delete_own(message.made_files, (message.partition, message.bucket))
+        raise
+    if change is None:
+        return message
+    replaced = () if change.replaced is None else (change.replaced,)
+    return replace(message, new_index_files=(change.new,), deleted_index_files=replaced)
+
+
+def compact_bucket(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, new_files: Sequence[DataFileMeta] = ()
+) -> CompactResult:
+    """Picks and runs the compaction that the trigger asks for; an empty result when nothing is due."""
+    if not state.complete:
+        return CompactResult()
+    access = write.access
+    files = (*state.files, *new_files)
+    unit = pick_unit(write, files, masked_files(state.vector_files))
+    if unit is None:
+        return CompactResult()
+    options = write.compact_options
+    levels = Levels.from_files(files, options.num_levels, access.key_order)
+    deletions = None
+    if options.deletion_vectors:
+        deletions = load_deletions(access.files, state.vector_files)
+    return compact_unit(
+        access, bucket_id, levels, unit, options, memory_bytes=write.compact_memory_bytes, deletions=deletions
+    )
+
+
+def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collection[str] = ()) -> CompactUnit | None:
+    """What the trigger compacts in a bucket with these live files; None when nothing is due.
+
+    `masked` names the files of which rows are deleted by position.
+    """
+    if write.trigger is CompactTrigger.NONE or not files:
+        return None
+    options = write.compact_options
+    levels = Levels.from_files(files, options.num_levels, write.access.key_order)
+    if write.trigger is CompactTrigger.FULL:
+        return pick_full(levels, options, must_rewrite=masked if options.deletion_vectors else ())
+    # Creation times are local wall-clock time, so they are compared with the same.
+    now_ms = write.access.clock.local_ms()
+    return pick_compaction(
+        levels,
+        options,
+        now_ms=now_ms,
+        last_full_ms=last_full_seed_ms(levels),
+        hour=now_ms // 3_600_000 % 24,
+        # Every trigger without a pick has left a file on level 0.
+        idle_count=max(0, len(levels.level0) - 1),
+    ).unit
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What a batch's rows have become: data files, and the changelog files of a table that logs its input."""
+
+    files: Sequence[DataFileMeta] = ()
+    changelog: Sequence[DataFileMeta] = ()
+
+
+def _flush(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
+) -> Flushed:
+    """Merges the runs of a primary-key bucket into level-0 files."""
+    if not runs:
+        return Flushed()
+    access = write.access
+    schema = access.schema
+    offsets = sequence_offsets([run for run, _ in runs])
+    inputs = [_sequenced(blob, state.next_sequence_number + offsets[run.origin]) for run, blob in runs]
+    fold = fold_for(schema)
+    logs = CHANGELOG_PRODUCER.get(schema.options) == "input"
+    with ExitStack() as stack:
+        limit = runs_at_once(write.merge_memory_bytes)
+        early = partial(_merge, schema, early_fold(schema))
+        inputs = few_runs(inputs, limit, early, write.local_directory, stack)
+        merged = _merge(schema, LogEverything(fold) if logs else fold, inputs)
+        writer = stack.enter_context(access.writer(bucket_id, level=0, source=FileSource.APPEND))
+        log = stack.enter_context(access.changelog_writer(bucket_id, level=0)) if logs else None
+        for batch in merged:
+            if log is None:
+                writer.write(batch)
+                continue
+            stored, logged = split_marked(batch)
+            log.write(logged)
+            writer.write(stored)
+        return Flushed(writer.close(), [] if log is None else log.close())
+
+
+def _merge(schema: TableSchema, fold: Fold, runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    return merge_runs(
+        runs,
+        schema.trimmed_primary_key,
+        SEQUENCE_FIELD.get(schema.options),
+        SEQUENCE_SORT_ORDER.get(schema.options) == "descending",
+        fold,
+        FLUSH_BATCH_ROWS,
+        FLUSH_BATCH_BYTES,
+    )
+
+
+def _append(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
+) -> list[DataFileMeta]:
+    """Writes the rows of an append bucket in arrival order."""
+    with write.access.writer(
+        bucket_id, level=0, source=FileSource.APPEND, first_sequence_number=state.next_sequence_number
+    ) as writer:
+        for _, blob in runs:
+            for batch in unseal(blob):
+                writer.write(batch)
+        return writer.close()
+
+
+def _sequenced(blob: pa.Buffer, start: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a run, their arrival ranks turned into sequence numbers."""
+    for batch in unseal(blob):
+        position = batch.schema.get_field_index(SEQUENCE)
+        yield batch.set_column(position, SEQUENCE, pc.add(batch.column(position), pa.scalar(start, pa.int64())))
+
+
+def _message(write: BucketWrite, bucket_id: BucketId, flushed: Flushed, compacted: CompactResult) -> CommitMessage:
+    partition, bucket = bucket_id
+    return CommitMessage(
+        partition=partition,
+        bucket=bucket,
+        total_buckets=write.totals.get(partition, write.total_buckets),
+        new_files=tuple(flushed.files),
+        changelog_files=tuple(flushed.changelog),
+        compact_before=compacted.before,
+        compact_after=compacted.after,
+        compact_changelog=compacted.changelog,
+        compact_index_files=() if compacted.index is None else (compacted.index,),
+        deleted_compact_index_files=compacted.replaced_index,
+    )

@@ -1,0 +1,49 @@
+"""Which buckets a trigger would compact: asked on the driver, from file metadata alone."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.store.catalog.live_files import BucketId, TableView
+from bucketline.state.store.compact.append_compact import append_options
+from bucketline.state.store.read.bucket_deletions import NO_VECTORS, VectorFiles, masked_files
+from bucketline.state.store.write.bucket_writer import CompactTrigger, pick_unit
+from bucketline.state.store.write.write_plan import WritePlan
+
+
+def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: CompactOptions) -> bool:
+    """Whether a bucket could be compacted once this batch has added a run; False only where it surely is not."""
+    if trigger is CompactTrigger.FULL or not options.waits_for_runs:
+        return True
+    runs = sum(f.level == 0 for f in files) + len({f.level for f in files if f.level})
+    return runs + 1 >= options.compaction_trigger
+
+
+def may_join(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: AppendCompactOptions) -> bool:
+    """As `may_compact`, of an append bucket."""
+    small = [f for f in files if f.file_size < options.small_bytes]
+    enough = len(small) + 1 >= options.min_files or sum(f.file_size for f in small) >= options.small_bytes
+    return trigger is CompactTrigger.FULL or enough
+
+
+def due_buckets(
+    view: TableView,
+    plan: WritePlan,
+    trigger: CompactTrigger,
+    vectors: Mapping[BucketId, VectorFiles] = NO_VECTORS,
+    *,
+    among: Collection[BucketId] | None = None,
+) -> list[BucketId]:
+    """The buckets, in order, in which the trigger finds something to compact as the files are now.
+
+    `vectors` are the deletion-vector files of buckets that have one; `among` restricts what is looked at.
+    """
+    if trigger is CompactTrigger.NONE:
+        return []
+    looked_at = [b for b in view.buckets() if b[1] >= 0 and (among is None or b in among)]
+    if not plan.schema.primary_keys:
+        options, full = append_options(plan.schema.options), trigger is CompactTrigger.FULL
+        return [b for b in looked_at if pick_append(view.files(b), options, full=full)]
+    write = plan.bucket_write(trigger)
+    return [b for b in looked_at if pick_unit(write, view.files(b), masked_files(vectors.get(b, ()))) is not None]

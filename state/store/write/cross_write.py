@@ -1,0 +1,270 @@
+"""One share of the keys of a cross-partition table: rows in arrival order → rows with partition and bucket, as runs.
+
+The share's key index says where each key lives; it is brought to the snapshot the batch is written on, and never told
+of the batch itself: the next batch takes that from the table. What earlier rows of the batch did is kept beside it.
+"""
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.bucket_options import INDEX_TTL
+from bucketline.state.bucket.accept_rows import Intake
+from bucketline.state.bucket.allocation import Fill, FillRule, Int32s, Ownership
+from bucketline.state.bucket.cross_partition import (
+    NOWHERE,
+    KeyedRows,
+    Placement,
+    Places,
+    old_place_rule,
+    place_rows,
+    placed_rows,
+)
+from bucketline.state.bucket.key_entries import number_keys
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import StorageError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.fold_choice import sealing_fold
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.key_index.backup import BackupFolder, back_up
+from bucketline.state.store.key_index.catch_up import IndexSource
+from bucketline.state.store.key_index.expiry import forget_expired
+from bucketline.state.store.key_index.key_index import KeyIndex
+from bucketline.state.store.key_index.note import write_note
+from bucketline.state.store.key_index.ready import IndexOrigin, IndexPlan, ready_index
+from bucketline.state.store.key_index.rocks import RocksSettings
+from bucketline.state.store.key_index.table_keys import ShardKeys
+from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.write.grouping import GivenBuckets
+from bucketline.state.store.write.key_assign import PlacedBatch, place_batch
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, partition_codes, unseal
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.distinct import distinct
+
+_LOG = logging.getLogger(__name__)
+
+CHUNK_BYTES = 192 << 20
+"""Arrow bytes of rows that are placed at once; a share of a batch that is larger is placed in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossWrite:
+    """What a task must know to place rows; plain values, so that it travels. Memory is in bytes.
+
+    `snapshot` is what the batch is written on, None for the empty table. `backup` is a folder that outlives the
+    machine, and `back_up_now` asks for a copy of the index there.
+    """
+
+    uri: str
+    schema: TableSchema
+    snapshot: Snapshot | None
+    shares: int
+    rule: FillRule
+    memory_bytes: int
+    local_directory: str | None = None
+    backup: str | None = None
+    back_up_now: bool = False
+    budget_bytes: int = 64 << 20
+    run_bytes: int = 8 << 20
+
+    def index_plan(self, share: int) -> IndexPlan:
+        """Which index the share needs."""
+        root = self.local_directory or f"{tempfile.gettempdir()}/bucketline"
+        backup = None
+        if self.backup is not None:
+            backup = BackupFolder(*file_io_for(self.backup, self.schema.storage))
+        keys = ShardKeys(self.schema, share, self.shares)
+        return IndexPlan(self.uri, keys, root, RocksSettings(self.memory_bytes), backup)
+
+    def source(self) -> IndexSource:
+        """The table the index is of."""
+        io, path = file_io_for(self.uri, self.schema.storage)
+        schemas = Schemas(io, path)
+
+        @cache
+        def schema_of(schema_id: int) -> TableSchema:
+            return self.schema if schema_id == self.schema.id else schemas.get(schema_id)
+
+        partition_types = [f.type for f in self.schema.select(self.schema.partition_keys)]
+        return IndexSource(
+            FileAccess(io, path, self.schema, schema_of), Manifests(io, path, partition_types), Snapshots(io, path)
+        )
+
+    def seal_plan(self) -> SealPlan:
+        """How placed rows become runs."""
+        return SealPlan(
+            schema=self.schema,
+            grouping=GivenBuckets(),
+            fold=sealing_fold(self.schema),
+            total_buckets=-1,
+            budget_bytes=self.budget_bytes,
+            run_bytes=self.run_bytes,
+        )
+
+
+def place_runs(
+    write: CrossWrite,
+    share: int,
+    runs: Sequence[tuple[SealedRun, pa.Buffer]],
+    *,
+    noted: Callable[[str], None],
+    ids: IdSource = SYSTEM_IDS,
+) -> Iterator[SealedRun]:
+    """The rows of a share's runs, in arrival order, as runs of the buckets they go to.
+
+    `noted` is given the token of the note that was left for the next batch, if one was: the snapshot that this batch
+    makes has to carry it. Raises IndexStateError when another process holds the index, or the batch is an old one.
+    """
+    plan = write.index_plan(share)
+    index, report = ready_index(plan, write.source(), write.snapshot)
+    # Before rows are placed: what is forgotten afterwards was unknown to them.
+    alive_since, grown = plan.alive_since, 0
+    with index:
+        if plan.backup is not None and (write.back_up_now or report.origin is IndexOrigin.BUILT):
+            _back_up(index, plan.backup)
+        sealer = RunSealer(write.seal_plan(), origin=share)
+        chunks = _chunks(runs)
+        first, second = next(chunks, None), next(chunks, None)
+        if first is not None and second is None:
+            placed = _place_whole(write, index, plan, first, noted, ids)
+            grown = placed.effect.growth
+            yield from sealer.add(Intake(_with_buckets(placed.rows, placed.buckets), placed.kinds))
+        elif first is not None and second is not None:
+            placer = _Placer(write, index, plan)
+            for chunk in chain((first, second), chunks):
+                yield from sealer.add(placer.place(chunk))
+            grown = placer.growth
+        yield from sealer.finish()
+        if INDEX_TTL.is_set(write.schema.options):
+            forget_expired(index, alive_since=alive_since, grown_by=grown)
+
+
+def _place_whole(
+    write: CrossWrite,
+    index: KeyIndex,
+    plan: IndexPlan,
+    rows: pa.Table,
+    noted: Callable[[str], None],
+    ids: IdSource,
+) -> PlacedBatch:
+    """All rows of the share at once; what becomes of their keys is noted for the next batch."""
+    placed = place_batch(
+        index,
+        rows.drop_columns([SEQUENCE, VALUE_KIND]),
+        rows[VALUE_KIND].combine_chunks(),
+        plan.keys,
+        rule=write.rule,
+        own=Ownership(plan.keys.shard, plan.keys.shards),
+        alive_since=plan.alive_since,
+        expires=INDEX_TTL.is_set(write.schema.options),
+    )
+    token = ids.new_uuid()
+    if write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token):
+        noted(token)
+    return placed
+
+
+def _back_up(index: KeyIndex, folder: BackupFolder) -> None:
+    """A backup if it can be had: it is a copy of a cache, and worth no batch."""
+    try:
+        back_up(index, folder)
+    except StorageError as e:
+        _LOG.warning("key index %s could not be backed up, the next turn tries again: %s", index.directory, e.message)
+
+
+def _with_buckets(rows: pa.Table, buckets: Int32s) -> pa.Table:
+    return rows.append_column(GivenBuckets.column, pa.array(buckets))
+
+
+class _Placer:
+    """Places rows chunk after chunk: the index, and over it what the batch has done so far."""
+
+    def __init__(self, write: CrossWrite, index: KeyIndex, plan: IndexPlan) -> None:
+        self._write, self._index, self._plan = write, index, plan
+        self._own = Ownership(plan.keys.shard, plan.keys.shards)
+        self._fills: dict[int, Fill] = {}
+        self._moved_keys: pa.Array | None = None
+        self._moved = Places(np.empty(0, np.int32), np.empty(0, np.int32))
+        self.growth = 0
+
+    def place(self, chunk: pa.Table) -> Intake:
+        """The rows to write for these rows, with the bucket of each in a column of its own."""
+        write = self._write
+        rows = chunk.drop_columns([SEQUENCE, VALUE_KIND])
+        named, codes_here = partition_codes(rows, write.schema)
+        codes = self._index.codes(named)[codes_here]
+        keys, numbers = number_keys(self._plan.keys.keys(rows))
+        old = self._overlaid(keys.normalized, self._index.lookup(keys.normalized, alive_since=self._plan.alive_since))
+        for code in distinct(codes, old.partitions[old.partitions != NOWHERE]).tolist():
+            if code not in self._fills:
+                self._fills[code] = Fill(self._index.rows(code), self._own, write.rule)
+        keyed = KeyedRows(numbers, keys.hashes, codes.astype(np.int32), np.asarray(chunk[VALUE_KIND].combine_chunks()))
+        placement = place_rows(
+            keyed, old, old_place_rule(write.schema), fills=self._fills, empty=Fill({}, self._own, write.rule)
+        )
+        self._fills = dict(placement.fills)
+        self._remember(keys.normalized, old, placement.places)
+        self.growth += int(((old.partitions == NOWHERE) & (placement.places.partitions != NOWHERE)).sum())
+        placed, kinds = placed_rows(rows, *self._dense(placement), write.schema)
+        return Intake(_with_buckets(placed, placement.buckets), kinds)
+
+    def _overlaid(self, keys: pa.Array, found: Places) -> Places:
+        """The places in the index, overruled by those of keys that the batch has moved."""
+        if self._moved_keys is None or not len(self._moved_keys):
+            return found
+        at = pc.index_in(keys, value_set=self._moved_keys)
+        known = np.asarray(pc.is_valid(at))
+        where = np.asarray(pc.fill_null(at, 0))
+        return Places(
+            np.where(known, self._moved.partitions[where], found.partitions).astype(np.int32),
+            np.where(known, self._moved.buckets[where], found.buckets).astype(np.int32),
+        )
+
+    def _remember(self, keys: pa.Array, old: Places, new: Places) -> None:
+        changed = (old.partitions != new.partitions) | (old.buckets != new.buckets)
+        if not changed.any():
+            return
+        fresh_keys = keys.filter(pa.array(changed))
+        fresh = Places(new.partitions[changed], new.buckets[changed])
+        if self._moved_keys is None:
+            self._moved_keys, self._moved = fresh_keys, fresh
+            return
+        kept = np.asarray(pc.invert(pc.is_in(self._moved_keys, value_set=fresh_keys)))
+        self._moved_keys = pa.concat_arrays([self._moved_keys.filter(pa.array(kept)), fresh_keys])
+        self._moved = Places(
+            np.concatenate([self._moved.partitions[kept], fresh.partitions]),
+            np.concatenate([self._moved.buckets[kept], fresh.buckets]),
+        )
+
+    def _dense(self, placement: Placement) -> tuple[Placement, list[bytes]]:
+        """The placement with partitions numbered 0, 1, ..., and the partitions so numbered."""
+        used, dense = np.unique(placement.partitions, return_inverse=True)
+        named = self._index.partitions(used.tolist())
+        numbered: Int32s = dense.astype(np.int32)
+        return replace(placement, partitions=numbered), [named[code] for code in used.tolist()]
+
+
+def _chunks(runs: Iterable[tuple[SealedRun, pa.Buffer]]) -> Iterator[pa.Table]:
+    """The rows of runs in arrival order, in pieces of about CHUNK_BYTES."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for _, blob in runs:
+        for batch in unseal(blob):
+            waiting.append(batch)
+            size += batch.nbytes
+            if size >= CHUNK_BYTES:
+                yield pa.Table.from_batches(waiting).combine_chunks()
+                waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting).combine_chunks()

@@ -1,0 +1,171 @@
+"""Which rows of a map task travel together: those of one bucket, or, before buckets are known, those of one share.
+
+A grouping is a plain value; `open` turns it, where the rows are, into the function that numbers them. Numbers >= 0 are
+buckets. A group number below 0 stands for share -1 - number of a partition's new keys, whose buckets the task that owns
+the share decides (`new_keys`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.bucket.allocation import hash_share
+from bucketline.state.bucket.dynamic import UNKNOWN
+from bucketline.state.bucket.fixed import BucketFunction, assign_fixed_buckets
+from bucketline.state.bucket.mode import bucket_keys
+from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.index.hash_index_store import HashIndexStore, shared_hash_cache
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.types.binary_row import hash_rows
+
+GroupRows = Callable[[pa.Table, Sequence[bytes], np.ndarray], np.ndarray]
+"""(rows, partitions, partition code of each row) → int64 group number of each row."""
+
+
+class Grouping(Protocol):
+    """A way to group rows, as a value that travels."""
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        """The function that numbers the rows of a table with that schema."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OneBucket:
+    """Everything is in bucket 0: append tables without buckets."""
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        del schema
+        return lambda rows, partitions, codes: np.zeros(rows.num_rows, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedBuckets:
+    """The bucket function over the bucket key; `counts` are those of partitions with another count than `count`."""
+
+    count: int
+    function: BucketFunction
+    counts: Mapping[bytes, int] = field(default_factory=dict)
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        fields = schema.select(bucket_keys(schema))
+
+        def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
+            columns = [rows[f.name].combine_chunks() for f in fields]
+            types = [f.type for f in fields]
+            count_of = np.array([self.counts.get(p, self.count) for p in partitions])
+            found = np.empty(rows.num_rows, np.int64)
+            for count in np.unique(count_of).tolist():
+                assigned = assign_fixed_buckets(columns, types, count, function=self.function)
+                members = count_of[codes] == count
+                found[members] = np.asarray(assigned)[members]
+            return found
+
+        return group
+
+
+@dataclass(frozen=True, slots=True)
+class KeyShares:
+    """Shares of the hash of some key columns: all rows of a key in one group, whatever bucket they will get.
+
+    With `across_partitions` a group holds rows of all partitions, in arrival order.
+    """
+
+    count: int
+    columns: tuple[str, ...]
+    across_partitions: bool = False
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        fields = schema.select(self.columns)
+
+        def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
+            hashes = hash_rows([rows[f.name].combine_chunks() for f in fields], [f.type for f in fields])
+            return share_group(hash_share(np.asarray(hashes), self.count))
+
+        return group
+
+
+@dataclass(frozen=True, slots=True)
+class HashShares:
+    """Shares of a partition's keys by the hash of the trimmed primary key, known keys and new ones alike.
+
+    `assigners` is into how many shares each partition's keys fall, `first_assigners` those of others.
+    """
+
+    assigners: Mapping[bytes, int]
+    first_assigners: int = 1
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        fields = schema.select(schema.trimmed_primary_key)
+
+        def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
+            columns = [rows[f.name].combine_chunks() for f in fields]
+            hashes = np.asarray(hash_rows(columns, [f.type for f in fields]))
+            counts = np.array([self.assigners.get(p, self.first_assigners) for p in partitions], np.int32)
+            return share_group(hash_share(hashes, counts[codes]))
+
+        return group
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBuckets:
+    """Buckets that were decided before, in a column that does not go into the runs."""
+
+    column: ClassVar[str] = "_bucket"
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        del schema
+        return lambda rows, partitions, codes: np.asarray(rows[self.column].combine_chunks()).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBuckets:
+    """Dynamic buckets, looked up where the rows are: known keys go to their bucket, new ones to their share.
+
+    `entries` are the HASH files of each partition at the snapshot the batch is planned on, `assigners` into how many
+    shares the new keys of a partition fall (`first_assigners` for those without files). Files are read for partitions
+    that have rows, and kept in this process up to `cache_bytes`.
+    """
+
+    uri: str
+    entries: Mapping[bytes, tuple[IndexManifestEntry, ...]]
+    assigners: Mapping[bytes, int]
+    first_assigners: int = 1
+    cache_bytes: int = 256 << 20
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        store = hash_index_store(self.uri, schema, self.cache_bytes)
+        fields = schema.select(schema.trimmed_primary_key)
+
+        def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
+            columns = [rows[f.name].combine_chunks() for f in fields]
+            hashes = np.asarray(hash_rows(columns, [f.type for f in fields]))
+            groups = np.empty(rows.num_rows, np.int64)
+            for code, partition in enumerate(partitions):
+                members = np.flatnonzero(codes == code) if len(partitions) > 1 else slice(None)
+                found = store.known(self.entries.get(partition, ())).lookup(hashes[members])
+                share = share_group(hash_share(hashes[members], self.assigners.get(partition, self.first_assigners)))
+                groups[members] = np.where(found == UNKNOWN, share, found)
+            return groups
+
+        return group
+
+
+def share_group(shares: np.ndarray) -> np.ndarray:
+    """The group numbers of shares. Shapes: n in, n int64 out."""
+    return -1 - shares.astype(np.int64)
+
+
+def share_of_group(group: int) -> int | None:
+    """The share that a group number stands for; None for a bucket."""
+    return -1 - group if group < 0 else None
+
+
+def hash_index_store(uri: str, schema: TableSchema, cache_bytes: int) -> HashIndexStore:
+    """The HASH files of a table, with this process's cache of that size."""
+    io, path = file_io_for(uri, schema.storage)
+    return HashIndexStore(io, path, cached=shared_hash_cache(cache_bytes), storage=schema.storage)

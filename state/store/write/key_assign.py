@@ -1,0 +1,96 @@
+"""From rows of one shard to rows that are ready to be written: looked up in the key index, placed, and noted.
+
+Source: Paimon 2.0 GlobalIndexAssigner.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.bucket.allocation import Fill, FillRule, Int32s, Ownership
+from bucketline.state.bucket.cross_partition import (
+    NOWHERE,
+    KeyedRows,
+    KeyEffect,
+    Places,
+    key_effect,
+    old_place_rule,
+    place_rows,
+    placed_rows,
+)
+from bucketline.state.bucket.key_entries import number_keys
+from bucketline.state.store.key_index.key_index import KeyIndex
+from bucketline.state.store.key_index.table_keys import ShardKeys
+from bucketline.state.types.binary_row import encode_rows
+from bucketline.state.types.distinct import distinct
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedBatch:
+    """m rows to write in order, the kind of each (int8), and where: partition `partitions[codes[i]]`, `buckets[i]`.
+
+    `keys` are the batch's distinct keys and `effect` what becomes of them: what `write_note` takes.
+    """
+
+    rows: pa.Table
+    kinds: pa.Array
+    partitions: tuple[bytes, ...]
+    codes: Int32s
+    buckets: Int32s
+    keys: pa.Array
+    effect: KeyEffect
+
+
+def place_batch(
+    index: KeyIndex,
+    rows: pa.Table,
+    kinds: pa.Array,
+    shard: ShardKeys,
+    *,
+    rule: FillRule,
+    own: Ownership,
+    alive_since: int = 0,
+    expires: bool = False,
+) -> PlacedBatch:
+    """Where all rows of a batch go that are of one shard; the index stays as it is.
+
+    Shapes: the table's columns, n rows in arrival order, n int8 kinds. A batch is placed as a whole: rows of one key in
+    two calls would not know of each other. `own` are the buckets that new keys may be put into.
+    """
+    schema = shard.schema
+    flat = rows.combine_chunks()
+    distinct, numbers = number_keys(shard.keys(flat))
+    old = index.lookup(distinct.normalized, alive_since=alive_since)
+    codes, old, stored = _row_and_old_codes(index, flat, old, shard)
+    names = index.partitions(stored.tolist())
+    fills = {n: Fill(index.rows(code), own, rule) for n, code in enumerate(stored.tolist())}
+    batch = KeyedRows(numbers, distinct.hashes, codes, np.asarray(kinds))
+    engine = old_place_rule(schema)
+    placement = place_rows(batch, old, engine, fills=fills, empty=Fill({}, own, rule))
+    partitions = tuple(names[code] for code in stored.tolist())
+    placed, placed_kinds = placed_rows(flat, placement, partitions, schema)
+    effect = key_effect(batch, old, placement, engine, expires=expires)
+    return PlacedBatch(
+        rows=placed,
+        kinds=placed_kinds,
+        partitions=partitions,
+        codes=placement.partitions,
+        buckets=placement.buckets,
+        keys=distinct.normalized,
+        effect=effect.with_codes(stored.astype(np.int32)),
+    )
+
+
+def _row_and_old_codes(index: KeyIndex, rows: pa.Table, old: Places, shard: ShardKeys) -> tuple[Int32s, Places, Int32s]:
+    """Partitions of rows and of old places, numbered 0, 1, ... in this batch; and the index's code of each number."""
+    fields = shard.schema.select(shard.schema.partition_keys)
+    columns = [rows[f.name].combine_chunks() for f in fields]
+    encoded = encode_rows(columns, [f.type for f in fields], with_arity=True).dictionary_encode()
+    own_codes = index.codes(encoded.dictionary.to_pylist())
+    stored = distinct(own_codes.astype(np.int32), old.partitions[old.partitions != NOWHERE].astype(np.int32))
+    of_rows = np.searchsorted(stored, own_codes)[np.asarray(encoded.indices)].astype(np.int32)
+    known = old.partitions != NOWHERE
+    numbers = np.full(len(old.partitions), NOWHERE, np.int32)
+    numbers[known] = np.searchsorted(stored, old.partitions[known])
+    return of_rows, Places(numbers, old.buckets), stored

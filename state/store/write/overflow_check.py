@@ -1,0 +1,51 @@
+"""Level-0 files whose rows would overflow with what the table holds are found before they are committed.
+
+Committed, they would let no read and no compaction of the bucket pass. Statistics clear a bucket without reading
+anything; only where they cannot are the new files' keys merged with the older ones, to see.
+"""
+
+from collections.abc import Sequence
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.merge.fold_choice import reading_fold
+from bucketline.state.lsm.merge.overflow_risk import columns_at_risk
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.lsm.tree.interval import sections
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.read.merge_read import merge_columns, merge_section
+from bucketline.state.store.read.prune import BucketFiles
+
+
+def refuse_overflow(
+    access: BucketAccess,
+    bucket_id: BucketId,
+    older: Sequence[DataFileMeta],
+    new: Sequence[DataFileMeta],
+    *,
+    memory_bytes: int,
+) -> None:
+    """Returns when the new files can be merged with the older ones, which are all others of the bucket.
+
+    Raises SchemaMismatchError naming the column whose sum or product does not fit its type. Tables that look older
+    values up find it in the compaction of the batch itself; rows that wait for a bucket are checked when they get one.
+    """
+    schema = access.schema
+    if bucket_id[1] < 0 or not new or CompactOptions.from_options(schema.options).lookup_cause is not None:
+        return
+    files = (*older, *new)
+    columns = columns_at_risk(schema, [(f, access.files.schema_of(f.schema_id)) for f in files])
+    if not columns:
+        return
+    bucket = BucketFiles(*bucket_id, total_buckets=0, files=files)
+    for section in sections(files, access.key_order):
+        if any(f in new for run in section for f in run.files):
+            for _ in merge_section(
+                access.files,
+                bucket,
+                section,
+                merge_columns(schema, columns),
+                fold=reading_fold(schema),
+                memory_bytes=memory_bytes,
+            ):
+                pass

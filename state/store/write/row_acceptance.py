@@ -1,0 +1,44 @@
+"""Rows that arrive at a table: accepted, or refused with a reason each.
+
+It joins what every table asks (columns, types, row kinds) with what the merge engine asks of a row.
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.bucket.accept_rows import Intake, accept_rows, poison_reasons
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.row_checks import row_checks
+
+
+class RowAcceptance:
+    """Takes the rows of one table; options of the schema are read once."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self._schema = schema
+        self._checks = row_checks(schema)
+
+    def accept(self, data: pa.Table) -> Intake:
+        """All rows, as `accept_rows`. Raises SchemaMismatchError for the first row that cannot be taken or merged."""
+        intake = accept_rows(data, self._schema)
+        if self._checks is not None:
+            self._checks.refuse(intake.rows, intake.kinds)
+        return intake
+
+    def accept_good(self, data: pa.Table) -> tuple[Intake, tuple[tuple[pa.Table, pa.Array], ...]]:
+        """The rows that can be taken and merged, and the others as they came, with a text a row that says why not.
+
+        Raises SchemaMismatchError where the columns themselves do not fit.
+        """
+        refused: list[tuple[pa.Table, pa.Array]] = []
+        reasons = poison_reasons(data, self._schema)
+        if reasons is not None:
+            refused.append((data.filter(pc.is_valid(reasons)), reasons.drop_null()))
+            data = data.filter(pc.is_null(reasons))
+        intake = accept_rows(data, self._schema)
+        unmergeable = None if self._checks is None else self._checks.reasons(intake.rows, intake.kinds)
+        if unmergeable is not None:
+            bad = pc.is_valid(unmergeable)
+            refused.append((data.take(intake.input_rows(bad)), unmergeable.drop_null()))
+            intake = intake.filter(pc.invert(bad))
+        return intake, tuple(refused)

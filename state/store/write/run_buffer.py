@@ -1,0 +1,153 @@
+"""Reduce side: sealed runs kept until all of a bucket have arrived, in memory up to a budget, then in one spill file.
+
+Runs of one shard arrive in any order. Past the budget each further blob is appended to an unlinked temporary file and
+read back piece by piece when its bucket is merged, so that a shard of any size is held in `budget_bytes` of memory.
+The file is not mapped into memory: pages of a map count as the worker's own, and cluster managers kill by that.
+"""
+
+import io
+import os
+import tempfile
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.storage.errors import local_disk
+from bucketline.state.store.write.sealed_runs import SealedRun
+
+
+class SpilledBlob(io.RawIOBase):
+    """A blob in the spill file as a file of its own, `size` bytes long, for one reader."""
+
+    def __init__(self, descriptor: int, offset: int, size: int) -> None:
+        super().__init__()
+        self._descriptor, self._offset, self.size = descriptor, offset, size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self.size - self._position)
+        found = os.pread(self._descriptor, wanted, self._offset + self._position)
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+    def again(self) -> "SpilledBlob":
+        """The same bytes for another reader."""
+        return SpilledBlob(self._descriptor, self._offset, self.size)
+
+
+Blob: TypeAlias = pa.Buffer | SpilledBlob
+"""A run's bytes as `unseal` takes them."""
+
+
+def again(blob: Blob) -> Blob:
+    """The same run for one more reader: each can be read once."""
+    return blob.again() if isinstance(blob, SpilledBlob) else blob
+
+
+class SpillFile(io.RawIOBase):
+    """A temporary file that goes when it is closed, in a folder that is made if it is not there.
+
+    It is not buffered, so that a full disk is met where bytes are written and not where the file is closed. Raises
+    StorageError naming the folder.
+    """
+
+    def __init__(self, directory: str | None) -> None:
+        super().__init__()
+        self._directory = directory or tempfile.gettempdir()
+        self._size = 0
+        with local_disk(self._directory):
+            os.makedirs(self._directory, exist_ok=True)
+            self._file = tempfile.TemporaryFile(  # noqa: SIM115
+                prefix="bucketline-runs-", dir=self._directory, buffering=0
+            )
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        """Where the next bytes go: behind all others."""
+        return self._size
+
+    def write(self, data: Any) -> int:
+        """Appends all of the bytes; returns how many."""
+        rest = memoryview(data).cast("B")
+        count = len(rest)
+        with local_disk(self._directory):
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
+        self._size += count
+        return count
+
+    def blob(self, offset: int, size: int) -> SpilledBlob:
+        """Some of the bytes, as a file."""
+        return SpilledBlob(self._file.fileno(), offset, size)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+class RunShelf:
+    """Sealed runs by bucket; close it to free the spill file."""
+
+    def __init__(self, *, budget_bytes: int, directory: str | None = None) -> None:
+        self._budget_bytes = budget_bytes
+        self._directory = directory
+        self._held_bytes = 0
+        self._spill: SpillFile | None = None
+        self._spilled: dict[tuple[BucketId, int], tuple[int, int]] = {}
+        self._runs: dict[BucketId, list[SealedRun]] = {}
+        self.spilled_bytes = 0
+
+    def add(self, run: SealedRun) -> None:
+        """Takes a run; its blob moves to disk when the budget is used up."""
+        runs = self._runs.setdefault((run.partition, run.bucket), [])
+        if self._held_bytes + len(run.blob) <= self._budget_bytes:
+            self._held_bytes += len(run.blob)
+            runs.append(run)
+            return
+        if self._spill is None:
+            self._spill = SpillFile(self._directory)
+        place = (self._spill.tell(), len(run.blob))
+        self._spill.write(run.blob)
+        self.spilled_bytes += len(run.blob)
+        self._spilled[(run.partition, run.bucket), len(runs)] = place
+        runs.append(replace(run, blob=b""))
+
+    def buckets(self) -> list[BucketId]:
+        """The buckets that have runs, in order."""
+        return sorted(self._runs)
+
+    def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
+        """The runs of a bucket and their blobs, by (origin, flush): arrival order. They leave the shelf.
+
+        Each blob can be read once, while the shelf is open.
+        """
+        runs = self._runs.pop(bucket_id, [])
+        found = []
+        for position, run in enumerate(runs):
+            place = self._spilled.pop((bucket_id, position), None)
+            found.append((run, pa.py_buffer(run.blob) if place is None else self._spilled_blob(*place)))
+            self._held_bytes -= len(run.blob)
+        return sorted(found, key=lambda pair: (pair[0].origin, pair[0].flush))
+
+    def _spilled_blob(self, offset: int, size: int) -> SpilledBlob:
+        assert self._spill is not None
+        return self._spill.blob(offset, size)
+
+    def __enter__(self) -> "RunShelf":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._spill is not None:
+            self._spill.close()

@@ -1,0 +1,59 @@
+"""Many sorted runs of a bucket → few: merged group by group to disk, until one merge can hold a batch of each.
+
+A merge takes memory for each run it reads, and a batch of any size may seal any number of runs: without this the memory
+of a write task would grow with the batch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+
+import pyarrow as pa
+
+from bucketline.state.store.write.run_buffer import SpillFile
+from bucketline.state.store.write.sealed_runs import batch_rows, unseal
+
+Run = Iterator[pa.RecordBatch]
+Merge = Callable[[Sequence[Run]], Run]
+"""Sorted runs, oldest first, to one sorted run that keeps every row which later rows may still need."""
+
+RUN_MEMORY_BYTES = 6 << 20
+"""What a merge holds of each run, measured with rows of 1 KiB: a batch, its keys, its share of the result."""
+
+_FEWEST_RUNS = 8
+
+
+def runs_at_once(memory_bytes: int) -> int:
+    """How many runs a merge may read at once within so much memory."""
+    return max(_FEWEST_RUNS, memory_bytes // RUN_MEMORY_BYTES)
+
+
+def few_runs(runs: Sequence[Run], limit: int, merge: Merge, directory: str | None, stack: ExitStack) -> list[Run]:
+    """At most `limit` runs with the rows of all; neighbours are merged, so the order of runs stays that of arrival.
+
+    The runs returned read temporary files in `directory`, which `stack` removes.
+    """
+    assert limit > 1, "merging needs two runs"
+    left = list(runs)
+    while len(left) > limit:
+        needed = len(left) - limit + 1
+        if needed <= limit:
+            left = [_merged(left[:needed], merge, directory, stack), *left[needed:]]
+        else:
+            left = [_merged(left[i : i + limit], merge, directory, stack) for i in range(0, len(left), limit)]
+    return left
+
+
+def _merged(runs: Sequence[Run], merge: Merge, directory: str | None, stack: ExitStack) -> Run:
+    if len(runs) == 1:
+        return runs[0]
+    file = stack.enter_context(SpillFile(directory))
+    writer: pa.RecordBatchStreamWriter | None = None
+    for batch in merge(runs):
+        if writer is None:
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            writer = pa.ipc.new_stream(file, batch.schema, options=options)
+        writer.write_table(pa.Table.from_batches([batch]), max_chunksize=batch_rows(batch))
+    if writer is None:
+        return iter(())
+    writer.close()
+    return iter(unseal(file.blob(0, file.tell())))

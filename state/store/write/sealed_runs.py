@@ -1,0 +1,225 @@
+"""Map side of a write: accepted rows → sorted, folded, sealed runs, one per (partition, group) and flush.
+
+A sealed run is what travels in the shuffle: a few compressed bytes instead of many rows. Its rows are sorted by
+(trimmed primary key, sequence fields, arrival); `_SEQUENCE_NUMBER` holds the arrival rank inside (origin, partition,
+bucket), which the reduce side turns into Paimon's sequence numbers by adding where the origin starts.
+
+Source: Paimon 2.0 SortBufferWriteBuffer (order, one number per accepted row, merged-away rows included).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from io import RawIOBase
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.bucket.accept_rows import Intake
+from bucketline.state.format.data_file import EMPTY_ROW
+from bucketline.state.format.paths import partition_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.fold import Fold
+from bucketline.state.store.write.grouping import Grouping, KeyShares
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.binary_row import encode_rows
+from bucketline.state.types.order import key_changes, sort_indices
+
+BLOB_ROWS = 65536
+BLOB_BYTES = 1 << 20
+"""Rows and bytes of one record batch inside a blob: what a reader of the run holds at a time, of each run it merges."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRun:
+    """Rows of one bucket from one map task, sorted if the table has a key; `flush` counts the task's runs.
+
+    A negative `bucket` is no bucket yet but a group of rows whose buckets the reduce side decides (`grouping`).
+    `consumed_rows` counts accepted rows of this flush, those folded away included; `rank_end` is one more than the
+    highest arrival rank that the task had given out in the bucket, or group, when it sealed the run; `blob` is an Arrow
+    IPC stream.
+    """
+
+    partition: bytes
+    bucket: int
+    origin: int
+    flush: int
+    consumed_rows: int
+    rank_end: int
+    row_count: int
+    blob: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SealPlan:
+    """How rows are grouped and ordered; plain values, so that it travels to executors.
+
+    `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`
+    rows are neither sorted nor folded. `other_totals` are the partitions
+    whose files were written with another bucket count, and that count: no row of theirs may be written. The buffer
+    holds `budget_bytes` of rows, a run `run_bytes` before compression.
+    """
+
+    schema: TableSchema
+    grouping: Grouping
+    fold: Fold | None
+    sequence_fields: tuple[str, ...] = ()
+    sequence_descending: bool = False
+    keep_order: bool = False
+    total_buckets: int = -1
+    budget_bytes: int = 64 << 20
+    run_bytes: int = 8 << 20
+    other_totals: Mapping[bytes, int] = field(default_factory=dict)
+
+
+class RunSealer:
+    """Buffers accepted rows up to a budget in bytes and hands out sealed runs when it is reached."""
+
+    def __init__(self, plan: SealPlan, *, origin: int) -> None:
+        self._plan = plan
+        self._origin = origin
+        self._pending: list[Intake] = []
+        self._pending_bytes = 0
+        self._flush = 0
+        self._groups = plan.grouping.open(plan.schema)
+        self._consumed: dict[tuple[bytes, int], int] = {}
+
+    def add(self, intake: Intake) -> Iterator[SealedRun]:
+        """Takes rows; yields sealed runs when the buffer has reached its budget."""
+        if intake.rows.num_rows == 0:
+            return
+        self._pending.append(intake)
+        self._pending_bytes += intake.rows.nbytes
+        if self._pending_bytes >= self._plan.budget_bytes:
+            yield from self.finish()
+
+    def finish(self) -> Iterator[SealedRun]:
+        """Yields what is left in the buffer, sealed."""
+        if not self._pending:
+            return
+        rows = pa.concat_tables([i.rows for i in self._pending]).combine_chunks()
+        kinds = pa.concat_arrays([i.kinds for i in self._pending])
+        self._pending, self._pending_bytes = [], 0
+        yield from self._seal(rows, kinds)
+
+    def _seal(self, rows: pa.Table, kinds: pa.Array) -> Iterator[SealedRun]:
+        plan = self._plan
+        partitions, row_partitions = self._partitions(rows)
+        _check_totals(partitions, plan)
+        buckets = self._groups(rows, partitions, row_partitions)
+        rows = rows.select([f.name for f in plan.schema.fields])
+        lowest = int(buckets.min())
+        groups = row_partitions.astype(np.int64) * (int(buckets.max()) - lowest + 1) + (buckets - lowest)
+        names, group_of_row = np.unique(groups, return_inverse=True)
+        by_group = np.argsort(_narrow(group_of_row, len(names)), kind="stable")
+        borders = np.append(np.flatnonzero(np.diff(group_of_row[by_group], prepend=-1)), len(by_group))
+        for g in range(len(names)):
+            members = by_group[borders[g] : borders[g + 1]]
+            partition = partitions[int(row_partitions[members[0]])]
+            yield from self._seal_bucket(rows, kinds, members, partition=partition, bucket=int(buckets[members[0]]))
+
+    def _partitions(self, rows: pa.Table) -> tuple[list[bytes], np.ndarray]:
+        grouping = self._plan.grouping
+        if isinstance(grouping, KeyShares) and grouping.across_partitions:
+            return [EMPTY_ROW], np.zeros(rows.num_rows, np.int32)
+        return partition_codes(rows, self._plan.schema)
+
+    def _seal_bucket(
+        self, rows: pa.Table, kinds: pa.Array, members: np.ndarray, *, partition: bytes, bucket: int
+    ) -> Iterator[SealedRun]:
+        plan = self._plan
+        start = self._consumed.get((partition, bucket), 0)
+        self._consumed[partition, bucket] = start + len(members)
+        ranks = np.arange(start, start + len(members), dtype=np.int64)
+        keys = plan.schema.trimmed_primary_key
+        if keys and not plan.keep_order:
+            sort_columns = rows.select(list(dict.fromkeys((*keys, *plan.sequence_fields)))).take(members)
+            direction: Literal["ascending", "descending"] = "descending" if plan.sequence_descending else "ascending"
+            order = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
+            chosen = order
+            if plan.fold is not None and plan.fold.is_selection:
+                starts = key_changes(sort_columns.select(list(keys)).take(order), keys)
+                chosen = order[plan.fold.select(starts, np.asarray(kinds.take(members))[order])]
+            ranks, members = ranks[chosen], members[chosen]
+        taken = rows.take(members)
+        taken = taken.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
+        consumed = self._consumed[partition, bucket] - start
+        rows_each = max(1, taken.num_rows * plan.run_bytes // max(1, taken.nbytes))
+        for first in range(0, taken.num_rows, rows_each):
+            piece = taken.slice(first, rows_each)
+            yield SealedRun(
+                partition=partition,
+                bucket=bucket,
+                origin=self._origin,
+                flush=self._flush,
+                consumed_rows=0 if first else consumed,
+                rank_end=start + consumed,
+                row_count=piece.num_rows,
+                blob=seal(piece),
+            )
+            self._flush += 1
+
+
+def seal(rows: pa.Table) -> bytes:
+    """The rows as a compressed Arrow IPC stream of record batches of at most BLOB_ROWS rows and about BLOB_BYTES."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_table(rows, max_chunksize=batch_rows(rows))
+    sealed: bytes = sink.getvalue().to_pybytes()
+    return sealed
+
+
+def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
+    """How many rows like these make a record batch of a run."""
+    fitting: int = BLOB_BYTES * rows.num_rows // max(1, rows.nbytes)
+    return max(1, min(BLOB_ROWS, fitting))
+
+
+def unseal(blob: pa.Buffer | bytes | RawIOBase) -> pa.RecordBatchReader:
+    """The record batches of a sealed run, decompressed one at a time."""
+    return pa.ipc.open_stream(blob)
+
+
+def sequence_offsets(runs: Iterable[SealedRun]) -> dict[int, int]:
+    """For each origin, where its ranks start in the bucket: behind all ranks of lower origins."""
+    ends: dict[int, int] = {}
+    for run in runs:
+        ends[run.origin] = max(ends.get(run.origin, 0), run.rank_end)
+    offsets, total = {}, 0
+    for origin in sorted(ends):
+        offsets[origin] = total
+        total += ends[origin]
+    return offsets
+
+
+def partition_codes(rows: pa.Table, schema: TableSchema) -> tuple[list[bytes], np.ndarray]:
+    """The distinct partitions as serialized rows, and for each row which one it belongs to."""
+    fields = schema.select(schema.partition_keys)
+    if not fields:
+        return [EMPTY_ROW], np.zeros(rows.num_rows, np.int32)
+    columns = [rows[f.name].combine_chunks() for f in fields]
+    encoded = encode_rows(columns, [f.type for f in fields], with_arity=True).dictionary_encode()
+    return encoded.dictionary.to_pylist(), np.asarray(encoded.indices)
+
+
+def _check_totals(partitions: list[bytes], plan: SealPlan) -> None:
+    """Refuses every row of a partition with another bucket count. Source: Paimon 2.0 AbstractFileStoreWrite."""
+    for partition in partitions:
+        previous = plan.other_totals.get(partition)
+        if previous is not None:
+            named = partition_path(plan.schema, partition).rstrip("/").replace("/", ",")
+            raise OptionError(
+                f"Try to write partition {{{named}}} with a new bucket num {plan.total_buckets}, but the previous "
+                f"bucket num is {previous}. Please switch to batch mode, and perform INSERT OVERWRITE to rescale "
+                "current data layout first.",
+                option="bucket",
+                expected=previous,
+                found=plan.total_buckets,
+            )
+
+
+def _narrow(codes: np.ndarray, count: int) -> np.ndarray:
+    """Codes in 16 bits where they fit: numpy then sorts them by radix, several times faster."""
+    return codes.astype(np.uint16) if count <= 1 << 16 else codes

@@ -1,0 +1,207 @@
+"""Which files of a commit still wait on level 0 for a compaction, and compacting until none does.
+
+A commit publishes its rows first and its compaction second, and the second may lose against another writer. In tables
+whose batch readers skip level 0 (deletion vectors without merge-on-read, first-row) the rows cannot be read until some
+compaction takes their files up; with `changelog-producer` = `lookup` their changes are not logged until then. What is
+left so is in the table itself: whoever comes later finds the files on level 0.
+Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup; Paimon's writers fail here, or leave the rows hidden.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
+from bucketline.state.determinism import Clock, Pause, Random
+from bucketline.state.errors import StorageError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.tree.compact_options import LookupCompact
+from bucketline.state.store.catalog.live_files import BucketId, TableView
+from bucketline.state.store.read.prune import hides_level0
+from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
+from bucketline.state.store.write.write_session import WriteSession
+
+FileNames = Mapping[BucketId, frozenset[str]]
+"""Names of files by bucket; no bucket without any."""
+
+Work = Sequence[tuple[BucketId, BucketState]]
+
+_SHORTEST_WAIT_MS = 20
+_LONGEST_WAIT_MS = 5_000
+_MOST_DOUBLINGS = 10
+
+
+class Waits(Enum):
+    """What waits until a compaction has taken a commit's files up from level 0."""
+
+    NOTHING = "nothing"
+    CHANGELOG = "the changes are not logged"
+    ROWS = "the rows are not read"
+
+
+def what_waits(schema: TableSchema) -> Waits:
+    """What waits in tables with these options."""
+    if not schema.primary_keys:
+        return Waits.NOTHING
+    if hides_level0(schema):
+        return Waits.ROWS
+    return Waits.CHANGELOG if CHANGELOG_PRODUCER.get(schema.options) == "lookup" else Waits.NOTHING
+
+
+def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> FileNames:
+    """The new level-0 files of real buckets that the commit of these messages has not compacted itself."""
+    compacted = any(s.commit_kind is CommitKind.COMPACT for s in committed.snapshots)
+    found: dict[BucketId, frozenset[str]] = {}
+    for m in messages:
+        taken = {f.file_name for f in m.compact_before} if compacted else set()
+        names = frozenset(f.file_name for f in m.new_files if f.level == 0) - taken
+        if names and m.bucket >= 0:
+            found[m.partition, m.bucket] = found.get((m.partition, m.bucket), frozenset()) | names
+    return found
+
+
+def all_on_level0(view: TableView) -> FileNames:
+    """All live level-0 files of real buckets: who has written one cannot be told from it."""
+    named = {b: frozenset(f.file_name for f in view.files(b) if f.level == 0) for b in view.buckets() if b[1] >= 0}
+    return {b: names for b, names in named.items() if names}
+
+
+def still_on_level0(view: TableView, files: FileNames) -> FileNames:
+    """Those of the files that are live on level 0; the others were compacted or replaced, by anybody."""
+    found = {b: frozenset(f.file_name for f in _level0(view, b, names)) for b, names in files.items()}
+    return {b: names for b, names in found.items() if names}
+
+
+def joined(one: FileNames, other: FileNames) -> FileNames:
+    """The files of both."""
+    return {b: one.get(b, frozenset()) | other.get(b, frozenset()) for b in {*one, *other}}
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """How much waits on level 0; `since_ms` is the local time at which the oldest of it was written."""
+
+    rows: int = 0
+    files: int = 0
+    buckets: int = 0
+    since_ms: int | None = None
+
+    def age_seconds(self, local_ms: int) -> int:
+        """How long the oldest of it has waited."""
+        return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
+
+
+def find_hidden(view: TableView, files: FileNames) -> Hidden:
+    """What of the files is on level 0, from the view as it is."""
+    found = [f for b, names in files.items() for f in _level0(view, b, names)]
+    return Hidden(
+        rows=sum(f.row_count for f in found),
+        files=len(found),
+        buckets=len(still_on_level0(view, files)),
+        since_ms=min((f.creation_time_ms or 0 for f in found), default=None),
+    )
+
+
+def _level0(view: TableView, bucket_id: BucketId, names: frozenset[str]) -> list[DataFileMeta]:
+    return [f for f in view.files(bucket_id) if f.level == 0 and f.file_name in names]
+
+
+class Budget:
+    """Time that may be spent on trying again, with pauses that double and are drawn at random.
+
+    Pauses count as spent however the clock is moved, so that it always ends.
+    """
+
+    def __init__(self, budget_ms: int, *, clock: Clock, random: Random, pause: Pause) -> None:
+        self._budget_ms, self._clock, self._random, self._pause = budget_ms, clock, random, pause
+        self._started_ms = clock.now_ms()
+        self._paused_ms = 0
+        self._pauses = 0
+
+    @property
+    def left_ms(self) -> int:
+        return max(0, self._budget_ms - max(self._clock.now_ms() - self._started_ms, self._paused_ms))
+
+    def wait(self) -> None:
+        """Pauses before the next try; not beyond the end."""
+        base = min(_SHORTEST_WAIT_MS << min(self._pauses, _MOST_DOUBLINGS), _LONGEST_WAIT_MS)
+        wait_ms = min(max(1, int(base * (0.5 + self._random.fraction()))), self.left_ms)
+        self._pauses += 1
+        if wait_ms > 0:
+            self._pause.wait_ms(wait_ms)
+            self._paused_ms += wait_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """What came of trying: the `snapshots` made, and the files `left` on level 0.
+
+    `lost` says why the last try failed; None with files left: the options let them wait (`lookup-compact` = gentle).
+    """
+
+    left: FileNames
+    snapshots: tuple[Snapshot, ...] = ()
+    lost: str | None = None
+
+
+def compact_until_visible(
+    session: WriteSession,
+    files: FileNames | None,
+    *,
+    trigger: CompactTrigger,
+    compact: Callable[[CompactTrigger, Work], Sequence[CommitMessage]],
+    commit: Callable[[Sequence[CommitMessage]], Committed],
+    budget: Budget,
+) -> Rounds:
+    """Compacts the buckets of these files, on the newest snapshot each time, until none is on level 0 any more.
+
+    None stands for no files, but all buckets in which the trigger finds something.
+    Each round looks first whether they are gone by anybody's work. After a lost round the next one waits, and takes
+    half as many buckets, since a smaller compaction is done sooner. `trigger` is that of the lost compaction. `compact`
+    makes the messages of buckets, `commit` publishes them as a COMPACT commit of the session.
+    Raises what `session.refresh`, `compact` and `commit` do, StorageError excepted, which is a lost round.
+    """
+    left, made = files or {}, list[Snapshot]()
+    lost, most = "no time was given to compact again", 1 << 31
+    while True:
+        try:
+            session.refresh()
+            left = still_on_level0(session.view, left)
+            used = trigger if files is None else _trigger(session, trigger)
+            due = session.due(used, among=None if files is None else left.keys()) if session.plan.compacts else []
+            if not due:
+                return Rounds(left, tuple(made))
+            if budget.left_ms == 0:
+                return Rounds(left, tuple(made), lost)
+            most = min(most, len(due))
+            states = session.bucket_states(used)
+            messages = compact(used, [(b, states[b]) for b in due[:most]])
+            done = Committed() if all(m.is_empty for m in messages) else commit(messages)
+            made += done.snapshots
+            if done.snapshots:
+                continue
+            lost = "nothing was compacted" if done.dropped is None else done.dropped.message
+            if is_lasting(done.dropped):
+                return Rounds(left, tuple(made), lost)
+        except StorageError as e:
+            lost = e.message
+            if budget.left_ms == 0:
+                return Rounds(left, tuple(made), lost)
+        most = max(1, most // 2)
+        budget.wait()
+
+
+def is_lasting(failure: object) -> bool:
+    """Whether another try would fail alike. Storage may recover, and what is missing was compacted by others."""
+    return isinstance(failure, BucketlineError) and not isinstance(failure, StorageError)
+
+
+def _trigger(session: WriteSession, lost: CompactTrigger) -> CompactTrigger:
+    """Less work loses less often; but where the options let level 0 wait, only what was due before is due again."""
+    gentle = session.plan.compact_options.lookup_compact is LookupCompact.GENTLE
+    return lost if gentle else CompactTrigger.MINOR

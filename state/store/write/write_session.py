@@ -1,0 +1,255 @@
+"""One writer's hold on a table between its commits: newest schema, write plan, view of the live files, committer.
+
+A stream keeps one open for as long as it runs, so that a batch reads what has changed and nothing else; a single write
+opens one and drops it. Not shared between threads.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+from bucketline.conf.advice import advise_write
+from bucketline.conf.table_options import BUCKET
+from bucketline.state.bucket.mode import BucketMode
+from bucketline.state.commit.conflict import ALREADY_ADDED
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.errors import CommitConflictError, FilesGoneError, SchemaMismatchError, StorageError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketline.state.store.catalog.live_files import BucketId, TableView
+from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
+from bucketline.state.store.commit.commit_check import AppendCheck
+from bucketline.state.store.commit.commit_proof import FILES_GONE
+from bucketline.state.store.commit.committer import CommitResult, Committed, Committer, Conflict
+from bucketline.state.store.commit.discard import discard_made
+from bucketline.state.store.compact.append_compact import append_options
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.index.hash_index_store import hash_entries
+from bucketline.state.store.read.bucket_deletions import VectorFiles, deletion_entries
+from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
+from bucketline.state.store.write.compact_due import due_buckets, may_compact, may_join
+from bucketline.state.store.write.overflow_check import refuse_overflow
+from bucketline.state.store.write.write_plan import HashEntries, WritePlan, plan_write
+
+_LOG = logging.getLogger(__name__)
+
+_CHECKS = {
+    # Two writers at once would put a key into two buckets.
+    BucketMode.DYNAMIC: AppendCheck.ONE_WRITER,
+    BucketMode.CROSS_PARTITION: AppendCheck.ONE_WRITER,
+    # Two first writers of a partition might choose different bucket counts.
+    BucketMode.POSTPONE: AppendCheck.ALL_RULES,
+}
+
+
+class WriteSession:
+    """Opens the table at `uri` for writing with a job's options; nothing is written before `commit`.
+
+    `storage` says how its storage is reached; a `table` that is open already knows that.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        job_options: Mapping[str, str],
+        *,
+        storage: Mapping[str, str] | None = None,
+        table: TableHandle | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: IdSource = SYSTEM_IDS,
+    ) -> None:
+        self._clock, self._ids = clock, ids
+        self._planned_ms = clock.now_ms()
+        self.table = table if table is not None else open_handle(uri, storage)
+        self._job_options = {**self.table.write_options, **job_options}
+        self.plan: WritePlan = self._plan(self.table)
+        self.view = TableView(self.table.snapshot_store, self.table.manifests)
+        self._committer = self._new_committer()
+        self._hashes: tuple[str | None, HashEntries] = (None, {})
+        self._vectors: tuple[str | None, Mapping[BucketId, VectorFiles]] = (None, {})
+
+    def refresh(self) -> Snapshot | None:
+        """Follows the table to its newest schema and snapshot; returns the snapshot. Errors as for a new session.
+
+        What is committed next counts as begun now: its files are younger.
+        """
+        self._planned_ms = self._clock.now_ms()
+        newest = self.table.refreshed()
+        if newest.table_schema != self.table.table_schema:
+            self.table = newest
+            self.plan = self._plan(newest)
+            self._committer = self._new_committer()
+        return self.view.refresh()
+
+    def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
+        """What write tasks must know of each bucket; live files only where a compaction may happen."""
+        compacting = trigger is not CompactTrigger.NONE
+        hashes = {(e.partition, e.bucket): e for found in self.hash_entries().values() for e in found}
+        vectors = self.deletion_entries()
+        states = {b: BucketState(hash_entry=e) for b, e in hashes.items()}
+        for bucket_id in self.view.buckets():
+            files = self.view.files(bucket_id)
+            needed = compacting and self._may_compact(files, trigger)
+            next_number = self.view.next_sequence_number(bucket_id)
+            states[bucket_id] = BucketState(
+                next_number,
+                files if needed else (),
+                needed or not files,
+                hashes.get(bucket_id),
+                vectors.get(bucket_id, ()) if needed else (),
+            )
+        return states
+
+    def _may_compact(self, files: Sequence[DataFileMeta], trigger: CompactTrigger) -> bool:
+        if self.plan.schema.primary_keys:
+            return may_compact(files, trigger, self.plan.compact_options)
+        return may_join(files, trigger, append_options(self.plan.schema.options))
+
+    def hash_entries(self) -> HashEntries:
+        """The HASH files of each partition at the view's snapshot; the list is read when it has changed."""
+        snapshot = self.view.snapshot
+        name = None if snapshot is None else snapshot.index_manifest
+        if self.plan.mode is BucketMode.DYNAMIC and name != self._hashes[0]:
+            self._hashes = (name, hash_entries(self.table.manifests.read_index(name)))
+        return self._hashes[1]
+
+    def deletion_entries(self) -> Mapping[BucketId, VectorFiles]:
+        """The deletion-vector files of each bucket at the view's snapshot; the list is read when it has changed."""
+        if not self.plan.compact_options.deletion_vectors:
+            return {}
+        snapshot = self.view.snapshot
+        name = None if snapshot is None else snapshot.index_manifest
+        if name != self._vectors[0]:
+            self._vectors = (name, deletion_entries(self.table.manifests.read_index(name)))
+        return self._vectors[1]
+
+    def due(self, trigger: CompactTrigger, among: Collection[BucketId] | None = None) -> list[BucketId]:
+        """The buckets in which the trigger would compact something now; of these, if some are named."""
+        return due_buckets(self.view, self.plan, trigger, self.deletion_entries(), among=among)
+
+    def commit(
+        self,
+        messages: Iterable[CommitMessage],
+        *,
+        user: str,
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+        properties: Mapping[str, str] | None = None,
+        kind: CommitKind = CommitKind.APPEND,
+        ignore_empty: bool | None = None,
+    ) -> Committed:
+        """Commits what was planned on the view as it is now, and says what came of it.
+
+        `ignore_empty` as for `Committer.commit`. A compaction that lost is in `Committed.dropped`, also when `kind`
+        says that there is nothing else to commit. Raises CommitConflictError when the messages' rows are not in the
+        table and will not be (FilesGoneError where somebody else removed some of their files, and the work has to be
+        done again), SchemaMismatchError when they could never be merged with it (their files are removed);
+        CommitOutcomeUnknownError when nobody knows.
+        """
+        found = list(messages)
+        if kind is CommitKind.APPEND:
+            self._refuse_overflow(found)
+        try:
+            outcome = self._committer.commit(
+                found,
+                user=user,
+                identifier=identifier,
+                properties=properties,
+                kind=kind,
+                ignore_empty=ignore_empty,
+                based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
+                view=self.view,
+                append_check=_CHECKS.get(self.plan.mode, AppendCheck.BUCKET_COUNT),
+                planned_ms=self._planned_ms,
+            )
+        except StorageError as e:
+            if kind is not CommitKind.COMPACT:
+                raise
+            return Committed(dropped=e)
+        if kind is CommitKind.COMPACT and not isinstance(outcome, Committed):
+            return Committed(dropped=outcome)
+        if isinstance(outcome, Conflict) and kind is CommitKind.APPEND and outcome.rule != ALREADY_ADDED:
+            self.discard(found)
+        return _checked(outcome)
+
+    def overwrite(
+        self, messages: Iterable[CommitMessage], *, user: str, partitions: Collection[bytes], bucket_num: int
+    ) -> Committed:
+        """Replaces all rows of partitions, planned on the view as it is now, by buckets that number `bucket_num`.
+
+        Postponed files stay. Raises as `commit`, also when somebody has changed one of the partitions since.
+        """
+        found = list(messages)
+        schema = replace(self.plan.schema, options={**self.plan.schema.options, BUCKET.key: str(bucket_num)})
+        committer = Committer(self.table.io, self.table.path, schema, clock=self._clock, ids=self._ids)
+        outcome = committer.commit(
+            found,
+            user=user,
+            kind=CommitKind.OVERWRITE,
+            overwrite=frozenset(partitions).__contains__,
+            based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
+            view=self.view,
+            planned_ms=self._planned_ms,
+        )
+        if isinstance(outcome, Conflict) and outcome.rule != ALREADY_ADDED:
+            self.discard(found)
+        return _checked(outcome)
+
+    def replace_partitions(
+        self, messages: Iterable[CommitMessage], *, user: str, target: Callable[[bytes], bool]
+    ) -> Committed:
+        """Replaces whatever the partitions that pass `target` hold when the commit comes through, postponed rows too.
+
+        Raises as `commit`.
+        """
+        found = list(messages)
+        outcome = self._committer.commit(
+            found,
+            user=user,
+            kind=CommitKind.OVERWRITE,
+            overwrite=target,
+            view=self.view,
+            planned_ms=self._planned_ms,
+        )
+        if isinstance(outcome, Conflict):
+            self.discard(found)
+        return _checked(outcome)
+
+    def _refuse_overflow(self, messages: Sequence[CommitMessage]) -> None:
+        access = BucketAccess(self.table.uri, self.plan.schema, self._clock, self._ids)
+        try:
+            for m in messages:
+                bucket_id = (m.partition, m.bucket)
+                older = self.view.files(bucket_id)
+                refuse_overflow(access, bucket_id, older, m.new_files, memory_bytes=self.plan.sink.merge_memory_bytes)
+        except SchemaMismatchError:
+            self.discard(messages)
+            raise
+
+    def discard(self, messages: Iterable[CommitMessage]) -> None:
+        """Removes the files of messages that no snapshot names and none will; failures leave them behind."""
+        discard_made(self.table.io, self.table.path, self.plan.schema, messages)
+
+    def _plan(self, table: TableHandle) -> WritePlan:
+        found = plan_write(table.uri, table.table_schema, self._job_options)
+        for sentence in advise_write({**found.schema.options, **self._job_options}):
+            _tell_once(table.path, sentence)
+        return found
+
+    def _new_committer(self) -> Committer:
+        return Committer(self.table.io, self.table.path, self.plan.schema, clock=self._clock, ids=self._ids)
+
+
+@cache
+def _tell_once(path: str, sentence: str) -> None:
+    _LOG.warning("%s: %s", path, sentence)
+
+
+def _checked(outcome: CommitResult) -> Committed:
+    if isinstance(outcome, Committed):
+        return outcome
+    if isinstance(outcome, Conflict):
+        kind = FilesGoneError if outcome.rule == FILES_GONE else CommitConflictError
+        raise kind(outcome.message, rule=outcome.rule, **outcome.fields)
+    raise outcome.error()

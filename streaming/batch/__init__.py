@@ -1,0 +1,1 @@
+"""One micro-batch, from Spark's call to the report."""

@@ -1,0 +1,98 @@
+"""What a snapshot says of the batch it came from, in numbers: for those who look at a table without its job."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from bucketline.state.commit.replay import writer_of
+from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.streaming.batch.recover import DIGEST
+
+INPUT_ROWS = "bucketline.input-rows"
+REJECTED = "bucketline.rejected-records"
+REJECTED_BEFORE = "bucketline.rejected-records.before"
+BEHIND = "bucketline.behind-records"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """Rows taken and records rejected in a batch, records rejected in the writer's batches before it, and records that
+    waited at the source after it. None where it is not known."""
+
+    input_rows: int | None = None
+    rejected: int | None = None
+    rejected_before: int | None = None
+    behind: int | None = None
+
+    @property
+    def rejected_in_all(self) -> int:
+        return (self.rejected or 0) + (self.rejected_before or 0)
+
+    def properties(self) -> dict[str, str]:
+        """The numbers that are known, as properties of a snapshot."""
+        named = {
+            INPUT_ROWS: self.input_rows,
+            REJECTED: self.rejected,
+            REJECTED_BEFORE: self.rejected_before,
+            BEHIND: self.behind,
+        }
+        return {key: str(count) for key, count in named.items() if count is not None}
+
+
+def counts_in(properties: Mapping[str, str]) -> BatchCounts:
+    """The numbers that a snapshot's properties hold; those that cannot be read count as unknown."""
+    return BatchCounts(*(_count(properties.get(key)) for key in (INPUT_ROWS, REJECTED, REJECTED_BEFORE, BEHIND)))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """A batch of a stream as its snapshots show it; `stored_rows` are those of its files, deletes included.
+
+    `snapshot_ids` are ascending: the rows, then the compaction of the same batch.
+    """
+
+    writer: str
+    batch_id: int
+    snapshot_ids: tuple[int, ...]
+    time_ms: int
+    stored_rows: int | None
+    counts: BatchCounts
+
+
+def last_batches(snapshots: Iterable[Snapshot], most: int) -> list[WrittenBatch]:
+    """The newest batches of streams in the snapshots, newest first; snapshots come newest first."""
+    return [batch for batch, _ in zip(_batches(snapshots), range(most), strict=False)]
+
+
+def _batches(snapshots: Iterable[Snapshot]) -> Iterator[WrittenBatch]:
+    found: list[Snapshot] = []
+    for snapshot in snapshots:
+        if DIGEST not in snapshot.properties:
+            continue
+        if found and _name(found[0]) != _name(snapshot):
+            yield _batch(found)
+            found = []
+        found.append(snapshot)
+    if found:
+        yield _batch(found)
+
+
+def _name(snapshot: Snapshot) -> tuple[str, int]:
+    return writer_of(snapshot.commit_user), snapshot.commit_identifier
+
+
+def _batch(newest_first: list[Snapshot]) -> WrittenBatch:
+    appended = [s for s in newest_first if s.commit_kind is CommitKind.APPEND]
+    writer, batch_id = _name(newest_first[0])
+    shown = appended[0] if appended else newest_first[-1]
+    return WrittenBatch(
+        writer=writer,
+        batch_id=batch_id,
+        snapshot_ids=tuple(s.id for s in reversed(newest_first)),
+        time_ms=newest_first[0].time_ms,
+        stored_rows=appended[0].delta_record_count if appended else None,
+        counts=counts_in(shown.properties),
+    )
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None

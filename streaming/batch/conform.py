@@ -1,0 +1,107 @@
+"""A batch whose columns are not those of the table: the table changes by policy, on the driver, once a batch.
+
+*Columns of a DataFrame* are known before a row is read. `evolve` changes the table and commits the new schema; `ignore`
+leaves unknown columns out; `fail` names them. With the first two, columns that only the table has (another query may
+have added them) are null in the batch.
+
+*Records that tasks decode* tell of their fields only when they are read. Under `evolve` the tasks look for what the
+table has no place for; the driver commits the new schema and runs the action again. The other policies read the
+table's columns and pass over the rest.
+"""
+
+import logging
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.commit.evolve import EvolutionPolicy
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.store.catalog.alter import evolve_table
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.types.arrow import logical_type
+from bucketline.streaming.batch.preflight import check_columns
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.step_for_table import step_for
+from bucketline.streaming.tasks.outcome import BatchOutcome
+from bucketline.streaming.tasks.route_task import Decode
+
+_LOG = logging.getLogger(__name__)
+
+
+def fit_frame(frame: Any, session: WriteSession) -> Any:
+    """The batch with exactly the table's columns (and `_row_kind`), after the table was changed if the policy says so.
+
+    Raises SchemaMismatchError for columns that fit neither now nor after a change, and for names that occur twice.
+    """
+    policy = EvolutionPolicy(session.plan.sink.schema_evolution)
+    if policy is EvolutionPolicy.FAIL:
+        check_columns(frame.columns, session.plan.schema)
+        return frame
+    known = {f.name for f in session.plan.schema.fields}
+    data_columns = [c for c in frame.columns if c != ROW_KIND_COLUMN or c in known]
+    if policy is EvolutionPolicy.EVOLVE:
+        evolve_table(session.table, to_arrow_schema(frame.select(*data_columns).schema), policy)
+        session.refresh()
+        known = {f.name for f in session.plan.schema.fields}
+    fitting = frame.select(*[c for c in frame.columns if c in known or c == ROW_KIND_COLUMN])
+    for f in session.plan.schema.fields:
+        if f.name not in fitting.columns and f.type.nullable:
+            fitting = fitting.withColumn(f.name, F.lit(None))
+    check_columns(fitting.columns, session.plan.schema)
+    return fitting
+
+
+def fit_decode(decode: Decode | None, session: WriteSession) -> Decode | None:
+    """What turns records into rows of the table as it is now, whoever has changed it since the job started.
+
+    Raises SchemaMismatchError for a new column that is filled from a part of the records that is not read.
+    """
+    if not isinstance(decode, DecodeStep):
+        return decode
+    evolves = EvolutionPolicy(session.plan.sink.schema_evolution) is EvolutionPolicy.EVOLVE
+    step = step_for(decode, session.plan.schema, Watch.ALL if evolves else Watch.NOTHING)
+    unread = [name for name in step.input_columns if name not in decode.input_columns]
+    if unread:
+        raise SchemaMismatchError(
+            f"the table has got a column that is filled from {unread[0]!r} of each record, which this job does not "
+            "read; start it again",
+            column=unread[0],
+        )
+    return step
+
+
+def grow_table(session: WriteSession, outcome: BatchOutcome) -> None:
+    """Gives what the tasks' records need a place in the table; what the tasks have written is removed.
+
+    Raises SchemaMismatchError and OptionError when the table cannot be changed so.
+    """
+    session.discard(outcome.messages)
+    evolve_table(session.table, pa.schema(list(outcome.need)), EvolutionPolicy.EVOLVE)
+    session.refresh()
+    _LOG.info(
+        "%s has schema %d now, with a place for: %s; the batch is run again",
+        session.table.path,
+        session.plan.schema.id,
+        _shown(outcome.need),
+    )
+
+
+def refuse_need(session: WriteSession, outcome: BatchOutcome) -> None:
+    """Raises SchemaMismatchError when records still need something after the table was changed for their sake."""
+    if pa.types.is_null(outcome.need):
+        return
+    session.discard(outcome.messages)
+    raise SchemaMismatchError(
+        f"the table was changed for this batch, and its records still need a place for: {_shown(outcome.need)}; make "
+        "it by hand (ALTER of the table), or set schema-evolution to 'ignore'",
+        column=outcome.need.field(0).name,
+        columns=[f.name for f in outcome.need],
+    )
+
+
+def _shown(need: pa.DataType) -> str:
+    return ", ".join(f"{f.name} {logical_type(f.type, True)}" for f in need)

@@ -1,0 +1,209 @@
+"""Who writes this batch, and which input it holds: read on the driver, before any work.
+
+The commit user is the streaming query's id, the commit identifier its batch id; neither changes at a restart from the
+same checkpoint. Both repeat when a checkpoint is rewound or copied by hand, so the batch's offsets are read as well:
+Spark writes `offsets/N` before the sink runs.
+
+Source: Spark 4.0 FileStreamSourceLog; seen on PySpark 4.0.5 to 4.3.0.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.streaming.batch.offsets_log import Offsets, aligned, parse_offsets, records_behind
+
+QUERY_ID = "sql.streaming.queryId"
+RUN_ID = "spark.jobGroup.id"
+"""Spark makes the run id the job group of the query's thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """A micro-batch of a query. Offsets are canonical JSON, one array element a source in the
+    order of their ids; None where unknown.
+
+    `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id` changes with
+    every start of the query; `source` is what the job calls its cluster, `cluster` what the cluster calls itself;
+    `checkpoint` is where the query keeps its state; `behind` counts the records that wait at the source, as of the last
+    batch's end.
+    """
+
+    query_id: str
+    batch_id: int
+    start_offsets: str | None
+    end_offsets: str | None
+    digest: str | None
+    run_id: str | None = None
+    source: str | None = None
+    cluster: str | None = None
+    checkpoint: str | None = None
+    behind: int | None = None
+
+    def commit_user(self, sink_id: str | None) -> str:
+        return self.query_id if sink_id is None else f"{self.query_id}-{sink_id}"
+
+
+def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIdentity:
+    """The identity of the batch that the calling thread is in.
+
+    `checkpoint` is the query's checkpoint location; None asks the running query for it.
+    Raises UnsupportedTableError outside a streaming query, in another thread, and under Spark Connect.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise UnsupportedTableError(
+            "the sink needs a classic Spark session, and this is Spark Connect: foreachBatch runs there in another "
+            "process, which cannot see the query's id; run the job with spark-submit"
+        )
+    query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
+    if not query_id:
+        raise UnsupportedTableError(
+            "no streaming query runs on this thread, so the batch has no identity to be recognised by; call the sink "
+            "directly from foreachBatch, not from a thread pool, and use table.write(...) for batch data"
+        )
+    root = checkpoint if checkpoint is not None else _checkpoint_of(spark, query_id)
+    if root is None:
+        raise UnsupportedTableError(
+            "the query's checkpoint location could not be learned from this Spark version; "
+            "give it: TableSink(path, checkpoint='<the checkpointLocation>')"
+        )
+    end = _offsets(spark, root, batch_id)
+    if end is None:
+        raise UnsupportedTableError(
+            f"{root} holds no offsets of batch {batch_id}; is it the checkpointLocation of this query?",
+            checkpoint=root,
+        )
+    sources, ends = list(end), list(end.values())
+    before = _offsets(spark, root, batch_id - 1) if batch_id > 0 else _initial_offsets(spark, root, sources)
+    start = aligned(before, sources)
+    names = [_file_names(spark, root, *of) for of in zip(sources, start or [None] * len(ends), ends, strict=True)]
+    return BatchIdentity(
+        query_id=str(query_id),
+        batch_id=batch_id,
+        start_offsets=None if start is None else json.dumps(start, sort_keys=True),
+        end_offsets=json.dumps(ends, sort_keys=True),
+        digest=batch_digest(start, ends, names),
+        checkpoint=root,
+        behind=records_behind(_latest_offsets(spark, str(query_id)), ends),
+        run_id=spark.sparkContext.getLocalProperty(RUN_ID),
+    )
+
+
+def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[str] | None]) -> str:
+    """A short name of a batch's input. A file source counts by its file names, any other by its offsets."""
+    told = []
+    for i, new in enumerate(end):
+        old = start[i] if start is not None and i < len(start) else None
+        names = file_names[i]
+        told.append([old, new] if names is None else sorted(names))
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def source_topics(offsets: str | None) -> tuple[str, ...]:
+    """The Kafka topics that a batch's offsets speak of, sorted; empty for other sources."""
+    topics = [
+        topic
+        for source in json.loads(offsets or "[]")
+        if isinstance(source, dict)
+        for topic, partitions in source.items()
+        if isinstance(partitions, dict)
+    ]
+    return tuple(sorted(set(topics)))
+
+
+def starts_after(start: str | None, end: str | None) -> bool:
+    """True when a query that began at `start` reads no record up to `end` again, for the topics of `end`."""
+    began: dict[tuple[str, str], int] = {}
+    for source in json.loads(start or "[]"):
+        for topic, partitions in source.items() if isinstance(source, dict) else ():
+            began |= {(topic, p): int(offset) for p, offset in partitions.items()}
+    done = {
+        (topic, p): int(offset)
+        for source in json.loads(end or "[]")
+        if isinstance(source, dict)
+        for topic, partitions in source.items()
+        if isinstance(partitions, dict)
+        for p, offset in partitions.items()
+    }
+    return all(began.get(place, -1) >= offset for place, offset in done.items())
+
+
+def _checkpoint_of(spark: Any, query_id: str) -> str | None:
+    """Where the running query keeps its checkpoint; None when this Spark does not tell."""
+    jvm = spark.sparkContext._jvm
+    query = spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
+    return None if query is None else str(query.resolvedCheckpointRoot())
+
+
+def _latest_offsets(spark: Any, query_id: str) -> list[Any]:
+    """The newest offsets that each source had when the query last reported its progress; empty before that."""
+    jvm = spark.sparkContext._jvm
+    query = spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
+    progress = None if query is None else query.lastProgress()
+    if progress is None:
+        return []
+    texts = [source.latestOffset() for source in progress.sources()]
+    return [json.loads(t) if t is not None and t.startswith("{") else None for t in texts]
+
+
+def _offsets(spark: Any, root: str, batch_id: int) -> Offsets | None:
+    """What `offsets/N` says of each source; None if there is no such file."""
+    path = f"{root}/offsets/{batch_id}"
+    text = _read(spark, path)
+    return None if text is None else parse_offsets(text, path)
+
+
+def _initial_offsets(spark: Any, root: str, sources: list[str]) -> Offsets | None:
+    """Where Kafka sources began: `sources/<id>/0`, a zero byte, a version line and JSON; None for other sources."""
+    found = {source: _kafka_start(_read(spark, f"{root}/sources/{source}/0") or "") for source in sources}
+    return found if any(f is not None for f in found.values()) else None
+
+
+def query_of(spark: Any, root: str) -> str | None:
+    """The query's id in a checkpoint folder; None where no query has begun there."""
+    text = _read(spark, f"{root}/metadata")
+    return None if text is None else str(json.loads(text)["id"])
+
+
+def newest_offsets_of(spark: Any, root: str) -> Offsets:
+    """The newest offsets in a checkpoint folder; empty where no batch has been planned yet."""
+    context = spark.sparkContext
+    folder = context._jvm.org.apache.hadoop.fs.Path(f"{root}/offsets")
+    files = folder.getFileSystem(context._jsc.hadoopConfiguration())
+    names = [str(f.getPath().getName()) for f in files.listStatus(folder)] if files.exists(folder) else []
+    newest = max((int(name) for name in names if name.isdigit()), default=None)
+    return {} if newest is None else _offsets(spark, root, newest) or {}
+
+
+def _kafka_start(text: str) -> Any:
+    version, _, offsets = text.lstrip("\x00").partition("\n")
+    return json.loads(offsets) if version == "v1" and offsets.startswith('{"') and ":{" in offsets else None
+
+
+def _file_names(spark: Any, root: str, source: str, old: Any, new: Any) -> list[str] | None:
+    """The files a file source hands to this batch; None when the source is not one."""
+    if not isinstance(new, dict) or "logOffset" not in new:
+        return None
+    first = old["logOffset"] + 1 if isinstance(old, dict) else 0
+    names: list[str] = []
+    for log in range(first, int(new["logOffset"]) + 1):
+        text = _read(spark, f"{root}/sources/{source}/{log}") or _read(spark, f"{root}/sources/{source}/{log}.compact")
+        entries = [json.loads(line) for line in (text or "").splitlines()[1:]]
+        names += [str(e["path"]) for e in entries if int(e.get("batchId", log)) == log]
+    return names
+
+
+def _read(spark: Any, path: str) -> str | None:
+    """The text of a file on any file system Spark knows; None when it is not there."""
+    context = spark.sparkContext
+    location = context._jvm.org.apache.hadoop.fs.Path(path)
+    files = location.getFileSystem(context._jsc.hadoopConfiguration())
+    if not files.exists(location):
+        return None
+    stream = files.open(location)
+    try:
+        return str(context._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()

@@ -1,0 +1,81 @@
+"""Checks on the driver before the first task: cheap, and each names the remedy."""
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from bucketline.conf.spark_options import check_spark_settings
+from bucketline.conf.table_options import ROWKIND_FIELD
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+
+_LOG = logging.getLogger(__name__)
+
+
+def check_columns(names: Sequence[str], schema: TableSchema) -> None:
+    """Holds a DataFrame's columns against the table's, by name.
+
+    Raises SchemaMismatchError naming the columns that are unknown, missing or there twice.
+    """
+    known = [f.name for f in schema.fields]
+    twice = sorted({n for n in names if list(names).count(n) > 1})
+    if twice:
+        raise SchemaMismatchError(f"the input has column {twice[0]!r} twice; rename or drop one", column=twice[0])
+    unknown = [n for n in names if n not in known and n != ROW_KIND_COLUMN]
+    if unknown:
+        raise SchemaMismatchError(
+            f"column {unknown[0]!r} of the input is not in the table ({', '.join(known)}); drop it from the input, or "
+            "add it to the table",
+            column=unknown[0],
+        )
+    missing = [n for n in known if n not in names]
+    if missing:
+        raise SchemaMismatchError(
+            f"column {missing[0]!r} of the table is not in the input ({', '.join(names)}); add it, or select a null of "
+            "its type if it may be null",
+            column=missing[0],
+        )
+    kind_field = ROWKIND_FIELD.find(schema.options)
+    if kind_field is not None and kind_field not in known:
+        raise SchemaMismatchError(f"rowkind.field {kind_field!r} is no column of the table", column=kind_field)
+
+
+def check_session(spark: Any) -> None:
+    """Holds a session's settings against what the sink needs; advice is logged once a session.
+
+    Raises OptionError for settings under which the sink cannot work.
+    """
+    _check_once(spark.sparkContext.applicationId, tuple(sorted(dict(spark.sparkContext.getConf().getAll()).items())))
+
+
+def worker_python_advice(settings: dict[str, str]) -> str | None:
+    """A hint when workers may start another Python than the driver's; None when they will not."""
+    named = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    started = shutil.which(named or "python3")
+    if started is not None and _environment_of(started) == _environment_of(sys.executable):
+        return None
+    return (
+        f"workers start {named or 'the python3 that is first on PATH'}, the driver runs {sys.executable}; both need "
+        "bucketline's dependencies: set PYSPARK_PYTHON to the right one if a task cannot import them"
+    )
+
+
+def _environment_of(python: str) -> tuple[str, str]:
+    """The folder a Python is started from, which decides what it imports, and the program behind it."""
+    return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
+
+
+@cache
+def _check_once(application: str, settings: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    del application
+    found = dict(settings)
+    python = worker_python_advice(found)
+    advice = (*check_spark_settings(found), *([] if python is None else [python]))
+    for sentence in advice:
+        _LOG.warning("%s", sentence)
+    return advice

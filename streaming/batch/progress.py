@@ -1,0 +1,201 @@
+"""What a batch came to, as one line for people and one value for programs."""
+
+import json
+import logging
+from collections import Counter
+from dataclasses import dataclass
+
+from bucketline.conf.wording import counted
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import SYSTEM_CLOCK
+from bucketline.state.format.entries import CommitKind
+from bucketline.state.store.write.visibility import Hidden
+from bucketline.streaming.batch.age import age_text
+from bucketline.streaming.batch.commit import CommitReport
+from bucketline.streaming.tasks.outcome import BatchOutcome
+
+_LOG = logging.getLogger("bucketline.progress")
+
+NOTHING_HIDDEN = Hidden()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One batch. Times in seconds, sizes in bytes; `level_files` counts the files it made by level.
+
+    `postponed_rows` wait in a postpone table after it, the oldest of them for `postponed_seconds`. `hidden_rows` are
+    committed by it or earlier, and batch readers do not see them: a lost compaction has to be done again, for up to
+    `hidden_seconds` now.
+    """
+
+    table: str
+    batch_id: int
+    skipped: bool
+    snapshot_ids: tuple[int, ...]
+    input_rows: int
+    stored_rows: int
+    stored_bytes: int
+    level_files: tuple[tuple[int, int], ...]
+    compacted_files: int
+    compaction_dropped: bool
+    rejected_rows: int
+    expired_snapshots: int
+    spilled_bytes: int
+    behind_records: int | None
+    plan_seconds: float
+    task_seconds: float
+    commit_seconds: float
+    total_seconds: float
+    postponed_rows: int = 0
+    postponed_seconds: int = 0
+    hidden_rows: int = 0
+    hidden_seconds: int = 0
+
+    def line(self) -> str:
+        """The report on one line."""
+        if self.skipped:
+            compacted = counted(self.compacted_files, "file")
+            done = f"compacted {compacted}" if self.compacted_files else "nothing left to do"
+            return " | ".join([f"batch {self.batch_id}: already in the table, {done}", *self._hidden()])
+        files = " ".join(f"L{level}+{count}" for level, count in self.level_files) or "no files"
+        compacted = f", compacted {self.compacted_files}" if self.compacted_files else ""
+        stored = f"stored {counted(self.stored_rows, 'row')}, {_size(self.stored_bytes)}"
+        parts = [
+            f"batch {self.batch_id}: {counted(self.input_rows, 'row')} in {self.total_seconds:.2f} s{self._rate()}",
+            stored if self.stored_rows else "stored nothing",
+            f"{files}{compacted}",
+            f"plan {self.plan_seconds:.2f} tasks {self.task_seconds:.2f} commit {self.commit_seconds:.2f} s",
+            "snapshot " + ("-".join(str(i) for i in self.snapshot_ids) or "none"),
+        ]
+        if self.behind_records is not None:
+            parts.append(f"{counted(self.behind_records, 'record')} behind")
+        if self.postponed_rows:
+            waiting = counted(self.postponed_rows, "row")
+            parts.append(f"{waiting} postponed, for up to {age_text(self.postponed_seconds)}")
+        parts += self._hidden()
+        if self.rejected_rows:
+            parts.append(f"rejected {self.rejected_rows:,}")
+        if self.expired_snapshots:
+            parts.append(f"expired {counted(self.expired_snapshots, 'snapshot')}")
+        if self.spilled_bytes:
+            parts.append(f"spilled {_size(self.spilled_bytes)}")
+        if self.compaction_dropped:
+            parts.append("compaction lost a race and will be repeated")
+        return " | ".join(parts)
+
+    def _rate(self) -> str:
+        """Rows a second in parentheses; nothing where there are no rows, or no time has passed."""
+        if not self.input_rows or self.total_seconds <= 0:
+            return ""
+        rate = self.input_rows / self.total_seconds
+        return f" ({rate:,.0f}/s)" if rate >= 10 else f" ({max(rate, 0.1):.1f}/s)"
+
+    def _hidden(self) -> list[str]:
+        if not self.hidden_rows:
+            return []
+        waiting = counted(self.hidden_rows, "row")
+        return [f"{waiting} cannot be read yet, for up to {age_text(self.hidden_seconds)}"]
+
+
+def describe_batch(
+    table: str,
+    batch_id: int,
+    outcome: BatchOutcome,
+    report: CommitReport,
+    seconds: tuple[float, float, float],
+    behind: int | None = None,
+    postponed: tuple[int, int] = (0, 0),
+    hidden: Hidden = NOTHING_HIDDEN,
+) -> BatchReport:
+    """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit.
+
+    `behind` counts the records that wait at the source; `postponed` are the rows that wait in the table, and seconds;
+    `hidden` is what readers do not see.
+    """
+    messages = outcome.messages
+    plan, tasks, commit = seconds
+    return BatchReport(
+        table=table,
+        batch_id=batch_id,
+        skipped=False,
+        snapshot_ids=report.committed.snapshot_ids,
+        input_rows=outcome.accepted_rows,
+        stored_rows=sum(f.row_count for m in messages for f in m.new_files),
+        stored_bytes=sum(f.file_size for m in messages for f in m.new_files),
+        level_files=_levels(messages),
+        compacted_files=_compacted(messages, report),
+        compaction_dropped=report.committed.dropped is not None,
+        rejected_rows=report.rejected_rows,
+        expired_snapshots=report.expired_snapshots,
+        spilled_bytes=sum(s.spilled_bytes for s in outcome.stats),
+        behind_records=behind,
+        plan_seconds=plan,
+        task_seconds=tasks,
+        commit_seconds=commit,
+        total_seconds=plan + tasks + commit,
+        postponed_rows=postponed[0],
+        postponed_seconds=postponed[1],
+        hidden_rows=hidden.rows,
+        hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
+    )
+
+
+def describe_skipped(
+    table: str,
+    batch_id: int,
+    messages: tuple[CommitMessage, ...],
+    report: CommitReport | None,
+    seconds: float,
+    hidden: Hidden = NOTHING_HIDDEN,
+) -> BatchReport:
+    """The report of a batch that was in the table already; `messages` are of the compaction it still owed."""
+    return BatchReport(
+        table=table,
+        batch_id=batch_id,
+        skipped=True,
+        snapshot_ids=() if report is None else report.committed.snapshot_ids,
+        input_rows=0,
+        stored_rows=0,
+        stored_bytes=0,
+        level_files=_levels(messages),
+        compacted_files=0 if report is None else _compacted(messages, report),
+        compaction_dropped=report is not None and report.committed.dropped is not None,
+        rejected_rows=0,
+        expired_snapshots=0 if report is None else report.expired_snapshots,
+        spilled_bytes=0,
+        behind_records=None,
+        plan_seconds=0.0,
+        task_seconds=0.0,
+        commit_seconds=0.0,
+        total_seconds=seconds,
+        hidden_rows=hidden.rows,
+        hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
+    )
+
+
+def tell(report: BatchReport) -> None:
+    """Logs the line, with the report's fields for handlers that want them."""
+    _LOG.info("%s", report.line(), extra={"bucketline": report})
+
+
+def as_json(report: BatchReport) -> str:
+    """The report as one JSON object on one line."""
+    return json.dumps({name: getattr(report, name) for name in BatchReport.__slots__})
+
+
+def _levels(messages: tuple[CommitMessage, ...]) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted(Counter(f.level for m in messages for f in m.made_files).items()))
+
+
+def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int:
+    kinds = [s.commit_kind for s in report.committed.snapshots]
+    return sum(len(m.compact_before) for m in messages) if CommitKind.COMPACT in kinds else 0
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError(count)

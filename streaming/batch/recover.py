@@ -1,0 +1,153 @@
+"""Before any work: has this batch been written already, may it be written at all?
+
+Pure decisions over what the driver has read: the batch's identity, what the table says of this commit user, and which
+snapshots can still be seen. Refusing is an error with the remedies; nothing is written then.
+
+Source: Paimon 2.0 filterCommitted, which keeps only the identifier; the batch's input is compared here as well.
+"""
+
+from dataclasses import dataclass
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.streaming.batch.identity import BatchIdentity, source_topics, starts_after
+
+DIGEST = "bucketline.batch-digest"
+START_OFFSETS = "bucketline.offsets.start"
+END_OFFSETS = "bucketline.offsets.end"
+SOURCE = "bucketline.source"
+CLUSTER = "bucketline.kafka-cluster"
+KEY_SHARES = "bucketline.key-shares"
+"""Snapshot property: among how many tasks the keys were shared, where a share has an index or a writer of its own."""
+
+
+class CheckpointMismatchError(BucketlineError):
+    """Checkpoint and table tell different stories; a person decides which of them is right."""
+
+    code = "CHECKPOINT_MISMATCH"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBatch:
+    """The batch is new: write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkipBatch:
+    """The batch is in the table; only a compaction that was due may still be owed."""
+
+    snapshot_id: int
+    compacted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UserHistory:
+    """What the table knows of one commit user.
+
+    `commits`: its snapshots still visible, newest first. `marker`: the snapshot its tag keeps, if there is one.
+    `complete`: no snapshot after the marker (or, without one, after the table's first) has expired.
+    `others`: for each other query of ours, its newest snapshot that can be seen.
+    """
+
+    commits: tuple[Snapshot, ...]
+    marker: Snapshot | None
+    complete: bool
+    others: tuple[Snapshot, ...] = ()
+
+
+def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool) -> WriteBatch | SkipBatch:
+    """Whether the batch is written or skipped.
+
+    Raises CheckpointMismatchError when the table is ahead of the checkpoint, holds the batch with other input, or can
+    no longer tell.
+    """
+    known = sorted((*history.commits, *([history.marker] if history.marker else [])), key=lambda s: s.id, reverse=True)
+    same = [s for s in known if s.commit_identifier == batch.batch_id]
+    if same:
+        return _recognise(batch, same, allow_reprocess=allow_reprocess)
+    newest = max((s.commit_identifier for s in known), default=None)
+    if allow_reprocess:
+        return WriteBatch()
+    if newest is not None and newest > batch.batch_id:
+        raise CheckpointMismatchError(
+            f"the table holds batch {newest} of this query, but its checkpoint is at batch {batch.batch_id}: the "
+            f"checkpoint was rewound, copied or restored from a backup. {_REMEDIES}",
+            table_batch=newest,
+            checkpoint_batch=batch.batch_id,
+        )
+    if batch.batch_id > 0 and not (newest == batch.batch_id - 1 and history.complete):
+        why = "the table was rolled back or replaced" if history.complete else "snapshots have expired"
+        raise CheckpointMismatchError(
+            f"the checkpoint is at batch {batch.batch_id}, but the newest batch of this query that the table can show "
+            f"is {'none' if newest is None else newest}: {why}. {_REMEDIES}",
+            table_batch=newest,
+            checkpoint_batch=batch.batch_id,
+            history_complete=history.complete,
+        )
+    if newest is None:
+        _refuse_same_source(batch, history.others)
+    return WriteBatch()
+
+
+def _refuse_same_source(batch: BatchIdentity, others: tuple[Snapshot, ...]) -> None:
+    """A new query must not read again what another query has put into the table."""
+    topics = set(source_topics(batch.end_offsets))
+    for other in others:
+        end = other.properties.get(END_OFFSETS)
+        shared = topics & set(source_topics(end))
+        if not shared or _other_cluster(batch, other) or starts_after(batch.start_offsets, end):
+            continue
+        raise CheckpointMismatchError(
+            f"this is a new query, but query {other.commit_user} has already written topic {sorted(shared)[0]!r} into "
+            f"the table: the checkpoint was lost, or a second job reads the same topic. {_REMEDIES}",
+            user=other.commit_user,
+            topic=sorted(shared)[0],
+        )
+
+
+def _other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:
+    """True only when both are known: a topic's name says nothing across clusters. What a cluster calls itself counts
+    before the servers that jobs name."""
+    itself = other.properties.get(CLUSTER)
+    if batch.cluster is not None and itself is not None:
+        return batch.cluster != itself
+    known = other.properties.get(SOURCE)
+    return batch.source is not None and known is not None and batch.source != known
+
+
+def _recognise(batch: BatchIdentity, same: list[Snapshot], *, allow_reprocess: bool) -> WriteBatch | SkipBatch:
+    stored = next((s.properties[DIGEST] for s in same if DIGEST in s.properties), None)
+    if stored is not None and stored == batch.digest:
+        return SkipBatch(
+            snapshot_id=max(s.id for s in same),
+            compacted=any(s.commit_kind is CommitKind.COMPACT for s in same),
+        )
+    if allow_reprocess:
+        return WriteBatch()
+    found = "without its offsets" if stored is None else "with other offsets"
+    raise CheckpointMismatchError(
+        f"the table holds batch {batch.batch_id} of this query {found}: the checkpoint was rewound or copied, and this "
+        f"batch would be written over another one's name. {_REMEDIES}",
+        table_batch=batch.batch_id,
+        checkpoint_batch=batch.batch_id,
+    )
+
+
+def check_twin(batch: BatchIdentity, twin: Snapshot) -> None:
+    """Returns if a snapshot that another run made under this batch's name holds the same input; it is then done.
+
+    Raises CheckpointMismatchError otherwise: two runs share a query's id, and have read different records.
+    """
+    if twin.properties.get(DIGEST) != batch.digest:
+        raise CheckpointMismatchError(
+            f"another run of this query has committed batch {batch.batch_id} with other input at the same time: its "
+            f"checkpoint was copied. Stop one of the two. {_REMEDIES}",
+            snapshot=twin.id,
+        )
+
+
+_REMEDIES = (
+    "Either restore the checkpoint that wrote the table; or start a new checkpoint from the table's own offsets "
+    "(`bucketline offsets PATH` prints them) with --reset-identity; or, if rows may be written twice, pass "
+    "--allow-reprocess."
+)

@@ -1,0 +1,38 @@
+"""`create`: a new table."""
+
+import click
+
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.cli.arguments import assignments, given_storage, names, storage_arguments
+from bucketline.streaming.cli.program import program
+
+
+@program.command()
+@click.option("--table", "path", metavar="PATH", required=True, help="Where: <warehouse>/<db>.db/<table>.")
+@click.option(
+    "--schema", "columns", metavar="TEXT", required=True, help="Columns, as 'id BIGINT NOT NULL, v STRING COMMENT ...'."
+)
+@click.option("--primary-key", metavar="A,B", multiple=True, help="Primary-key columns; none makes an append table.")
+@click.option("--partition-by", metavar="A,B", multiple=True, help="Partition columns.")
+@click.option("-o", "--option", metavar="KEY=VALUE", multiple=True, help="Table option, as bucket=4; repeatable.")
+@click.option("--comment", help="What the table is for.")
+@storage_arguments
+def create(
+    path: str,
+    columns: str,
+    primary_key: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    option: tuple[str, ...],
+    comment: str | None,
+) -> None:
+    """Creates a table. Types mean what they mean in Paimon: TIMESTAMP has no zone, TIMESTAMP_LTZ is an instant."""
+    made = create_table(
+        path,
+        columns,
+        primary_key=names(primary_key),
+        partition_by=names(partition_by),
+        options=assignments(option, "-o"),
+        comment=comment,
+        storage_options=given_storage(),
+    )
+    click.echo(made.path)

@@ -1,0 +1,147 @@
+"""`compact`, `rescale`, `expire`, `orphans`, `doctor`: what keeps a table small and quick, without Spark."""
+
+from datetime import timedelta
+
+import click
+import pyarrow as pa
+
+from bucketline.conf.durations import parse_given_duration
+from bucketline.conf.errors import OptionError
+from bucketline.conf.wording import counted
+from bucketline.state.store.doctor.examine import examine, open_to_examine
+from bucketline.state.store.doctor.finding import Finding, Severity
+from bucketline.state.store.maintenance.orphans import OrphanResult
+from bucketline.state.store.table.local_compact import STRATEGIES, compact_table
+from bucketline.streaming.cli.arguments import (
+    assignments,
+    format_option,
+    given_storage,
+    opened,
+    partition_option,
+    table_arguments,
+)
+from bucketline.streaming.cli.program import DONE, FAILED, program
+from bucketline.streaming.cli.progress_bar import progress_bar
+from bucketline.streaming.cli.rows import Format, print_table
+
+_FINDINGS_SCHEMA = pa.schema([(name, pa.string()) for name in ("severity", "rule", "subject", "message")])
+_ORPHANS_SCHEMA = pa.schema(
+    [("path", pa.string()), ("size_bytes", pa.int64()), ("modified", pa.timestamp("ms", "UTC"))]
+)
+
+
+@program.command()
+@table_arguments
+@click.option(
+    "--strategy",
+    type=click.Choice(sorted(STRATEGIES)),
+    default="full",
+    show_default=True,
+    help="full: everything to the last level; minor: what is due.",
+)
+@partition_option
+def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[dict[str, object]] | None) -> None:
+    """Merges the runs of each bucket and commits the result. Rows stay as they are, and readers are not disturbed."""
+    table = opened(path, option)
+    with progress_bar("buckets") as bar:
+        snapshot_id = compact_table(table, strategy, partitions, watch=bar.show)
+    click.echo("nothing to compact" if snapshot_id is None else f"snapshot {snapshot_id}")
+
+
+@program.command()
+@table_arguments
+@click.option("--bucket-num", type=click.IntRange(min=1), required=True, metavar="N", help="How many buckets.")
+@partition_option
+def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: list[dict[str, object]] | None) -> None:
+    """Gives partitions of a fixed or postpone table another number of buckets. Rows stay as they are.
+
+    Partitions that --partition names are written anew whatever their count; without it all that have another one
+    are, and a fixed table's 'bucket' option follows.
+    """
+    snapshot_id = opened(path, option).rescale(bucket_num, partitions)
+    click.echo("nothing to rescale" if snapshot_id is None else f"snapshot {snapshot_id}")
+
+
+@program.command()
+@table_arguments
+@click.option("--retain-min", type=click.IntRange(min=1), metavar="N", help="Keep at least so many snapshots.")
+@click.option("--retain-max", type=click.IntRange(min=1), metavar="N", help="Keep at most so many snapshots.")
+@click.option("--retain-time", metavar="DURATION", help="Keep snapshots that are younger, as '12 h'.")
+def expire(
+    path: str, option: tuple[str, ...], retain_min: int | None, retain_max: int | None, retain_time: str | None
+) -> None:
+    """Removes old snapshots, and the files that only they needed. What is not given is as the table's options say."""
+    older_than = None if retain_time is None else _duration(retain_time, "--retain-time")
+    table = opened(path, option)
+    done = table.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than)
+    files = done.data_files + done.changelog_files + done.metadata_files
+    tags = f", {counted(len(done.tags), 'tag')} whose time was over" if done.tags else ""
+    removed = f"{counted(done.snapshots, 'snapshot')} and {counted(files, 'file')} removed{tags}"
+    click.echo(removed if done.snapshots or files or tags else "nothing to expire")
+
+
+@program.command()
+@table_arguments
+@click.option("--delete", is_flag=True, help="Remove the files; otherwise they are only listed.")
+@click.option(
+    "--older-than",
+    default="1 d",
+    show_default=True,
+    metavar="DURATION",
+    help="Only files that have not changed for so long; --delete takes a day at least.",
+)
+@click.option(
+    "--no-writers",
+    is_flag=True,
+    help="Nobody writes to the table, so files younger than a day may go. DANGER: the files of a batch that is not "
+    "committed yet look like orphans. If any writer runs or is paused, Paimon included, rows are lost.",
+)
+@format_option
+def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, no_writers: bool, form: Format) -> None:
+    """Lists the files that no snapshot, tag or branch names: what crashed writers left behind.
+
+    Files younger than a day are not removed, as they may belong to a batch that is about to be committed.
+    """
+    table = opened(path, option)
+    age = _duration(older_than, "--older-than")
+    found = table.remove_orphan_files(dry_run=not delete, older_than=age, no_writers=no_writers)
+    print_table(_orphans_table(found), form)
+    done = "removed" if found.deleted else "found; --delete removes what is listed"
+    size = f"{counted(len(found.files), 'file')}, {counted(found.size_bytes, 'byte')} {done}"
+    click.echo(size if found.files else "no orphan files", err=True)
+
+
+@program.command()
+@table_arguments
+@click.option("--rows", is_flag=True, help="Read every live data file as well: rows, order, buckets, sequence numbers.")
+@format_option
+@click.pass_context
+def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: bool, form: Format) -> None:
+    """Checks what every writer must keep true, and says what is broken. Changes nothing; exits with 1 on errors."""
+    table = open_to_examine(path, assignments(option, "-o"), given_storage())
+    with progress_bar("states and buckets") as bar:
+        found = examine(table, rows=rows, watch=bar.show)
+    if found or form is not Format.TABLE:
+        print_table(_findings_table(found), form)
+    errors = sum(f.severity is Severity.ERROR for f in found)
+    warnings = counted(len(found) - errors, "warning")
+    told = warnings if not errors else f"{counted(errors, 'error')}, {warnings}"
+    click.echo(told if found else "the table is sound", err=True)
+    context.exit(FAILED if errors else DONE)
+
+
+def _findings_table(found: list[Finding]) -> pa.Table:
+    rows = [{"severity": f.severity.value, "rule": f.rule, "subject": f.subject, "message": f.message} for f in found]
+    return pa.Table.from_pylist(rows, schema=_FINDINGS_SCHEMA)
+
+
+def _orphans_table(found: OrphanResult) -> pa.Table:
+    rows = [{"path": f.path, "size_bytes": f.size_bytes, "modified": f.modified_ms} for f in found.files]
+    return pa.Table.from_pylist(rows, schema=_ORPHANS_SCHEMA)
+
+
+def _duration(text: str, name: str) -> timedelta:
+    try:
+        return timedelta(milliseconds=parse_given_duration(text))
+    except (OptionError, OverflowError) as e:
+        raise click.BadParameter(str(e), param_hint=name) from e

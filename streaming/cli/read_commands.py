@@ -1,0 +1,193 @@
+"""`scan`, `snapshots`, `files`, `schema`: what is in a table."""
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.conf.secrets import mask
+from bucketline.conf.wording import counted
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.versions import Version, Versions
+from bucketline.state.store.table.table import Table
+from bucketline.state.types.columns_text import type_text
+from bucketline.state.types.sql_filter import parse_filter
+from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments
+from bucketline.streaming.cli.parquet_output import check_output, write_parquet
+from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.rows import Format, print_rows, print_table
+
+# What a person looks at first; a table of everything is too wide for any terminal.
+_SNAPSHOT_COLUMNS = [
+    "snapshot_id",
+    "commit_time",
+    "commit_kind",
+    "commit_user",
+    "commit_identifier",
+    "total_record_count",
+    "delta_record_count",
+    "schema_id",
+]
+_FILE_COLUMNS = [
+    "partition",
+    "bucket",
+    "level",
+    "record_count",
+    "file_size_in_bytes",
+    "min_key",
+    "max_key",
+    "min_sequence_number",
+    "max_sequence_number",
+    "deleteRowCount",
+    "creation_time",
+    "file_source",
+]
+_COLUMNS_SCHEMA = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("column", pa.string()),
+        ("type", pa.string()),
+        ("nullable", pa.bool_()),
+        ("key", pa.string()),
+        ("comment", pa.string()),
+    ]
+)
+_OPTIONS_SCHEMA = pa.schema([("option", pa.string()), ("value", pa.string())])
+
+
+@program.command()
+@table_arguments
+@click.option("--columns", metavar="A,B", multiple=True, help="Columns to print, in this order; all by default.")
+@click.option("--where", metavar="SQL", help="Condition, as \"id > 5 AND name LIKE 'a%'\".")
+@click.option("--snapshot", metavar="N", help="Read this snapshot or tag instead of the newest snapshot.")
+@click.option("--changes-since", metavar="N", help="Rows committed after this snapshot or tag, with their row kinds.")
+@click.option("--read-optimized", is_flag=True, help="Only what full compactions have written, without merging.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after so many rows.")
+@click.option("--output", metavar="FILE.parquet", help="Write the rows to a new Parquet file instead.")
+@format_option
+def scan(
+    path: str,
+    option: tuple[str, ...],
+    columns: tuple[str, ...],
+    where: str | None,
+    snapshot: str | None,
+    changes_since: str | None,
+    read_optimized: bool,
+    limit: int | None,
+    output: str | None,
+    form: Format,
+) -> None:
+    """Reads rows: those of the newest snapshot, one for each primary key.
+
+    Conditions compare columns with literals: AND, OR, NOT, =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, LIKE. Texts are
+    in 'single quotes', bytes are X'0aff', instants have a zone ('2024-12-31 12:00:00Z').
+    """
+    if output is not None:
+        check_output(output)
+    table = opened(path, option)
+    version = _version(snapshot)
+    schema = _schema_at(table, version)
+    wanted = _known_columns(schema, names(columns)) if columns else None
+    condition = _condition(schema, where)
+    since = _version(changes_since)
+    rows = table.to_batches(wanted, condition, version, read_optimized, changes_since=since, limit=limit)
+    if output is None:
+        print_rows(rows, rows.schema, form)
+    else:
+        count = write_parquet(rows, rows.schema, output)
+        click.echo(f"{counted(count, 'row')} written to {output}", err=True)
+
+
+@program.command()
+@table_arguments
+@format_option
+def snapshots(path: str, option: tuple[str, ...], form: Format) -> None:
+    """Lists the snapshots, oldest first.
+
+    The columns are those of Paimon's $snapshots; a table shows the most telling ones, json and csv show all.
+    """
+    table = opened(path, option)
+    print_table(shown_snapshots(table) if form is Format.TABLE else table.snapshots(), form)
+
+
+def shown_snapshots(table: Table) -> pa.Table:
+    """The snapshots, in the columns that people look at."""
+    return table.snapshots().select(_SNAPSHOT_COLUMNS)
+
+
+@program.command()
+@table_arguments
+@format_option
+def files(path: str, option: tuple[str, ...], form: Format) -> None:
+    """Lists the live data files of the newest snapshot.
+
+    The columns are those of Paimon's $files; a table shows the most telling ones, json and csv show all.
+    """
+    found = opened(path, option).files()
+    print_table(found.select(_FILE_COLUMNS) if form is Format.TABLE else found, form)
+
+
+@program.command()
+@table_arguments
+@click.option("--options", "show_options", is_flag=True, help="The table's options instead of its columns.")
+@format_option
+def schema(path: str, option: tuple[str, ...], show_options: bool, form: Format) -> None:
+    """Shows the columns of the newest schema, or the table's options; secrets are masked."""
+    found = opened(path, option).table_schema
+    print_table(_options_table(found) if show_options else _columns_table(found), form)
+
+
+def _columns_table(schema: TableSchema) -> pa.Table:
+    rows = [
+        {
+            "id": f.id,
+            "column": f.name,
+            "type": type_text(f.type.as_nullable()),
+            "nullable": f.type.nullable,
+            "key": _key_text(schema, f.name),
+            "comment": f.description,
+        }
+        for f in schema.fields
+    ]
+    return pa.Table.from_pylist(rows, schema=_COLUMNS_SCHEMA)
+
+
+def _key_text(schema: TableSchema, column: str) -> str | None:
+    keys = (("primary", schema.primary_keys), ("partition", schema.partition_keys))
+    return ", ".join(word for word, columns in keys if column in columns) or None
+
+
+def _options_table(schema: TableSchema) -> pa.Table:
+    rows = [{"option": key, "value": mask(key, value)} for key, value in sorted(schema.options.items())]
+    return pa.Table.from_pylist(rows, schema=_OPTIONS_SCHEMA)
+
+
+def _version(text: str | None) -> Version | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+
+
+def _schema_at(table: Table, version: Version | None) -> TableSchema:
+    """The schema that a read of the version uses."""
+    found = None if version is None else Versions(table.io, table.metadata_path).find(version, table.options)
+    return table.table_schema if found is None else table.schema_store.get(found.schema_id)
+
+
+def _known_columns(schema: TableSchema, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    known = [f.name for f in schema.fields]
+    for position, name in enumerate(wanted):
+        if name not in known:
+            near = did_you_mean(name, known) or f"; the table has {', '.join(known)}"
+            raise click.BadParameter(f"unknown column '{name}'{near}", param_hint="--columns")
+        if name in wanted[:position]:
+            raise click.BadParameter(f"column '{name}' is asked for twice", param_hint="--columns")
+    return wanted
+
+
+def _condition(schema: TableSchema, where: str | None) -> pc.Expression | None:
+    if where is None:
+        return None
+    try:
+        return parse_filter(where, schema.fields)
+    except OptionError as e:
+        raise click.BadParameter(e.message, param_hint="--where") from e

@@ -1,0 +1,1 @@
+"""Values of records become rows of a table."""

@@ -1,0 +1,229 @@
+"""Debezium events out of their envelopes: the payload's text, and the schema that says what its values mean.
+
+Kafka Connect's JSON converter writes `{"schema": ..., "payload": ...}`, and bare payloads with `schemas.enable=false`.
+All events of a table carry the same schema, many times longer than the row: its text is read once, and cut off the
+records that begin with the same bytes. Records of any other layout are read one by one.
+
+Source: Kafka 4.0 JsonConverter; Debezium 3 change event keys and values.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.logical import DataField
+from bucketline.streaming.decode.json_blocks import Objects, read_objects
+from bucketline.streaming.decode.json_exact import Failures, build_array, parse_json
+from bucketline.streaming.decode.json_shape import Shape, SourceSchema, envelope_shape, row_shape
+from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, declared_need, joined, joined_all, need_of, part_of
+
+_MOST_SCHEMAS = 16
+_HEAD = re.compile(r'\s*\{\s*"schema"\s*:\s*')
+_MIDDLE = re.compile(r'\s*,\s*"payload"\s*:\s*')
+_ENVELOPED = r'^\s*\{\s*"schema"\s*:'
+_CLOSED = r"\}\s*$"
+_NULL = r"^\s*null\s*$"
+_NO_SCHEMA: SourceSchema = {}
+NO_EVENT = (
+    "no Debezium event: it has no field op; for rows without an envelope (Debezium's ExtractNewRecordState) use "
+    "decode: json"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """Records that hold one schema: their positions, ascending, and the texts of their payloads."""
+
+    source: SourceSchema
+    positions: npt.NDArray[np.int64]
+    payloads: pa.Array
+
+
+def read_events(values: pa.Array, fields: tuple[DataField, ...], watch: Watch = Watch.NOTHING) -> Objects:
+    """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; the need is that of a row.
+
+    Shapes: n binary without nulls in; records whose payload is null are neither event nor bad.
+    """
+    unwrapped, rest = _unwrap(values)
+    parts = [_read_unwrapped(part, fields, watch) for part in unwrapped]
+    bare = _moved(read_objects(values.take(pa.array(rest)), _event_shape(fields, _NO_SCHEMA), watch), rest)
+    no_op = bare.structs.field("op").is_null().to_numpy(zero_copy_only=False)
+    other = bare.positions[no_op]
+    need = _need_of_rows(bare.need)
+    parts.append(Objects(bare.structs.filter(pa.array(~no_op)), bare.positions[~no_op], bare.bad, need))
+    parts.extend(_read_unusual(values.take(pa.array(other)), other, fields, watch))
+    return _in_order(parts)
+
+
+def _read_unwrapped(part: Unwrapped, fields: tuple[DataField, ...], watch: Watch) -> Objects:
+    """The events of one schema. It declares every field that they may have, so values need not be asked for those."""
+    events = part.payloads
+    found = read_objects(events, _event_shape(fields, part.source), _only_wider(watch))
+    declared = declared_need(part.source, fields) if watch is Watch.ALL and len(events) else NO_NEED
+    return _moved(replace(found, need=joined(_need_of_rows(found.need), declared)), part.positions)
+
+
+def _only_wider(watch: Watch) -> Watch:
+    return watch if watch is Watch.NOTHING else Watch.WIDER
+
+
+def _need_of_rows(need: pa.DataType) -> pa.DataType:
+    """What the images before and after need, of all that events do."""
+    return joined(part_of(need, "before"), part_of(need, "after"))
+
+
+def read_keys(keys: pa.Array, fields: tuple[DataField, ...]) -> pa.Array:
+    """The key columns in record keys, one by one; null where a key does not hold them. Shapes: n binary in, n out."""
+    shape = row_shape(fields)
+    found = []
+    for data in keys.to_pylist():
+        failures = Failures()
+        payload, source = _payload_of(_parsed(data))
+        known = row_shape(fields, source) if source else shape
+        array = build_array([payload if isinstance(payload, dict) else None], known, failures)
+        found.append(pa.nulls(1, shape.arrow) if failures.reasons else array)
+    return pa.concat_arrays([pa.nulls(0, shape.arrow), *found])
+
+
+def _parsed(data: bytes | None) -> object:
+    try:
+        return None if data is None else parse_json(data)
+    except ValueError:
+        return None
+
+
+def _unwrap(values: pa.Array) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
+    """Enveloped records by schema, and the positions of all others."""
+    pending = np.flatnonzero(_true(pc.match_substring_regex(values, _ENVELOPED)))
+    taken = np.zeros(len(values), dtype=bool)
+    found: list[Unwrapped] = []
+    while len(pending) and len(found) < _MOST_SCHEMAS:
+        head = _envelope_head(values[int(pending[0])].as_py())
+        if head is None:
+            pending = pending[1:]
+            continue
+        prefix, source = head
+        some = values.take(pa.array(pending))
+        here = _true(pc.and_(pc.starts_with(some, pattern=prefix), pc.match_substring_regex(some, _CLOSED)))
+        if not here[0]:
+            pending = pending[1:]
+            continue
+        taken[pending[here]] = True
+        closed = pc.ascii_rtrim_whitespace(some.filter(pa.array(here)).cast(pa.string())).cast(pa.binary())
+        payloads = pc.binary_slice(closed, len(prefix), -1)
+        there = ~_true(pc.match_substring_regex(payloads, _NULL))
+        found.append(Unwrapped(source, pending[here][there], payloads.filter(pa.array(there))))
+        pending = pending[~here]
+    return found, np.flatnonzero(~taken)
+
+
+def _envelope_head(value: bytes) -> tuple[bytes, SourceSchema] | None:
+    """The bytes before the payload, and the schema of the row images; None for a record of another layout."""
+    try:
+        text = value.decode()
+        start = _HEAD.match(text)
+        if start is None:
+            return None
+        schema, end = json.JSONDecoder().raw_decode(text, start.end())
+    except (ValueError, RecursionError):
+        return None
+    middle = _MIDDLE.match(text, end)
+    return None if middle is None else (text[: middle.end()].encode(), _row_schema(schema))
+
+
+def _row_schema(schema: object) -> SourceSchema:
+    """The schema of a row image in the schema of an event."""
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    if not isinstance(fields, list):
+        return _NO_SCHEMA
+    images = {str(f.get("field")): f for f in fields if isinstance(f, Mapping)}
+    found = images.get("after", images.get("before", _NO_SCHEMA))
+    return found if isinstance(found, Mapping) else _NO_SCHEMA
+
+
+def _read_unusual(
+    values: pa.Array, positions: npt.NDArray[np.int64], fields: tuple[DataField, ...], watch: Watch
+) -> Iterator[Objects]:
+    """Envelopes in another layout, one by one; what is no event is bad."""
+    for value, position in zip(values.to_pylist(), positions, strict=True):
+        at = np.array([position], dtype=np.int64)
+        record = parse_json(value)
+        payload, schema = _payload_of(record)
+        if payload is None and isinstance(record, dict) and "payload" in record:
+            continue
+        if not isinstance(payload, dict) or payload.get("op") is None:
+            yield _bad(int(position), NO_EVENT, fields)
+            continue
+        failures = Failures()
+        source = _row_schema(schema)
+        shape = _event_shape(fields, source)
+        structs = build_array([payload], shape, failures)
+        need = _need_of_event(payload, shape, source, fields, watch)
+        if failures.reasons:
+            is_mendable = not pa.types.is_null(_need_of_event(payload, shape, source, fields, _only_wider(watch)))
+            yield replace(_bad(int(position), failures.reasons[0], fields), need=need if is_mendable else NO_NEED)
+        else:
+            yield Objects(structs, at, (), need)
+
+
+def _need_of_event(
+    payload: object, shape: Shape, source: SourceSchema, fields: tuple[DataField, ...], watch: Watch
+) -> pa.DataType:
+    """What one event needs; where there is a schema, it tells of unknown fields."""
+    if watch is Watch.NOTHING:
+        return NO_NEED
+    if not source:
+        return _need_of_rows(need_of(payload, shape, watch))
+    wider = _need_of_rows(need_of(payload, shape, Watch.WIDER))
+    return joined(wider, declared_need(source, fields)) if watch is Watch.ALL else wider
+
+
+def _payload_of(record: object) -> tuple[object, SourceSchema]:
+    """The payload and the schema of a parsed record; a record without an envelope is its own payload."""
+    if not isinstance(record, dict) or "payload" not in record:
+        return record, _NO_SCHEMA
+    schema = record.get("schema")
+    return record["payload"], schema if isinstance(schema, Mapping) else _NO_SCHEMA
+
+
+def _bad(position: int, reason: str, fields: tuple[DataField, ...]) -> Objects:
+    none = pa.nulls(0, _event_shape(fields, _NO_SCHEMA).arrow)
+    return Objects(none, np.zeros(0, dtype=np.int64), ((position, reason),))
+
+
+def _event_shape(fields: tuple[DataField, ...], source: SourceSchema) -> Shape:
+    return _bare_shape(fields) if not source else envelope_shape(row_shape(fields, source))
+
+
+@lru_cache(maxsize=64)
+def _bare_shape(fields: tuple[DataField, ...]) -> Shape:
+    return envelope_shape(row_shape(fields))
+
+
+def _moved(found: Objects, positions: npt.NDArray[np.int64]) -> Objects:
+    """The same objects, with positions in the whole instead of in a part of it."""
+    bad = tuple((int(positions[at]), reason) for at, reason in found.bad)
+    return Objects(found.structs, positions[found.positions], bad, found.need)
+
+
+def _in_order(parts: list[Objects]) -> Objects:
+    structs = pa.concat_arrays([part.structs for part in parts])
+    positions = np.concatenate([part.positions for part in parts])
+    bad = tuple(sorted(pair for part in parts for pair in part.bad))
+    need = joined_all(part.need for part in parts)
+    if len(positions) < 2 or bool(np.all(positions[1:] > positions[:-1])):
+        return Objects(structs, positions, bad, need)
+    order = np.argsort(positions, kind="stable")
+    return Objects(structs.take(pa.array(order)), positions[order], bad, need)
+
+
+def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,205 @@
+"""Executor: source records → table columns, row kinds and rejects; the first step of a map task.
+
+A record is what Spark's Kafka source gives: key, value, topic, partition, offset, timestamp, timestampType, headers.
+Any other source with a `value` column will do; what it lacks is null. A table column with one of the names in
+`METADATA` is filled from the record itself, not from its value.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.job import Decode
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.types.arrow import arrow_field, arrow_schema
+from bucketline.state.types.fit import fit_array
+from bucketline.state.types.logical import DataField, TypeRoot
+from bucketline.streaming.decode.decoded_rows import Decoded, misfits
+from bucketline.streaming.decode.json_convert import cut_digits, scale_count
+from bucketline.streaming.decode.records import UpdateBefore, decode_debezium, decode_json
+from bucketline.streaming.decode.rejects import REJECTS_SCHEMA
+from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, with_need
+
+METADATA: Mapping[str, str] = {
+    "_kafka_topic": "topic",
+    "_kafka_partition": "partition",
+    "_kafka_offset": "offset",
+    "_kafka_timestamp": "timestamp",
+    "_kafka_timestamp_type": "timestampType",
+    "_kafka_key": "key",
+    "_kafka_headers": "headers",
+}
+"""Table columns that are filled from Kafka's own columns, by name."""
+
+_SPARK_TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}
+_TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
+_STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+_PLACE = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejects:
+    """Bad records as an Arrow IPC stream of `REJECTS_SCHEMA`; there are never none."""
+
+    row_count: int
+    blob: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeStep:
+    """How records become rows of one table; plain values only, so that it travels.
+
+    `loose` are NOT NULL columns that a delete may leave out. Of one call at most `reject_limit` bad records are told:
+    when that is more than the job allows, more of them would change nothing. `watch` says whether fields and values
+    are looked for that the columns have no place for; the rows tell of them (`unseen.told_need`). Columns in `fixed`
+    keep their types.
+    """
+
+    decode: Decode
+    fields: tuple[DataField, ...]
+    primary_key: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
+    update_before: UpdateBefore = UpdateBefore.DROP
+    reject_limit: int = 1
+    watch: Watch = Watch.NOTHING
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def input_columns(self) -> tuple[str, ...]:
+        """The columns of Spark's Kafka source that this step reads; others need not be sent to it."""
+        needed = {"value", *_PLACE, *(METADATA[f.name] for f in self.fields if f.name in METADATA)}
+        if self.decode is Decode.DEBEZIUM_JSON:
+            needed.add("key")
+        return tuple(name for name in _SPARK_TYPES if name in needed)
+
+    def check(self) -> None:
+        """Raises SchemaMismatchError or UnsupportedTableError when no record could become a row of this table."""
+        self(pa.table({name: pa.nulls(0, kind) for name, kind in _SPARK_TYPES.items()}))
+
+    def __call__(self, records: pa.Table) -> tuple[pa.Table, Rejects | None]:
+        """The rows in records, and the records that hold none but should.
+
+        Shapes: n records in; out the table's columns in order, with `_row_kind` when the format has kinds.
+        """
+        if "value" not in records.column_names:
+            raise SchemaMismatchError(
+                f"decode: {self.decode.value} reads a column 'value', and the source has "
+                f"{', '.join(records.column_names)}; use decode: none",
+                column="value",
+            )
+        found = self._decode(records)
+        origin = found.origin
+        bad = dict(zip(found.bad.to_pylist(), found.reasons.to_pylist(), strict=True))
+        columns = []
+        for f in self.fields:
+            if f.name not in METADATA:
+                columns.append(found.rows.column(f.name))
+                continue
+            column, wrong = _of_record(records, f, origin)
+            bad.update({origin[row].as_py(): reason for row, reason in wrong.items()})
+            columns.append(column)
+        kinds = found.kinds
+        if len(bad) > len(found.bad):
+            keep = pc.invert(pc.is_in(origin, value_set=pa.array(list(bad), pa.int64())))
+            columns, kinds = [column.filter(keep) for column in columns], kinds.filter(keep)
+        fields = list(self.fields)
+        fitted = [fit_array(c, f.type, arrow_field(f).type, f.name) for c, f in zip(columns, fields, strict=True)]
+        schema = arrow_schema(fields)
+        if self.decode is Decode.DEBEZIUM_JSON:
+            fitted, schema = [*fitted, kinds], schema.append(pa.field(ROW_KIND_COLUMN, pa.int8()))
+        rows = with_need(pa.Table.from_arrays(fitted, schema=schema), self._need(found.need))
+        return rows, self._rejects(records, bad)
+
+    def _decode(self, records: pa.Table) -> Decoded:
+        fields = tuple(f for f in self.fields if f.name not in METADATA)
+        if self.decode is Decode.DEBEZIUM_JSON:
+            return decode_debezium(
+                records["value"],
+                fields,
+                primary_key=self.primary_key,
+                loose=self.loose,
+                keys=records["key"] if "key" in records.column_names else None,
+                update_before=self.update_before,
+                watch=self.watch,
+            )
+        return decode_json(records["value"], fields, self.watch)
+
+    def _need(self, need: pa.DataType) -> pa.DataType:
+        """Of what records need, that which the table can be given; names that mean something else stay out of it."""
+        if pa.types.is_string(need):
+            raise SchemaMismatchError("the records hold more than 1000 fields that the table does not have")
+        kept_out = (*METADATA, ROW_KIND_COLUMN, *self.fixed)
+        kept = [] if pa.types.is_null(need) else [f for f in need if f.name not in kept_out]
+        return pa.struct(kept) if kept else NO_NEED
+
+    def _rejects(self, records: pa.Table, bad: Mapping[int, str]) -> Rejects | None:
+        if not bad:
+            return None
+        told = sorted(bad)[: self.reject_limit]
+        some = records.take(pa.array(told, pa.int64()))
+        columns = [
+            pa.array([bad[at] for at in told], pa.string())
+            if field.name == "reason"
+            else _column(some, field.name).cast(field.type)
+            for field in REJECTS_SCHEMA
+        ]
+        blob = pa.BufferOutputStream()
+        with pa.ipc.new_stream(blob, REJECTS_SCHEMA) as stream:
+            stream.write_table(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA))
+        return Rejects(len(told), blob.getvalue().to_pybytes())
+
+
+def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    """The column of each row's record that a table column is filled from, and the rows whose value does not fit."""
+    name = METADATA[field.name]
+    column = _column(records, name).take(origin)
+    if name == "key" and field.type.root in _TEXTS:
+        column, broken = _as_texts(column)
+    else:
+        broken = {}
+    if name == "timestamp":
+        column = _as_timestamps(column, field)
+    return column, broken | misfits(column, field)
+
+
+def _column(records: pa.Table, name: str) -> pa.Array:
+    if name not in records.column_names:
+        return pa.nulls(records.num_rows, _SPARK_TYPES[name])
+    found = records[name].combine_chunks()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    """Keys as texts; those that are no UTF-8 are null, and named by row."""
+    try:
+        return keys.cast(pa.string()), {}
+    except pa.ArrowInvalid:
+        texts, broken = [], {}
+        for row, key in enumerate(keys.to_pylist()):
+            try:
+                texts.append(None if key is None else key.decode())
+            except UnicodeDecodeError:
+                texts.append(None)
+                broken[row] = "field _kafka_key: the record's key is no UTF-8 text; make the column BYTES"
+        return pa.array(texts, pa.string()), broken
+
+
+def _as_timestamps(moments: pa.Array, field: DataField) -> pa.Array:
+    """The records' timestamps in the column's unit; without zone they are UTC. Digits finer than it has are cut off."""
+    if field.type.root not in _STAMPS:
+        return moments
+    target = arrow_field(field).type
+    counts = scale_count(moments.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), "us", target.unit)
+    return cut_digits(counts, field.type, target.unit).view(target)

@@ -1,0 +1,101 @@
+"""Rows that records were found to hold, judged: in table types, without the rows of bad records."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.types.arrow import arrow_field, arrow_schema
+from bucketline.state.types.fit import fit_array
+from bucketline.state.types.logical import DataField
+from bucketline.streaming.decode.schema_needs import NO_NEED, pruned
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Rows that records hold, in the order of the records.
+
+    `rows` has the given columns in table types; `kinds` is int8, `origin` int64: for each row the index of its record,
+    ascending. `bad` (int64, ascending) are the indices of bad records, `reasons` why; `skipped_count` counts records
+    that hold no row and are not bad. `need` is what the records need and the columns do not give (`unseen`), as far as
+    that was watched; fields without a type yet are not in it.
+    """
+
+    rows: pa.RecordBatch
+    kinds: pa.Array
+    origin: pa.Array
+    bad: pa.Array
+    reasons: pa.Array
+    skipped_count: int
+    need: pa.DataType = NO_NEED
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows before they are judged, and the reasons against records so far."""
+
+    structs: pa.Array
+    kinds: npt.NDArray[np.int8]
+    origin: npt.NDArray[np.int64]
+    bad: dict[int, str]
+    need: pa.DataType = NO_NEED
+
+
+def judge_rows(found: Found, fields: tuple[DataField, ...], *, record_count: int) -> Decoded:
+    """The rows in table types, without the rows of bad records."""
+    bad = dict(found.bad)
+    seen = len(np.union1d(found.origin, np.fromiter(bad, dtype=np.int64, count=len(bad))))
+    columns = [found.structs.field(f.name) for f in fields]
+    for f, column in zip(fields, columns, strict=True):
+        for row, reason in misfits(column, f).items():
+            bad.setdefault(int(found.origin[row]), reason)
+    kinds, origin = pa.array(found.kinds, pa.int8()), pa.array(found.origin, pa.int64())
+    if bad:
+        keep = pa.array(~np.isin(found.origin, np.fromiter(bad, dtype=np.int64, count=len(bad))))
+        columns = [column.filter(keep) for column in columns]
+        kinds, origin = kinds.filter(keep), origin.filter(keep)
+    fitted = [fit_array(c, f.type, arrow_field(f).type, f.name) for c, f in zip(columns, fields, strict=True)]
+    schema = arrow_schema(fields)
+    rows = (
+        pa.RecordBatch.from_arrays(fitted, schema=schema) if fitted else pa.RecordBatch.from_struct_array(found.structs)
+    )
+    told = sorted(bad.items())
+    return Decoded(
+        rows=rows,
+        kinds=kinds,
+        origin=origin,
+        bad=pa.array([at for at, _ in told], pa.int64()),
+        reasons=pa.array([reason for _, reason in told], pa.string()),
+        skipped_count=record_count - seen,
+        need=pruned(found.need),
+    )
+
+
+def misfits(column: pa.Array, field: DataField) -> dict[int, str]:
+    """The values that the column's type does not take, with the reason, by row: found by halving what fails.
+
+    Raises SchemaMismatchError when no array of this Arrow type would fit, and this one is empty.
+    """
+    found: dict[int, str] = {}
+    rows = np.arange(len(column))
+    if not field.type.nullable and column.null_count:
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        found = {int(row): f"field {field.name}: null, but the column is NOT NULL" for row in rows[~valid]}
+        column, rows = column.filter(pa.array(valid)), rows[valid]
+    target = arrow_field(field).type
+    pending = [(0, len(column))]
+    while pending:
+        start, stop = pending.pop()
+        try:
+            fit_array(column.slice(start, stop - start), field.type, target, field.name)
+        except SchemaMismatchError as e:
+            if stop == start:
+                raise
+            if stop - start == 1:
+                found[int(rows[start])] = e.message
+            else:
+                half = (start + stop) // 2
+                pending += [(start, half), (half, stop)]
+    return found

@@ -1,0 +1,313 @@
+"""JSON objects, one per value, to Arrow structs: fast for whole blocks, exact for the blocks where that fails.
+
+*Fast*: Arrow's JSON reader over the values joined by newlines. It loses row alignment on values that are no single
+object, crashes the process on a bare `null`, and fails as a whole on one bad value. So every value must begin with `{`
+and end with `}`: then a value that is not closed makes the next `{` a syntax error (a text cannot go on over the
+newline), and one that holds several objects makes too many rows; as many rows as values means one row for each.
+*Exact*: `json_exact`. It accepts all that the fast way accepts, with the same result (a property test holds the two
+together), and more: values of one column that differ in their form. What it refuses is bad, with the reason.
+
+Where the caller watches for it, both ways also find what the values need and the shape does not give them (`unseen`):
+the fast way in the same pass, as long as the first few values tell of all unknown fields.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from bucketline.state.types.logical import all_fields
+from bucketline.streaming.decode.json_convert import convert_leaf, raw_type
+from bucketline.streaming.decode.json_exact import Failures, build_array, kind_of, parse_json
+from bucketline.streaming.decode.json_shape import Form, Reading, Shape
+from bucketline.streaming.decode.schema_needs import (
+    NO_NEED,
+    Watch,
+    joined,
+    joined_all,
+    need_of,
+    needs_of_texts,
+    part_of,
+)
+
+BLOCK_BYTES = 4 << 20
+"""Bytes of values that are read at once; a larger value is a block of its own."""
+
+_SPLIT_WAYS = 8
+_EXACT_ROWS = 64
+_SAMPLE_ROWS = 8
+_JSON_BLANKS = " \t\n\r"
+_SOURCE = "source"
+_SOURCE_BLOCK = r'"source"\s*:\s*\{\s*"version"\s*:\s*"[^"{}]*"\s*,\s*"connector"\s*:[^{}]*\}'
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Values that were objects of the shape, and those that were not; JSON's `null` is neither.
+
+    `structs` are of the shape's type; `positions` say which input value each stands for, ascending. `bad` are
+    (position, reason), ascending. `need` is what the values need beyond the shape, as far as that was watched.
+    """
+
+    structs: pa.Array
+    positions: npt.NDArray[np.int64]
+    bad: tuple[tuple[int, str], ...]
+    need: pa.DataType = NO_NEED
+
+
+def read_objects(values: pa.Array, shape: Shape, watch: Watch = Watch.NOTHING) -> Objects:
+    """The objects in JSON texts. Shapes: n binary without nulls in; at most n structs and bad values together out."""
+    found = [
+        part
+        for start, stop in _blocks(values)
+        for part in _read_block(values.slice(start, stop - start), shape, start, watch)
+    ]
+    return Objects(
+        pa.concat_arrays([pa.nulls(0, shape.arrow), *(part.structs for part in found)]),
+        np.concatenate([np.zeros(0, dtype=np.int64), *(part.positions for part in found)]),
+        tuple(bad for part in found for bad in part.bad),
+        joined_all(part.need for part in found),
+    )
+
+
+def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
+    if len(values) == 0:
+        return
+    ends = np.cumsum(pc.binary_length(values).to_numpy(), dtype=np.int64)
+    start = 0
+    while start < len(values):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + BLOCK_BYTES, side="right")))
+        yield start, stop
+        start = stop
+
+
+def _read_block(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Iterator[Objects]:
+    """The block's objects in order. A block that fails is split, so that one bad value slows down few others.
+
+    When the first two parts of a split fail, the rest is likely to: it is read exactly without another attempt.
+    """
+    found = _read_fast_objects(values, shape, start, watch)
+    if found is not None:
+        yield found
+        return
+    if len(values) <= _EXACT_ROWS:
+        yield read_exact(values, shape, start, watch)
+        return
+    step = -(-len(values) // _SPLIT_WAYS)
+    for part, offset in enumerate(range(0, len(values), step)):
+        found = _read_fast_objects(values.slice(offset, step), shape, start + offset, watch)
+        if found is not None:
+            yield found
+        elif part == 1:
+            yield read_exact(values.slice(offset), shape, start + offset, watch)
+            return
+        else:
+            yield from _read_block(values.slice(offset, step), shape, start + offset, watch)
+
+
+def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Objects | None:
+    """As `read_fast`, with what the values need. Those that the fast way reads fit into their columns."""
+    positions = np.arange(start, start + len(values))
+    if watch is Watch.ALL:
+        found = _read_watching(values, shape, NO_NEED)
+        if found is not None:
+            return Objects(found[0], positions, (), found[1])
+    structs = read_fast(values, shape)
+    if structs is None:
+        return None
+    return Objects(structs, positions, (), _hunt(values, shape, NO_NEED) if watch is Watch.ALL else NO_NEED)
+
+
+def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[pa.Array, pa.DataType] | None:
+    """The values as structs, and the need with theirs; None when they need more than the given and the samples do.
+
+    One pass, for the reader is told of the unknown fields of the samples. It is never left to infer any: objects with a
+    thousand different keys took it gigabytes, and deep ones the process.
+    """
+    try:
+        texts = _texts(_without_source(values, shape))
+        samples = [] if texts is None else _samples(texts)
+        known = joined_all([need, *(need_of(sample, shape, Watch.ALL) for sample in samples)])
+        settled = None if texts is None else settle(shape, samples)
+        return None if settled is None else (_parse(texts, settled, known, "error"), known)
+    except (pa.ArrowException, ValueError):
+        return None
+
+
+def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
+    """The need with that of the values, where few of them need what the others do not: found by splitting."""
+    if len(values) <= _EXACT_ROWS:
+        return joined(need, needs_of_texts(values, shape))
+    step = -(-len(values) // _SPLIT_WAYS)
+    for offset in range(0, len(values), step):
+        part = values.slice(offset, step)
+        found = _read_watching(part, shape, need)
+        need = _hunt(part, shape, need) if found is None else found[1]
+    return need
+
+
+def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
+    """Debezium's events with null for their `source`, which is half of them; nothing else can have been cut off by it.
+
+    That block is nobody's column. Events of tables with a field of that name are left as they are.
+    """
+    if not shape.is_envelope or any(f.name == _SOURCE for f in all_fields(shape.children[0].type.fields)):
+        return values
+    return pc.replace_substring_regex(values, _SOURCE_BLOCK, f'"{_SOURCE}":null')
+
+
+def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: Watch = Watch.NOTHING) -> Objects:
+    """The values one by one; `start` is the position of the first."""
+    parsed: list[object] = []
+    positions: list[int] = []
+    bad: dict[int, str] = {}
+    for position, value in enumerate(values.to_pylist(), start):
+        try:
+            found = parse_json(value)
+        except ValueError as e:
+            bad[position] = str(e)
+            continue
+        if found is not None:
+            parsed.append(found)
+            positions.append(position)
+    failures = Failures()
+    structs = build_array(parsed, shape, failures)
+    at = np.array(positions, dtype=np.int64)
+    good = np.ones(len(parsed), dtype=bool)
+    for record, reason in failures.reasons.items():
+        good[record] = False
+        bad[positions[record]] = reason
+    need = NO_NEED
+    if watch is not Watch.NOTHING:
+        for value, is_good in zip(parsed, good, strict=True):
+            # A bad value asks for nothing, unless it is bad only for its columns' types.
+            if is_good or not pa.types.is_null(need_of(value, shape, Watch.WIDER)):
+                need = joined(need, need_of(value, shape, watch))
+    return Objects(structs.filter(pa.array(good)), at[good], tuple(sorted(bad.items())), need)
+
+
+def read_fast(values: pa.Array, shape: Shape) -> pa.Array | None:
+    """The values as structs, or None when not every value is plainly an object of the shape."""
+    try:
+        texts = _texts(values)
+        if texts is None:
+            return None
+        settled = settle(shape, _samples(texts))
+        return None if settled is None else _parse(texts, settled, NO_NEED, "ignore")
+    except (pa.ArrowException, ValueError):
+        return None
+
+
+def _texts(values: pa.Array) -> pa.Array | None:
+    """The values without blanks around them; None when one is not in braces."""
+    return values if _is_braced(values) else _trimmed(values)
+
+
+def settle(shape: Shape, samples: Sequence[object]) -> Shape | None:
+    """The shape with one form for each leaf: the one that the first sample that is not null has.
+
+    None when the fast way cannot read it: maps, literals as texts, forms that are refused.
+    """
+    there = [s for s in samples if s is not None]
+    if shape.is_map:
+        return None
+    if not shape.children:
+        form = shape.form_of(kind_of(there[0])) if there else shape.forms[0]
+        if form is None or form.reading in (Reading.LITERAL, Reading.REFUSED):
+            return None
+        return replace(shape, forms=(form,))
+    if shape.is_row:
+        objects = [s for s in there if isinstance(s, dict)]
+        nested: list[list[object]] = [[o.get(name) for o in objects] for name in shape.names]
+    else:
+        nested = [[e for s in there if isinstance(s, list) for e in s]]
+    children = [settle(c, some) for c, some in zip(shape.children, nested, strict=True)]
+    if any(child is None for child in children):
+        return None
+    return replace(shape, children=tuple(child for child in children if child is not None))
+
+
+def _samples(texts: pa.Array) -> list[object]:
+    """The first few values, parsed; what cannot be parsed here will fail later, with a reason."""
+    found: list[object] = []
+    for text in texts.slice(0, _SAMPLE_ROWS).to_pylist():
+        try:
+            found.append(parse_json(text))
+        except ValueError:
+            continue
+    return found
+
+
+def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) -> pa.Array:
+    """The structs. Raises ValueError for values that do not fit, or with `error` have more than shape and need say."""
+    texts.cast(pa.string())  # refuses what is not UTF-8
+    ends = pa.array([0, len(texts)], pa.int32())
+    lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b"\n")
+    data = lines.buffers()[2]
+    table = pj.read_json(
+        pa.BufferReader(data),
+        read_options=pj.ReadOptions(use_threads=False, block_size=max(data.size + 1, 1024)),
+        parse_options=pj.ParseOptions(
+            explicit_schema=pa.schema(list(_raw(shape, need))),
+            newlines_in_values=True,
+            unexpected_field_behavior=unexpected,
+        ),
+    )
+    if table.num_rows != len(texts):
+        raise ValueError("not one object a value")
+    columns = [_flat(table.column(name)) for name in shape.names]
+    children = [_convert(column, child) for column, child in zip(columns, shape.children, strict=True)]
+    if not children:
+        return pa.array([{}] * len(texts), shape.arrow)
+    return pa.StructArray.from_arrays(children, fields=list(shape.arrow))
+
+
+def _raw(shape: Shape, need: pa.DataType) -> pa.DataType:
+    """The type that the reader is told: that of the shape, then the unknown fields of the need."""
+    if shape.is_row:
+        known = [(n, _raw(c, part_of(need, n))) for n, c in zip(shape.names, shape.children, strict=True)]
+        unknown = [(f.name, f.type) for f in need if f.name not in shape.names] if pa.types.is_struct(need) else []
+        return pa.struct([*known, *unknown])
+    if shape.children:
+        return pa.list_(_raw(shape.children[0], need.value_type if pa.types.is_list(need) else NO_NEED))
+    return raw_type(shape.type, _only_form(shape))
+
+
+def _convert(raw: pa.Array, shape: Shape) -> pa.Array:
+    if shape.is_row:
+        if not shape.children:
+            return pa.array([None if absent else {} for absent in raw.is_null().to_pylist()], shape.arrow)
+        # The shape's fields come first, unknown ones after them.
+        children = [_convert(raw.field(i), child) for i, child in enumerate(shape.children)]
+        return pa.StructArray.from_arrays(children, fields=list(shape.arrow), mask=raw.is_null())
+    if shape.children:
+        assert raw.offset == 0, "raw arrays come fresh from the reader"
+        null = np.append(raw.is_null().to_numpy(zero_copy_only=False), False)
+        offsets = pa.array(raw.offsets.to_numpy(), mask=null)
+        return pa.ListArray.from_arrays(offsets, _convert(raw.values, shape.children[0]), type=shape.arrow)
+    return convert_leaf(raw, shape, _only_form(shape))
+
+
+def _only_form(shape: Shape) -> Form:
+    assert len(shape.forms) == 1, "the shape is settled"
+    return shape.forms[0]
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _is_braced(values: pa.Array) -> bool:
+    first = pc.binary_slice(values, 0, 1)
+    last = pc.binary_slice(values, -1, 2**31 - 2)
+    return bool(pc.all(pc.and_(pc.equal(first, b"{"), pc.equal(last, b"}"))).as_py())
+
+
+def _trimmed(values: pa.Array) -> pa.Array | None:
+    texts = pc.utf8_trim(values.cast(pa.string()), characters=_JSON_BLANKS).cast(pa.binary())
+    return texts if _is_braced(texts) else None

@@ -1,0 +1,199 @@
+"""Raw arrays, as JSON can express them, to the arrays of a shape; whole columns at a time.
+
+Everything here raises ValueError (pa.ArrowInvalid is one) when any value cannot be converted exactly. Two things are
+cut off, as Paimon's casts do: digits of a second finer than the column's precision, and bits of a double that FLOAT has
+not. A timestamp without zone holds UTC when the text names a zone.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.logical import DataType, TypeRoot
+from bucketline.streaming.decode.base64_column import decimals_of_bytes, decode_base64
+from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+
+_NANOS = {"d": 86_400_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
+_ASSUMED = {"ms": (10**11, 10**14), "us": (10**14, 10**17), "ns": (10**17, 2**63 - 1)}
+"""Sizes that counts since 1970 have from March 1973 on. No number is in two of them, so its size tells its unit."""
+
+_ZONED = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+_WHOLE_TEXT = r"^[+-]?[0-9]+$"
+_REAL_TEXT = r"^(?:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]?Infinity)$"
+_VARIABLE = pa.struct([("scale", pa.int32()), ("value", pa.string())])
+_WHOLE = frozenset({TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT})
+_REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
+
+
+class NotConvertible(ValueError):
+    """A value cannot become one of its column; the message is a reason for people."""
+
+
+def raw_type(data_type: DataType, form: Form) -> pa.DataType:
+    """The Arrow type in which values of a form come from the reader, before `convert_leaf`."""
+    if form.reading is Reading.VARIABLE_DECIMAL:
+        return _VARIABLE
+    if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT):
+        return pa.int64()
+    if form.kind is JsonKind.BOOLEAN and form.reading is Reading.PLAIN:
+        return pa.bool_()
+    if data_type.root is TypeRoot.DECIMAL and form.reading in (Reading.PLAIN, Reading.TEXT):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if form.kind is JsonKind.NUMBER and form.reading is Reading.PLAIN:
+        return pa.float64() if data_type.root in _REAL else pa.int64()
+    return pa.string()
+
+
+def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
+    """Values of one form as values of the shape. Shapes: n of the raw type in, n out; nulls stay nulls.
+
+    Raises ValueError when any value cannot be converted.
+    """
+    root, target = shape.type.root, shape.arrow
+    if form.reading is Reading.REFUSED:
+        if raw.null_count < len(raw):
+            raise NotConvertible(form.reason)
+        return pa.nulls(len(raw), target)
+    if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT):
+        return _of_count(raw, shape, form)
+    if form.reading is Reading.BASE64:
+        return decode_base64(raw).cast(target)
+    if form.reading is Reading.DECIMAL_BYTES:
+        return decimals_of_bytes(decode_base64(raw), form.scale).cast(target)
+    if form.reading is Reading.VARIABLE_DECIMAL:
+        return _variable_decimal(raw, target)
+    if form.reading is Reading.TEXT and root is not TypeRoot.DECIMAL:
+        return _of_text(raw, shape)
+    if root is TypeRoot.BOOLEAN and form.kind is JsonKind.NUMBER:
+        _demand(pc.and_(pc.greater_equal(raw, 0), pc.less_equal(raw, 1)), "is neither 0 nor 1, as a boolean must be")
+        return raw.cast(target)
+    if root is TypeRoot.DECIMAL:
+        # Arrow's reader and its cast of texts count the digits before they add zeros up to the scale.
+        raw.validate(full=True)
+    return _real(raw, target) if root is TypeRoot.FLOAT else raw.cast(target)
+
+
+def _of_text(texts: pa.Array, shape: Shape) -> pa.Array:
+    root, target = shape.type.root, shape.arrow
+    if root is TypeRoot.BOOLEAN:
+        lowered = pc.utf8_lower(texts)
+        known = pc.is_in(lowered, value_set=pa.array(["true", "false", "1", "0"]))
+        _demand(pc.or_(known, texts.is_null()), "is neither true nor false")
+        return pc.if_else(texts.is_null(), None, pc.is_in(lowered, value_set=pa.array(["true", "1"])))
+    if root in _WHOLE:
+        _demand(pc.match_substring_regex(texts, _WHOLE_TEXT), "is no whole number")
+        return pc.utf8_ltrim(texts, characters="+").cast(target)
+    if root in _REAL:
+        _demand(pc.match_substring_regex(texts, _REAL_TEXT), "is no number")
+        return _real(texts.cast(pa.float64()), target)
+    if root is TypeRoot.DATE:
+        return texts.cast(target)
+    if root is TypeRoot.TIME:
+        return _time_of_text(texts, shape)
+    return cut_digits(_timestamps(texts, target.unit), shape.type, target.unit).view(target)
+
+
+def _demand(holds: pa.Array, reason: str) -> None:
+    if pc.all(holds).as_py() is False:
+        raise NotConvertible(reason)
+
+
+def _real(doubles: pa.Array, target: pa.DataType) -> pa.Array:
+    found = doubles.cast(target)
+    if pc.any(pc.and_(pc.is_inf(found), pc.invert(pc.is_inf(doubles)))).as_py():
+        raise NotConvertible("is too large for FLOAT")
+    return found
+
+
+def _of_count(counts: pa.Array, shape: Shape, form: Form) -> pa.Array:
+    target = shape.arrow
+    if pa.types.is_date(target):
+        days = pc.and_(pc.greater_equal(counts, _FIRST_DAY), pc.less_equal(counts, _LAST_DAY))
+        _demand(days, "is no count of days between the years 1 and 9999")
+        return counts.cast(pa.int32()).cast(target)
+    if form.reading is Reading.ASSUMED_COUNT:
+        low, high = _ASSUMED[form.unit]
+        likely = pc.or_(pc.equal(counts, 0), pc.and_(pc.greater_equal(counts, low), pc.less(counts, high)))
+        _demand(
+            likely,
+            f"would be {form.unit} since 1970 by the column's precision, but its size does not say so for certain; "
+            "send ISO 8601 texts, or Debezium's schema with each record",
+        )
+    own = cut_digits(scale_count(counts, form.unit, target.unit), shape.type, target.unit)
+    if pa.types.is_time(target):
+        return _within_a_day(own).cast(pa.int32()).view(target)
+    return own.view(target)
+
+
+def scale_count(counts: pa.Array, unit: str, target_unit: str) -> pa.Array:
+    """int64 counts of `unit` as counts of `target_unit`, rounded down. Raises pa.ArrowInvalid on overflow."""
+    have, want = _NANOS[unit], _NANOS[target_unit]
+    if have >= want:
+        return pc.multiply_checked(counts, pa.scalar(have // want, pa.int64()))
+    return pc.divide(_floor(counts, want // have), pa.scalar(want // have, pa.int64()))
+
+
+def cut_digits(counts: pa.Array, data_type: DataType, unit: str) -> pa.Array:
+    """The counts without the digits of a second that the precision of the type leaves out."""
+    assert data_type.precision is not None
+    missing = _UNIT_DIGITS[unit] - data_type.precision
+    return _floor(counts, 10**missing) if missing > 0 else counts
+
+
+def _floor(counts: pa.Array, step: int) -> pa.Array:
+    """The largest multiples of `step` that are not above the counts."""
+    size = pa.scalar(step, pa.int64())
+    rest = pc.subtract(counts, pc.multiply(pc.divide(counts, size), size))
+    up = pc.if_else(pc.less(rest, 0), size, pa.scalar(0, pa.int64()))
+    return pc.subtract_checked(pc.subtract(counts, rest), up)
+
+
+def _timestamps(texts: pa.Array, unit: str) -> pa.Array:
+    """ISO 8601 texts as int64 counts of `unit`; finer digits are cut off."""
+    try:
+        return _parse_timestamps(texts, unit)
+    except pa.ArrowInvalid:
+        digits = rf"(\.[0-9]{{{_UNIT_DIGITS[unit]}}})[0-9]+"
+        return _parse_timestamps(pc.replace_substring_regex(texts, digits, r"\1"), unit)
+
+
+def _parse_timestamps(texts: pa.Array, unit: str) -> pa.Array:
+    zoned = pc.match_substring_regex(texts, _ZONED)
+    if not pc.any(zoned).as_py():
+        return texts.cast(pa.timestamp(unit)).cast(pa.int64())
+    nothing = pa.scalar(None, pa.string())
+    instants = pc.if_else(zoned, texts, nothing).cast(pa.timestamp(unit, "UTC")).cast(pa.int64())
+    if pc.all(zoned).as_py():
+        return instants
+    return pc.coalesce(instants, pc.if_else(zoned, nothing, texts).cast(pa.timestamp(unit)).cast(pa.int64()))
+
+
+def _time_of_text(texts: pa.Array, shape: Shape) -> pa.Array:
+    """Times of day; one with a zone is that time in UTC. Source: Debezium 3 ZonedTime, IsoTime."""
+    moments = _timestamps(pc.binary_join_element_wise("1970-01-01T", texts, ""), "ms")
+    day = _NANOS["d"] // _NANOS["ms"]
+    own = cut_digits(pc.subtract(moments, _floor(moments, day)), shape.type, "ms")
+    return own.cast(pa.int32()).view(shape.arrow)
+
+
+def _within_a_day(counts: pa.Array) -> pa.Array:
+    day = _NANOS["d"] // _NANOS["ms"]
+    _demand(
+        pc.and_(pc.greater_equal(counts, 0), pc.less(counts, day)), "is negative, or not below 24 hours: no time of day"
+    )
+    return counts
+
+
+def _variable_decimal(raw: pa.Array, target: pa.DataType) -> pa.Array:
+    """Decimals that bring their own scale: one pass for each scale there is. Source: Debezium VariableScaleDecimal."""
+    scales, numbers = raw.field("scale"), decode_base64(raw.field("value"))
+    if pc.any(pc.and_(raw.is_valid(), pc.or_(scales.is_null(), numbers.is_null()))).as_py():
+        raise NotConvertible("is no decimal with its scale")
+    found = pa.nulls(len(raw), target)
+    for scale in np.unique(scales.drop_null().to_numpy()):
+        here = pc.fill_null(pc.equal(scales, int(scale)), False)
+        some = pc.if_else(here, numbers, pa.scalar(None, pa.large_binary()))
+        found = pc.coalesce(found, decimals_of_bytes(some, int(scale)).cast(target))
+    return found

@@ -1,0 +1,73 @@
+"""The Arrow types that a Kafka Connect schema declares for values in JSON, as table columns are to hold them.
+
+What JSON cannot carry exactly, or the schema does not say, is text. Times of day are milliseconds, the only unit of
+Paimon's TIME; nanoseconds since 1970 become microseconds, because a table with timestamps of both kinds cannot be
+written as Parquet.
+
+Source: Debezium 3 data type mappings; Kafka 4.0 Connect ConnectSchema and JsonConverter.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from bucketline.streaming.decode.json_shape import DATES, STAMP_UNITS, TIME_UNITS, SourceSchema, source_fields
+
+_PLAIN = {
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "float32": pa.float32(),
+    "double": pa.float64(),
+    "float64": pa.float64(),
+    "boolean": pa.bool_(),
+    "bytes": pa.binary(),
+}
+_MOST_DIGITS = 38
+_NO_NODE: SourceSchema = {}
+
+
+def declared_type(source: SourceSchema) -> pa.DataType:
+    """The type of one node of a schema; null for a struct without fields."""
+    name, kind = source.get("name"), source.get("type")
+    if name in DATES:
+        return pa.date32()
+    if name in TIME_UNITS:
+        return pa.time32("ms")
+    if name in STAMP_UNITS:
+        return pa.timestamp("ms" if STAMP_UNITS[str(name)] == "ms" else "us")
+    if name == "io.debezium.time.ZonedTimestamp":
+        return pa.timestamp("us", "UTC")
+    if name == "org.apache.kafka.connect.data.Decimal":
+        return _decimal(source)
+    if name == "io.debezium.data.VariableScaleDecimal":
+        return pa.string()
+    if kind == "struct":
+        fields = [(n, declared_type(node)) for n, node in source_fields(source).items()]
+        kept = [(n, found) for n, found in fields if not pa.types.is_null(found)]
+        return pa.struct(kept) if kept else pa.null()
+    if kind == "array":
+        element = declared_type(_node(source, "items"))
+        return element if pa.types.is_null(element) else pa.list_(element)
+    if kind == "map" and _node(source, "keys").get("type") == "string":
+        value = declared_type(_node(source, "values"))
+        return value if pa.types.is_null(value) else pa.map_(pa.string(), value)
+    return _PLAIN.get(str(kind), pa.string())
+
+
+def _decimal(source: SourceSchema) -> pa.DataType:
+    parameters = source.get("parameters")
+    given = parameters if isinstance(parameters, Mapping) else {}
+    try:
+        scale = int(str(given.get("scale")))
+        precision = int(str(given.get("connect.decimal.precision", _MOST_DIGITS)))
+    except ValueError:
+        return pa.string()
+    return pa.decimal128(precision, scale) if 0 <= scale <= precision <= _MOST_DIGITS and precision else pa.string()
+
+
+def _node(source: SourceSchema, name: str) -> SourceSchema:
+    found = source.get(name)
+    return found if isinstance(found, Mapping) else _NO_NODE

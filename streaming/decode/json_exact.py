@@ -1,0 +1,276 @@
+"""JSON texts read by Python's parser, a record at a time: the exact way, for what the fast way cannot read.
+
+Numbers stay the texts they were, so that the same Arrow casts read them here and there. Every value that does not fit
+makes its record bad, with a reason that names the field; the other records are not touched by it.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, raw_type
+from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+
+_REASON_CHARACTERS = 300
+_SHOWN_CHARACTERS = 60
+
+
+class Literal(str):
+    """A JSON number, as it was written."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Failures:
+    """The first reason against each record, by the record's number."""
+
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    def add(self, record: int, reason: str) -> None:
+        self.reasons.setdefault(record, _shortened(reason, _REASON_CHARACTERS))
+
+
+def parse_json(data: bytes) -> object:
+    """The value of a JSON text, numbers as Literal. Raises ValueError with a reason."""
+    try:
+        return json.loads(data.decode("utf-8-sig"), parse_float=Literal, parse_int=Literal, parse_constant=Literal)
+    except RecursionError as e:
+        raise ValueError("no JSON that can be read: nested too deeply") from e
+    except ValueError as e:
+        raise ValueError(f"no JSON: {e}") from e
+
+
+def build_array(values: Sequence[object], shape: Shape, failures: Failures) -> pa.Array:
+    """Parsed values as an array of the shape. Shapes: n in, n out; what failed is null there and noted by position."""
+    return _build(values, range(len(values)), shape, "", failures)
+
+
+def kind_of(value: object) -> JsonKind:
+    """The kind of a parsed value that is not null."""
+    return _KINDS[type(value)]
+
+
+def _build(values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures) -> pa.Array:
+    """`records` says for each value which record it comes from."""
+    if shape.is_row:
+        return _build_row(values, records, shape, path, failures)
+    if shape.is_map:
+        return _build_map(values, records, shape, path, failures)
+    if shape.children:
+        return _build_list(values, records, shape, path, failures)
+    return _build_leaf(values, records, shape, path, failures)
+
+
+def _build_row(
+    values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures
+) -> pa.Array:
+    objects = [_only(dict, v, r, "object", path, failures) for v, r in zip(values, records, strict=True)]
+    children = [
+        _build(
+            [None if o is None else o.get(name) for o in objects],
+            records,
+            child,
+            f"{path}.{name}" if path else name,
+            failures,
+        )
+        for name, child in zip(shape.names, shape.children, strict=True)
+    ]
+    absent = pa.array([o is None for o in objects], pa.bool_())
+    if not children:
+        return pa.array([None if o is None else {} for o in objects], shape.arrow)
+    return pa.StructArray.from_arrays(children, fields=list(shape.arrow), mask=absent)
+
+
+def _build_list(
+    values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures
+) -> pa.Array:
+    lists = [_only(list, v, r, "array", path, failures) for v, r in zip(values, records, strict=True)]
+    elements = [element for found in lists for element in found or ()]
+    owners = [r for found, r in zip(lists, records, strict=True) for _ in found or ()]
+    child = _build(elements, owners, shape.children[0], f"{path}[]", failures)
+    return pa.ListArray.from_arrays(_offsets(lists), child, type=shape.arrow)
+
+
+def _build_map(
+    values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures
+) -> pa.Array:
+    maps = [_only(dict, v, r, "object", path, failures) for v, r in zip(values, records, strict=True)]
+    owners = [r for found, r in zip(maps, records, strict=True) for _ in found or ()]
+    keys = _build([k for m in maps for k in m or ()], owners, shape.children[0], f"{path} key", failures)
+    if keys.null_count:  # a key that failed; Arrow's maps have no place for it, and its record is bad anyway
+        maps = [None if r in failures.reasons else m for m, r in zip(maps, records, strict=True)]
+        return _build_map(maps, records, shape, path, failures)
+    items = _build([v for m in maps for v in (m or {}).values()], owners, shape.children[1], f"{path}{{}}", failures)
+    return pa.MapArray.from_arrays(_offsets(maps), keys, items, type=shape.arrow)
+
+
+def _only(
+    wanted: Callable[..., object], value: object, record: int, what: str, path: str, failures: Failures
+) -> dict[str, object] | None:
+    if value is None or type(value) is wanted:
+        return value  # type: ignore[return-value]  # the caller asked for what it gets
+    failures.add(record, f"{_place(path)}{show(value)} is no JSON {what}")
+    return None
+
+
+def _offsets(collections: Sequence[Mapping[str, object] | None]) -> pa.Array:
+    """Arrow's constructors learn of a null list from a null offset."""
+    ends = np.cumsum([0, *(len(c or ()) for c in collections)])
+    return pa.array(ends.astype(np.int32), mask=np.array([*(c is None for c in collections), False]))
+
+
+def _build_leaf(
+    values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures
+) -> pa.Array:
+    found: pa.Array | None = None
+    for kind, at in _by_kind(values):
+        form = shape.form_of(kind)
+        part: Sequence[object] = [value if value is not None and kind_of(value) is kind else None for value in values]
+        if form is None:
+            for i in at:
+                failures.add(records[i], f"{_place(path)}{show(values[i])} cannot become {shape.type}")
+            continue
+        if form.reading is Reading.LITERAL:
+            part = _literals(part, records, path, failures)
+        array = _convert(part, records, shape, form, path, failures)
+        found = array if found is None else pa.compute.coalesce(found, array)
+    return pa.nulls(len(values), shape.arrow) if found is None else found
+
+
+def _literals(values: Sequence[object], records: Sequence[int], path: str, failures: Failures) -> list[str | None]:
+    """The JSON texts of the values; what is nested too deeply to be written is noted."""
+    found: list[str | None] = []
+    for value, record in zip(values, records, strict=True):
+        try:
+            found.append(None if value is None else json_text(value))
+        except RecursionError:
+            failures.add(record, f"{_place(path)}a value that is nested too deeply")
+            found.append(None)
+    return found
+
+
+def _by_kind(values: Sequence[object]) -> Iterator[tuple[JsonKind, list[int]]]:
+    at: dict[JsonKind, list[int]] = {}
+    for i, value in enumerate(values):
+        if value is not None:
+            at.setdefault(kind_of(value), []).append(i)
+    yield from at.items()
+
+
+def _convert(
+    values: Sequence[object], records: Sequence[int], shape: Shape, form: Form, path: str, failures: Failures
+) -> pa.Array:
+    """All values together; when that fails, half by half, down to the values that are bad."""
+    try:
+        return convert_leaf(_raw(values, shape, form), shape, form)
+    except ValueError as e:
+        if len(values) == 1:
+            reason = f"{e}" if isinstance(e, NotConvertible) else f"cannot become {shape.type}"
+            failures.add(records[0], f"{_place(path)}{show(values[0])} {reason}")
+            return pa.nulls(1, shape.arrow)
+    half = len(values) // 2
+    return pa.concat_arrays(
+        [
+            _convert(values[:half], records[:half], shape, form, path, failures),
+            _convert(values[half:], records[half:], shape, form, path, failures),
+        ]
+    )
+
+
+def _raw(values: Sequence[object], shape: Shape, form: Form) -> pa.Array:
+    wanted = raw_type(shape.type, form)
+    if form.reading is Reading.VARIABLE_DECIMAL:
+        return pa.array([None if v is None else _variable(v) for v in values], wanted)
+    if pa.types.is_boolean(wanted):
+        return pa.array(values, wanted)
+    texts = pa.array(values, pa.string())
+    if form.kind is JsonKind.NUMBER and pa.types.is_integer(wanted):
+        return _whole_numbers(texts, values)
+    if pa.types.is_floating(wanted):
+        return _finite(texts, values)
+    return texts.cast(wanted)
+
+
+def _whole_numbers(texts: pa.Array, values: Sequence[object]) -> pa.Array:
+    """Numbers like 12, and 12.0 or 1.2e1, which are the same to JSON."""
+    try:
+        return texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return pa.array([None if v is None else _whole(str(v)) for v in values], pa.int64())
+
+
+def _whole(text: str) -> int:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise NotConvertible("is no whole number") from None
+    if not number.is_finite() or number.adjusted() > 20 or number != number.to_integral_value():
+        raise NotConvertible("is no 64-bit whole number")
+    if not -(2**63) <= number < 2**63:
+        raise NotConvertible("is no 64-bit whole number")
+    return int(number)
+
+
+def _variable(value: object) -> dict[str, object]:
+    found = value if isinstance(value, dict) else {}
+    scale, number = found.get("scale"), found.get("value")
+    if not isinstance(scale, Literal) or not isinstance(number, str):
+        raise NotConvertible("is no decimal with its scale")
+    return {"scale": _whole(scale), "value": number}
+
+
+def _finite(texts: pa.Array, values: Sequence[object]) -> pa.Array:
+    found = texts.cast(pa.float64())
+    infinite = pa.compute.is_inf(found)
+    if pa.compute.any(infinite).as_py():
+        for value, is_infinite in zip(values, infinite.to_pylist(), strict=True):
+            if is_infinite and "I" not in str(value):
+                raise NotConvertible("is too large for a double")
+    return found
+
+
+def json_text(value: object) -> str:
+    """The compact JSON text of a parsed value; a text stands for itself, a number is as it was written."""
+    if isinstance(value, str):
+        return str(value)
+    return _nested_text(value)
+
+
+def _nested_text(value: object) -> str:
+    if isinstance(value, Literal):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_nested_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_nested_text(v) for v in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def show(value: object) -> str:
+    """A parsed value as a reason shows it."""
+    try:
+        return _shortened(_nested_text(value), _SHOWN_CHARACTERS)
+    except RecursionError:
+        return "a value that is nested too deeply"
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def _place(path: str) -> str:
+    return f"field {path}: " if path else "the record: "
+
+
+_KINDS: dict[type, JsonKind] = {
+    str: JsonKind.TEXT,
+    Literal: JsonKind.NUMBER,
+    bool: JsonKind.BOOLEAN,
+    dict: JsonKind.OBJECT,
+    list: JsonKind.ARRAY,
+}

@@ -1,0 +1,293 @@
+"""The values of records → rows of a table, each with its row kind and the record it comes from; bad records apart.
+
+*JSON*: an object a record; every one is an insert. Fields that are no columns are passed over, missing ones are null.
+A record without value is passed over, as by Flink.
+
+*Debezium JSON*, with or without the schema envelope. `c` and `r` give +I of the row after; `u` gives +U of the row
+after, and before it, when the primary key has changed, -D of the row before; `d` gives -D of the row before, or,
+without one, of the record's key. The -U of an update is given only if asked for: a table that keeps the newest row of
+a key has no use for it. A delete is judged by its key: Postgres sends nothing else without REPLICA IDENTITY FULL, so
+other NOT NULL columns that are missing in it hold zero. Tombstones and messages (`m`) are passed over; `t`, a
+truncation, is bad.
+
+A record is bad as a whole, or not at all: of an update, both rows are there or none.
+
+With a `watch`, what records need beyond the columns is found as well: of Debezium events, in their rows; where records
+bring a schema, the fields and types that it declares count, values or not.
+
+Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationSchema; Debezium 3 documentation of its
+connectors.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.decode.debezium_envelope import NO_EVENT, read_events, read_keys
+from bucketline.streaming.decode.decoded_rows import Decoded, Found, judge_rows
+from bucketline.streaming.decode.json_blocks import read_objects
+from bucketline.streaming.decode.json_shape import Shape, row_shape
+from bucketline.streaming.decode.schema_needs import Watch
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""What Debezium sends instead of a large value that an update did not touch, and that the source did not log."""
+
+_UNAVAILABLE_REASON = (
+    f"{UNAVAILABLE}: the source did not send a large value that the update left as it was; set REPLICA IDENTITY FULL "
+    "on the source table"
+)
+_NO_KEY = "an event with op d and without before, whose record key does not hold the primary key"
+
+
+class UpdateBefore(Enum):
+    """Whether the row before an update is given as -U."""
+
+    DROP = "drop"
+    EMIT = "emit"
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """Debezium events as structs of `before`, `after` and `op`, and the index of each one's record."""
+
+    structs: pa.Array
+    records: npt.NDArray[np.int64]
+
+    @property
+    def before(self) -> pa.Array:
+        return self.structs.field("before")
+
+    @property
+    def after(self) -> pa.Array:
+        return self.structs.field("after")
+
+    @property
+    def op(self) -> pa.Array:
+        return self.structs.field("op")
+
+    @property
+    def has_before(self) -> npt.NDArray[np.bool_]:
+        return _true(self.before.is_valid())
+
+    @property
+    def has_after(self) -> npt.NDArray[np.bool_]:
+        return _true(self.after.is_valid())
+
+    def is_one_of(self, *codes: str) -> npt.NDArray[np.bool_]:
+        return _true(pc.is_in(self.op, value_set=pa.array(codes)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Rows of one kind, and the index of each one's record, ascending."""
+
+    rows: pa.Array
+    records: npt.NDArray[np.int64]
+    kind: RowKind
+
+
+def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Watch.NOTHING) -> Decoded:
+    """The rows in JSON objects, all of them inserts.
+
+    Shapes: n binary or string values in; null values hold no row. Raises UnsupportedTableError for column types that
+    JSON cannot hold.
+    """
+    data = _binary(values)
+    live = _true(data.is_valid())
+    positions = np.flatnonzero(live)
+    objects = read_objects(data.filter(pa.array(live)), _json_shape(tuple(fields)), watch)
+    found = Found(
+        objects.structs,
+        np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
+        positions[objects.positions],
+        {int(positions[at]): reason for at, reason in objects.bad},
+        objects.need,
+    )
+    return judge_rows(found, tuple(fields), record_count=len(data))
+
+
+def decode_debezium(
+    values: pa.Array,
+    fields: Sequence[DataField],
+    *,
+    primary_key: Sequence[str] = (),
+    loose: Sequence[str] | None = None,
+    keys: pa.Array | None = None,
+    update_before: UpdateBefore = UpdateBefore.DROP,
+    watch: Watch = Watch.NOTHING,
+) -> Decoded:
+    """The row changes in Debezium events.
+
+    Shapes: n binary or string values in, and the records' n keys, where they are known. `loose` names the NOT NULL
+    columns that a delete may leave out; without it, all that are not in `primary_key`.
+    """
+    columns = tuple(fields)
+    data = _binary(values)
+    live = _true(pc.and_(data.is_valid(), pc.fill_null(pc.greater(pc.binary_length(data), 0), False)))
+    positions = np.flatnonzero(live)
+    objects = read_events(data.filter(pa.array(live)), columns, watch)
+    events = _Events(objects.structs, positions[objects.positions])
+    bad = {int(positions[at]): _explained(reason) for at, reason in objects.bad} | _unfollowed(events)
+    changes = _changes(events, primary_key, update_before)
+    nameless = events.is_one_of("d") & ~events.has_before
+    if np.any(nameless):
+        records = events.records[nameless]
+        rows = _rows_of_keys(keys, records, columns, primary_key, events.before.type)
+        known = _true(rows.is_valid())
+        bad |= {int(record): _NO_KEY for record in records[~known]}
+        changes.append(_Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
+    found = _in_order(changes, bad, objects.need)
+    _refuse_unavailable(found, columns, primary_key)
+    may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
+    return judge_rows(_filled(found, columns, may_miss), columns, record_count=len(data))
+
+
+def _unfollowed(events: _Events) -> dict[int, str]:
+    """The records whose event gives no row though it should, with the reason."""
+    found: dict[int, str] = {}
+    for i in np.flatnonzero(~events.is_one_of("c", "r", "u", "d", "m")):
+        found[int(events.records[i])] = _unknown_op(events.op[int(i)].as_py())
+    for i in np.flatnonzero(events.is_one_of("c", "r", "u") & ~events.has_after):
+        found[int(events.records[i])] = f"an event with op {events.op[int(i)].as_py()} and without after"
+    return found
+
+
+def _unknown_op(op: str | None) -> str:
+    if op is None:
+        return NO_EVENT
+    if op == "t":
+        return "an event with op t: the source table was truncated, which this table cannot follow"
+    return f"an event with op {op!r}; known are c, r, u, d and m"
+
+
+def _changes(events: _Events, primary_key: Sequence[str], update_before: UpdateBefore) -> list[_Change]:
+    """The rows that events hold themselves; of one record, those that go before those that come."""
+    new = events.is_one_of("c", "r") & events.has_after
+    update = events.is_one_of("u") & events.has_after
+    moved = update & events.has_before & _key_changed(events, primary_key)
+    gone = moved | (events.is_one_of("d") & events.has_before)
+    found = [_taken(events, events.before, gone, RowKind.DELETE)]
+    if update_before is UpdateBefore.EMIT:
+        found.append(_taken(events, events.before, update & events.has_before & ~moved, RowKind.UPDATE_BEFORE))
+    found.append(_taken(events, events.after, new, RowKind.INSERT))
+    found.append(_taken(events, events.after, update, RowKind.UPDATE_AFTER))
+    return found
+
+
+def _taken(events: _Events, images: pa.Array, mask: npt.NDArray[np.bool_], kind: RowKind) -> _Change:
+    return _Change(images.filter(pa.array(mask)), events.records[mask], kind)
+
+
+def _in_order(changes: Sequence[_Change], bad: dict[int, str], need: pa.DataType) -> Found:
+    """All rows by record; those of one record stay in the order of the changes."""
+    kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
+    origin = np.concatenate([c.records for c in changes])
+    order = np.argsort(origin, kind="stable")
+    rows = pa.concat_arrays([c.rows for c in changes]).take(pa.array(order))
+    return Found(rows, kinds[order], origin[order], bad, need)
+
+
+@lru_cache(maxsize=64)
+def _json_shape(fields: tuple[DataField, ...]) -> Shape:
+    return row_shape(fields)
+
+
+def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """True where both images hold the column and differ in it, for any column of the key."""
+    found = np.zeros(len(events.records), dtype=bool)
+    for name in primary_key:
+        found |= _true(pc.fill_null(pc.not_equal(events.before.field(name), events.after.field(name)), False))
+    return found
+
+
+def _rows_of_keys(
+    keys: pa.Array | None,
+    records: npt.NDArray[np.int64],
+    fields: tuple[DataField, ...],
+    primary_key: Sequence[str],
+    row_type: pa.DataType,
+) -> pa.Array:
+    """Rows that hold the primary key from the records' own keys and nothing else; null where a key lacks a column."""
+    key_fields = tuple(f for f in fields if f.name in primary_key)
+    if keys is None or not key_fields:
+        return pa.nulls(len(records), row_type)
+    found = read_keys(_binary(keys).take(pa.array(records)), key_fields)
+    complete = _true(found.is_valid())
+    for f in key_fields:
+        complete &= _true(found.field(f.name).is_valid())
+    children = [
+        found.field(f.name) if f in key_fields else pa.nulls(len(found), child.type)
+        for f, child in zip(fields, row_type, strict=True)
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(row_type), mask=pa.array(~complete))
+
+
+def _refuse_unavailable(found: Found, fields: Sequence[DataField], primary_key: Sequence[str]) -> None:
+    """Notes the records that hold Debezium's placeholder; a delete is judged by its key alone."""
+    not_delete = found.kinds != int(RowKind.DELETE)
+    for f in fields:
+        mask = _unavailable(found.structs.field(f.name))
+        if mask is None:
+            continue
+        for i in np.flatnonzero(mask & (not_delete | (f.name in primary_key))):
+            found.bad.setdefault(int(found.origin[i]), f"field {f.name}: {_UNAVAILABLE_REASON}")
+
+
+def _unavailable(column: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """True where the column, or an element of its array, is the placeholder; None when there is none."""
+    if pa.types.is_list(column.type):
+        inner = _unavailable(column.values)
+        if inner is None:
+            return None
+        ends = np.concatenate([[0], np.cumsum(inner)])[column.offsets.to_numpy()]
+        return np.asarray(ends[1:] > ends[:-1])
+    if pa.types.is_string(column.type):
+        same = pc.equal(column, UNAVAILABLE)
+    elif pa.types.is_binary(column.type):
+        same = pc.equal(column, UNAVAILABLE.encode())
+    else:
+        return None
+    return _true(pc.fill_null(same, False)) if pc.any(same).as_py() else None
+
+
+def _filled(found: Found, fields: Sequence[DataField], loose: Sequence[str]) -> Found:
+    """The rows with zero in the `loose` NOT NULL columns that deletes leave out."""
+    is_delete = pa.array(found.kinds == int(RowKind.DELETE))
+    children = []
+    for f, child in zip(fields, found.structs.type, strict=True):
+        column = found.structs.field(f.name)
+        if not f.type.nullable and f.name in loose and f.type.is_atomic and column.null_count:
+            missing = pc.and_(column.is_null(), is_delete)
+            column = pc.if_else(missing, _zero(child.type), column)
+        children.append(column)
+    structs = pa.StructArray.from_arrays(children, fields=list(found.structs.type)) if children else found.structs
+    return replace(found, structs=structs)
+
+
+def _zero(data_type: pa.DataType) -> pa.Scalar:
+    if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
+        return pa.scalar(b"").cast(data_type)
+    return pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(bytes(16))])[0]
+
+
+def _explained(reason: str) -> str:
+    """The reason, with what Debezium's placeholder means where it stands in a column that is no text."""
+    return f"{reason}; {_UNAVAILABLE_REASON}" if UNAVAILABLE in reason else reason
+
+
+def _binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return array.cast(pa.binary())
+
+
+def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+    return found

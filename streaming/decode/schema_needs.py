@@ -1,0 +1,201 @@
+"""What the values of records need and the table does not have: fields that it lacks, and wider types of its columns.
+
+A need is an Arrow type, made for what a value of a row must become: a struct of the fields that are new, that need a
+wider type, or that hold such fields; null where nothing is needed. Needs of many values are joined: whole numbers and
+fractions to doubles, different kinds of value to texts, which hold all of them.
+
+Types of values: whole numbers int64 (decimals of 38 digits where they are larger), fractions float64, texts string,
+whatever they look like. Fields inside maps are passed over. An object with very many fields is a map in truth, and
+becomes text, as does what is nested very deeply.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.commit.widen import narrows
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.streaming.decode.json_declared import declared_type
+from bucketline.streaming.decode.json_exact import Literal, parse_json
+from bucketline.streaming.decode.json_shape import Shape, SourceSchema, source_fields
+
+UNSEEN = "unseen"
+"""Kind of the routed rows and results that tell the driver of needs."""
+
+NO_NEED = pa.null()
+
+_TOLD_BY = b"bucketline.unseen"
+_MOST_FIELDS = 1000
+_DEEPEST = 20
+_GIANT = pa.decimal128(38, 0)
+_NUMBERS = (pa.int64(), _GIANT, pa.float64())
+"""Types of numbers, each holding those before it (doubles the nearest they can)."""
+
+_WHOLE_BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32}
+_DOUBLE = DataType(TypeRoot.DOUBLE)
+
+
+class Watch(Enum):
+    """What is looked for while values are read."""
+
+    NOTHING = "nothing"
+    WIDER = "wider"  # values that known fields are too narrow for
+    ALL = "all"  # and fields that are not known
+
+
+def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The need of values of both types."""
+    if one.equals(other) or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if one in _NUMBERS and other in _NUMBERS:
+        return max(one, other, key=_NUMBERS.index)
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        found = {f.name: f.type for f in one}
+        for f in other:
+            found[f.name] = joined(found.get(f.name, NO_NEED), f.type)
+        return pa.struct(list(found.items())) if len(found) <= _MOST_FIELDS else pa.string()
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(joined(one.value_type, other.value_type))
+    return pa.string()
+
+
+def joined_all(needs: Iterable[pa.DataType]) -> pa.DataType:
+    """The need of values of all the types."""
+    found = NO_NEED
+    for need in needs:
+        found = joined(found, need)
+    return found
+
+
+def pruned(need: pa.DataType) -> pa.DataType:
+    """The need without what has no type yet: fields that were always null, `{}` or `[]`."""
+    if pa.types.is_struct(need):
+        kept = [(f.name, pruned(f.type)) for f in need if not pa.types.is_null(pruned(f.type))]
+        return pa.struct(kept) if kept else NO_NEED
+    if pa.types.is_list(need):
+        element = pruned(need.value_type)
+        return NO_NEED if pa.types.is_null(element) else pa.list_(element)
+    return need
+
+
+def part_of(need: pa.DataType, name: str) -> pa.DataType:
+    """What a field of a struct needs."""
+    at = need.get_field_index(name) if pa.types.is_struct(need) else -1
+    return NO_NEED if at < 0 else need.field(at).type
+
+
+def inferred(value: object, depth: int = 0) -> pa.DataType:
+    """The type of a parsed JSON value that nothing is known of; see the head of this module."""
+    if isinstance(value, dict | list) and depth > _DEEPEST:
+        return pa.string()
+    if isinstance(value, dict):
+        if len(value) > _MOST_FIELDS:
+            return pa.string()
+        return pa.struct([(name, inferred(inner, depth + 1)) for name, inner in value.items()])
+    if isinstance(value, list):
+        return pa.list_(joined_all(inferred(inner, depth + 1) for inner in value))
+    if isinstance(value, Literal):
+        return _number(value)
+    if isinstance(value, bool):
+        return pa.bool_()
+    return NO_NEED if value is None else pa.string()
+
+
+def need_of(value: object, shape: Shape, watch: Watch) -> pa.DataType:
+    """What a parsed JSON value needs that the shape does not give it; fields that are null or empty included."""
+    if shape.is_row:
+        return _need_of_row(value, shape, watch) if isinstance(value, dict) else NO_NEED
+    if shape.children:
+        elements = value if isinstance(value, list) and not shape.is_map else []
+        need = joined_all(need_of(element, shape.children[0], watch) for element in elements)
+        return need if pa.types.is_null(need) else pa.list_(need)
+    return _wider(value, shape.type) if isinstance(value, Literal) else NO_NEED
+
+
+def _need_of_row(value: dict[str, object], shape: Shape, watch: Watch) -> pa.DataType:
+    found = []
+    for name, child in zip(shape.names, shape.children, strict=True):
+        need = need_of(value.get(name), child, watch)
+        if not pa.types.is_null(need):
+            found.append((name, need))
+    if watch is Watch.ALL:
+        found.extend((name, inferred(inner)) for name, inner in value.items() if name not in shape.names)
+    return pa.struct(found) if found else NO_NEED
+
+
+def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
+    """What JSON texts need, one by one; what is no JSON needs nothing."""
+    need = NO_NEED
+    for text in texts.to_pylist():
+        with suppress(ValueError):
+            need = joined(need, need_of(parse_json(text), shape, Watch.ALL))
+    return need
+
+
+def declared_need(source: SourceSchema, fields: Sequence[DataField]) -> pa.DataType:
+    """The fields that a Kafka Connect schema declares and the row does not have, in the types that it declares."""
+    known = {f.name: f.type for f in fields}
+    found = []
+    for name, node in source_fields(source).items():
+        if name not in known:
+            found.append((name, declared_type(node)))
+        elif known[name].root is TypeRoot.ROW and node.get("type") == "struct":
+            found.append((name, declared_need(node, known[name].fields)))
+    return pa.struct(found) if found else NO_NEED
+
+
+def with_need(rows: pa.Table, need: pa.DataType) -> pa.Table:
+    """The rows, telling in their schema's metadata what else the records they come from need."""
+    if pa.types.is_null(need):
+        return rows
+    return rows.replace_schema_metadata({_TOLD_BY: pa.schema(list(need)).serialize().to_pybytes()})
+
+
+def told_need(rows: pa.Table) -> bytes | None:
+    """What `with_need` has told; None when there is nothing."""
+    told: bytes | None = (rows.schema.metadata or {}).get(_TOLD_BY)
+    return told
+
+
+def read_needs(told: Iterable[bytes]) -> pa.DataType:
+    """What all tasks together have told."""
+    return joined_all(pa.struct(list(pa.ipc.read_schema(pa.py_buffer(blob)))) for blob in told)
+
+
+def _number(text: str) -> pa.DataType:
+    digits = text.removeprefix("-")
+    if not digits.isdigit():
+        return pa.float64()
+    if len(digits) < 19 or -(2**63) <= Decimal(text) < 2**63:
+        return pa.int64()
+    return _GIANT if len(digits) <= _GIANT.precision else pa.float64()
+
+
+def _wider(text: str, data_type: DataType) -> pa.DataType:
+    """The type that a number needs instead of its column's, if the column may change to it."""
+    if data_type.root is TypeRoot.FLOAT:
+        return _double_for(float(text))
+    bits = _WHOLE_BITS.get(data_type.root)
+    if bits is None:
+        return NO_NEED
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return NO_NEED
+    if not number.is_finite() or number.adjusted() > 20:
+        return NO_NEED
+    if number != number.to_integral_value():
+        return pa.float64() if narrows(data_type, _DOUBLE) is None else NO_NEED
+    fits = -(2 ** (bits - 1)) <= number < 2 ** (bits - 1)
+    return pa.int64() if not fits and -(2**63) <= number < 2**63 else NO_NEED
+
+
+def _double_for(value: float) -> pa.DataType:
+    largest = float(np.finfo(np.float32).max)
+    return pa.float64() if largest < abs(value) < float("inf") else NO_NEED

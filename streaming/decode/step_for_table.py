@@ -1,0 +1,86 @@
+"""The decode step that fits a table: chosen by the job's `source.decode` and the table's schema."""
+
+from dataclasses import replace
+
+from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import BadRecords, Decode
+from bucketline.conf.option import UNLIMITED
+from bucketline.conf.table_options import BUCKET_KEY, MERGE_ENGINE, ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.records import UpdateBefore
+from bucketline.streaming.decode.schema_needs import Watch
+
+_RETRACTING_ENGINES = ("aggregation", "partial-update")
+"""Merge engines that take the old row of an update back, so they must be given it."""
+
+_MOST_REJECTS = 1 << 31
+
+
+def decode_step(decode: Decode, schema: TableSchema, bad_records: BadRecords) -> DecodeStep | None:
+    """The step that turns records into rows of the table; None when they are rows already.
+
+    Raises OptionError, SchemaMismatchError and UnsupportedTableError when no record could become a row of this table.
+    """
+    if bad_records.max_count > 0 and bad_records.path is None:
+        raise OptionError(
+            "bad-records.max lets bad records through, but bad-records.path does not say where they go",
+            key="bad-records.path",
+        )
+    if decode is Decode.NONE:
+        return None
+    limit = _MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1
+    return step_for(DecodeStep(decode, (), reject_limit=limit), schema)
+
+
+def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING) -> DecodeStep:
+    """The step for another schema of the table; the same one where that changes nothing.
+
+    Raises as `decode_step`.
+    """
+    if step.decode is Decode.DEBEZIUM_JSON:
+        _check_takes_changes(schema)
+    sequence = SEQUENCE_FIELD.get(schema.options)
+    needed = {*schema.primary_keys, *schema.partition_keys, *sequence}
+    found = replace(
+        step,
+        fields=tuple(schema.fields),
+        primary_key=tuple(schema.primary_keys),
+        loose=tuple(f.name for f in schema.fields if not f.type.nullable and f.name not in needed),
+        update_before=_update_before(schema),
+        watch=watch,
+        fixed=(*schema.primary_keys, *schema.partition_keys, *(BUCKET_KEY.find(schema.options) or ())),
+    )
+    if found != step:
+        found.check()
+    return found
+
+
+def _check_takes_changes(schema: TableSchema) -> None:
+    if not schema.primary_keys:
+        raise OptionError(
+            "decode: debezium-json brings updates and deletes, and a table without a primary key takes inserts only; "
+            "give the table a primary key",
+            key="source.decode",
+        )
+    row_kind = ROWKIND_FIELD.find(schema.options)
+    if row_kind is not None:
+        raise OptionError(
+            f"decode: debezium-json knows the kind of each row, and the table takes it from its column {row_kind!r} "
+            "(rowkind.field); use decode: json, or a table without rowkind.field",
+            key="source.decode",
+        )
+    if any(f.name == ROW_KIND_COLUMN for f in schema.fields):
+        raise OptionError(
+            f"the table has a column {ROW_KIND_COLUMN}, the name under which decode: debezium-json hands on row kinds",
+            key="source.decode",
+        )
+
+
+def _update_before(schema: TableSchema) -> UpdateBefore:
+    """-U rows cost as much as others: they are made only where the table does something with them."""
+    if CHANGELOG_PRODUCER.get(schema.options) == "input" or MERGE_ENGINE.get(schema.options) in _RETRACTING_ENGINES:
+        return UpdateBefore.EMIT
+    return UpdateBefore.DROP

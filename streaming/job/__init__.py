@@ -1,0 +1,1 @@
+"""From a job file to a running query, and to its end."""

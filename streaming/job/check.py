@@ -1,0 +1,57 @@
+"""Whether a job can be, before Spark starts or anything is written: settings, source, table and sink go together."""
+
+from bucketline.conf.job import JobConfig
+from bucketline.conf.read_options import is_read_option
+from bucketline.conf.resolve import effective_options
+from bucketline.conf.source_options import source_options
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.table.table import open_table
+from bucketline.state.store.write.write_plan import plan_write
+from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.job.job_table import has_table, no_table
+
+
+def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
+    """The schema that the job writes with: that of its table, or of the one it would make. Nothing is written.
+
+    Raises BucketlineError for whatever the job would be refused for before its first batch is read.
+    """
+    source_options(config.source)
+    file_io_for(config.table, config.storage)[0].require_publish()
+    schema = job_schema(config, clock=clock)
+    decode_step(config.source.decode, schema, config.bad_records)
+    effective_options(config.settings, schema.options)
+    plan_write(config.table, schema, sink_options_of(config))
+    return schema
+
+
+def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
+    """The schema of the job's table, or, where there is none, of the one that its section `create` describes."""
+    if has_table(config):
+        reading = {key: text for key, text in config.options.items() if is_read_option(key)}
+        return open_table(config.table, options=reading, storage_options=config.storage).table_schema
+    if config.create is None:
+        raise no_table(config)
+    check_table_path(config.table)
+    return plan_schema(
+        config.create.schema,
+        config.create.primary_key,
+        config.create.partition_by,
+        config.create.options,
+        config.create.comment,
+        storage_options=config.storage,
+        time_ms=clock.now_ms(),
+    )
+
+
+def sink_options_of(config: JobConfig) -> dict[str, str]:
+    """The options of the sink: the job's own, and where bad records go."""
+    found = dict(config.options)
+    if config.bad_records.path is not None:
+        found["bad-records.path"] = config.bad_records.path
+    if config.bad_records.max_count:
+        found["bad-records.max"] = str(config.bad_records.max_count)
+    return found

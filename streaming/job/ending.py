@@ -1,0 +1,92 @@
+"""How a job is told to end: signals of this process and of Spark's JVM, as one request.
+
+The first signal asks the job to end after the batch that is running. Another one, at least a second later, ends it at
+once; nearer ones count as the same, as supervisors signal a process and its group. Before the session is up there is
+no batch to wait for, and the first signal ends the start.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from bucketline.streaming.job.children import kill_children
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_ONE_REQUEST_SECONDS = 1.0
+_STANDARD_ERROR = 2
+
+
+class Ending:
+    """Whether somebody has asked the job to end, and what further requests do.
+
+    `leave` ends the process with a code and a line that says why; `give_up` does that before the session is up. Nothing
+    is locked, as a signal may come while the same thread is in here.
+    """
+
+    def __init__(
+        self,
+        give_up: Callable[[int, str], None],
+        leave: Callable[[int, str], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._give_up = give_up
+        self._leave = leave
+        self._now = now
+        self._session_is_up = False
+        self._asked_at: float | None = None
+        self.asked_by: str | None = None
+
+    def session_is_up(self) -> None:
+        """From here on a request waits for the batch that is running."""
+        self._session_is_up = True
+
+    def ask(self, number: signal.Signals) -> None:
+        """Takes a signal, whichever process got it."""
+        code, moment = 128 + number, self._now()
+        if self._asked_at is None:
+            self._asked_at, self.asked_by = moment, number.name
+            if not self._session_is_up:
+                self._give_up(code, f"{number.name}: ended before Spark was up; nothing was read or written")
+        elif moment - self._asked_at >= _ONE_REQUEST_SECONDS:
+            self._leave(code, f"{number.name} again: ended at once; the next start takes up the batch that was running")
+
+
+@contextmanager
+def signals_to(ending: Ending) -> Iterator[None]:
+    """Hands the signals of this process to `ending`; outside of the main thread it does nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del frame
+        ending.ask(signal.Signals(number))
+
+    for number in SIGNALS:
+        signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def process_ending() -> Ending:
+    """An `Ending` that ends this very process."""
+    return Ending(_give_up, _leave)
+
+
+def _give_up(code: int, why: str) -> None:
+    kill_children()
+    _leave(code, why)
+
+
+def _leave(code: int, why: str) -> None:
+    """Ends this process at once. A JVM that it has started ends as well: it finds its standard input closed."""
+    os.write(_STANDARD_ERROR, f"{why}\n".encode())
+    os._exit(code)

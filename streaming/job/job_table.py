@@ -1,0 +1,51 @@
+"""A job's table, made if it is not there."""
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import JobConfig
+from bucketline.conf.read_options import is_read_option
+from bucketline.state.errors import TableNotFoundError
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.table.table import Table, create_table, open_table
+
+
+def open_or_create(config: JobConfig) -> Table:
+    """The job's table, made by the job's `create` section when there is none.
+
+    Raises TableNotFoundError when there is neither, and what `create_table` and `open_table` raise.
+    """
+    if not has_table(config):
+        if config.create is None:
+            raise no_table(config)
+        try:
+            return create_table(
+                config.table,
+                config.create.schema,
+                primary_key=config.create.primary_key,
+                partition_by=config.create.partition_by,
+                options=config.create.options,
+                comment=config.create.comment,
+                storage_options=config.storage,
+            )
+        except OptionError:
+            if not has_table(config):
+                raise
+            # Another job has made it in the meantime.
+    reading = {key: text for key, text in config.options.items() if is_read_option(key)}
+    return open_table(config.table, options=reading, storage_options=config.storage)
+
+
+def no_table(config: JobConfig) -> TableNotFoundError:
+    """The error of a job that has no table, and cannot make one."""
+    return TableNotFoundError(
+        f"there is no table at {config.table}, and the job has no section 'create' to make it; add one, or use "
+        "`bucketline create`",
+        key="create.schema",
+        path=config.table,
+    )
+
+
+def has_table(config: JobConfig) -> bool:
+    """Whether the job's table is there."""
+    io, root = file_io_for(config.table, config.storage)
+    return Schemas(io, root).latest_id() is not None

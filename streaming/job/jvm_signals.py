@@ -1,0 +1,51 @@
+"""Signals to Spark's JVM, handed on to Python: under spark-submit it is the JVM that a supervisor knows."""
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from bucketline.streaming.job.ending import Ending
+
+_LOG = logging.getLogger("bucketline.job")
+_SIGNALS = ("TERM", "INT")
+
+
+class _JvmHandler:
+    """What Java calls on a signal, on a thread of its own."""
+
+    def __init__(self, ending: Ending, number: signal.Signals) -> None:
+        self._ending, self._number = ending, number
+
+    def handle(self, number: Any) -> None:
+        del number
+        self._ending.ask(self._number)
+
+    class Java:
+        implements = ("sun.misc.SignalHandler",)
+
+
+@contextmanager
+def jvm_signals_to(ending: Ending, jvm: Any) -> Iterator[None]:
+    """Hands the signals of Spark's JVM to `ending`, instead of letting them end the JVM under the batch.
+
+    Python's callback server must run. A signal that the JVM was started to ignore stays ignored; one that it leaves to
+    the system (-Xrs) is warned of.
+    """
+    java = jvm.sun.misc
+    before = {}
+    for name in _SIGNALS:
+        try:
+            handler = _JvmHandler(ending, signal.Signals[f"SIG{name}"])
+            before[name] = java.Signal.handle(java.Signal(name), handler)
+        except Py4JJavaError as e:
+            _LOG.warning("SIG%s to Spark's JVM would end it under a batch: %s", name, e.java_exception.getMessage())
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            with suppress(Py4JError, ConnectionError):  # the JVM may have ended
+                java.Signal.handle(java.Signal(name), handler)

@@ -1,0 +1,62 @@
+"""What a Kafka cluster says of itself, asked once at a start, with Kafka's own client in Spark's JVM."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from bucketline.streaming.job.kafka_failure import KafkaUnreachableError, kafka_failure
+
+_LOG = logging.getLogger("bucketline.job")
+
+_OF_KAFKA = "kafka."
+_TIMEOUT_MS = 20_000
+
+
+def cluster_id(spark: Any, options: Mapping[str, str]) -> str | None:
+    """The id that the brokers give their cluster; None where it cannot be learned.
+
+    Raises KafkaUnreachableError where no broker answers: Spark would look for three minutes before it says so.
+    """
+    try:
+        with _admin(spark, options) as admin:
+            return str(admin.describeCluster().clusterId().get())
+    except (Py4JError, TypeError) as e:
+        found = kafka_failure(str(e), options)
+        if isinstance(found, KafkaUnreachableError):
+            raise found from e
+        _LOG.debug("the id of the Kafka cluster could not be learned: %s", e)
+        return None
+
+
+def partitions_of(spark: Any, options: Mapping[str, str], topics: Sequence[str]) -> dict[str, list[str]]:
+    """The partitions of topics, as far as the cluster says; topics that it does not know are left out."""
+    try:
+        with _admin(spark, options) as admin:
+            names = spark.sparkContext._jvm.java.util.ArrayList()
+            for topic in topics:
+                names.add(topic)
+            found = admin.describeTopics(names).allTopicNames().get()
+            return {t: [str(p.partition()) for p in found.get(t).partitions()] for t in topics}
+    except (Py4JError, TypeError) as e:
+        _LOG.debug("the partitions of %s could not be learned: %s", ", ".join(topics), e)
+        return {}
+
+
+@contextmanager
+def _admin(spark: Any, options: Mapping[str, str]) -> Iterator[Any]:
+    """Kafka's admin client with the `kafka.` options of a source."""
+    jvm = spark.sparkContext._jvm
+    settings = jvm.java.util.Properties()
+    for key, text in options.items():
+        if key.lower().startswith(_OF_KAFKA):
+            settings.setProperty(key[len(_OF_KAFKA) :], text)
+    settings.setProperty("default.api.timeout.ms", str(_TIMEOUT_MS))
+    settings.setProperty("request.timeout.ms", str(_TIMEOUT_MS // 2))
+    admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+    try:
+        yield admin
+    finally:
+        admin.close()

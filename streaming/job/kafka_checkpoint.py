@@ -1,0 +1,103 @@
+"""Before a job starts: is its checkpoint about the topics and the cluster that the job file names?
+
+Offsets mean something only for the topic and the cluster that they came from. Spark finds some of this out as lost data
+and some of it not at all: another cluster whose topic is long enough is read from the middle.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.conf.source_options import find_option
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.table.table import Table
+from bucketline.streaming.batch.identity import newest_offsets_of, query_of
+from bucketline.streaming.batch.recover import CLUSTER, CheckpointMismatchError
+from bucketline.streaming.job.table_offsets import Topics, newest_offsets
+
+_EARLIEST = -2
+
+
+class OtherTopicError(CheckpointMismatchError):
+    """The checkpoint is about topics that the job does not read."""
+
+    code = "KAFKA_OTHER_TOPIC"
+
+
+class OtherClusterError(CheckpointMismatchError):
+    """The checkpoint is about another Kafka cluster."""
+
+    code = "KAFKA_OTHER_CLUSTER"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint is about: its query, the topics of its newest offsets, the cluster that the table knows."""
+
+    path: str
+    topics: tuple[str, ...]
+    cluster: str | None
+
+
+def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
+    """What is in a checkpoint folder; empty where there is none yet."""
+    query = query_of(spark, path)
+    offsets = newest_offsets_of(spark, path)
+    topics = {t for of in offsets.values() if isinstance(of, dict) for t, p in of.items() if isinstance(p, dict)}
+    known = None if query is None else next(newest_offsets(table, query), None)
+    return Checkpoint(path, tuple(sorted(topics)), None if known is None else known.snapshot.properties.get(CLUSTER))
+
+
+def check_source(found: Checkpoint, options: Mapping[str, str], cluster: str | None) -> None:
+    """Returns if a job with these options, whose brokers are of `cluster`, may go on with a checkpoint.
+
+    Raises OtherTopicError and OtherClusterError.
+    """
+    others = [topic for topic in found.topics if not reads_topic(options, topic)]
+    if others:
+        raise OtherTopicError(
+            f"the checkpoint {found.path} is about topic {others[0]}, which the job does not read: its offsets mean "
+            f"nothing for another topic. To move the job to another topic, give it a new checkpoint folder and leave "
+            f"this one as it is; to leave topics out, run it once with --reset-identity (docs/kafka.md)",
+            topic=others[0],
+            checkpoint=found.path,
+        )
+    if found.topics and cluster is not None and found.cluster is not None and cluster != found.cluster:
+        raise OtherClusterError(
+            f"the checkpoint {found.path} is about Kafka cluster {found.cluster}, and the brokers belong to {cluster}: "
+            "offsets of one mean nothing in the other. To move the job, give it a new checkpoint folder "
+            "(docs/kafka.md); if the new cluster is a copy with the same offsets, pass --allow-reprocess once",
+            checkpoint=found.path,
+            cluster=cluster,
+        )
+
+
+def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
+    """Whether a snapshot's offsets may be those of a cluster: False only where both are known."""
+    known = snapshot.properties.get(CLUSTER)
+    return cluster is None or known is None or known == cluster
+
+
+def with_new_partitions(offsets: Topics, partitions: Mapping[str, Sequence[str]]) -> Topics:
+    """The offsets with every partition that there is, as Spark demands; one that has none yet begins at its first."""
+    return offsets | {
+        topic: {p: offsets.get(topic, {}).get(p, _EARLIEST) for p in numbers} | offsets.get(topic, {})
+        for topic, numbers in partitions.items()
+    }
+
+
+def subscribed(options: Mapping[str, str]) -> list[str]:
+    """The topics that a Kafka source names in `subscribe`; empty where it names them otherwise."""
+    return [name.strip() for name in (find_option(options, "subscribe") or "").split(",") if name.strip()]
+
+
+def reads_topic(options: Mapping[str, str], topic: str) -> bool:
+    """Whether a Kafka source with these options reads a topic."""
+    names, pattern = subscribed(options), find_option(options, "subscribePattern")
+    if names:
+        return topic in names
+    if pattern is not None:
+        return re.fullmatch(pattern, topic) is not None
+    return topic in json.loads(find_option(options, "assign") or "{}")

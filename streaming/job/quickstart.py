@@ -1,0 +1,178 @@
+"""The streaming run behind `bucketline quickstart`: orders are generated as files and streamed in micro-batches.
+
+Everything lies in one folder: `input` (one file of events a batch), `checkpoint`, and the table. The generator keeps
+the state that the table must end in, so that the run can be judged.
+"""
+
+import json
+import logging
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.wording import counted
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.store.table.table import create_table
+from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.batch.sink import TableSink
+
+COLUMNS = "id BIGINT NOT NULL, customer STRING, status STRING, amount DECIMAL(12, 2), updated TIMESTAMP(6)"
+OPTIONS = {"bucket": "2", "num-sorted-run.compaction-trigger": "3"}
+
+_SPARK_COLUMNS = (
+    "id BIGINT, customer STRING, status STRING, amount DECIMAL(12, 2), updated TIMESTAMP_NTZ, "
+    f"{ROW_KIND_COLUMN} TINYINT"
+)
+_SEED = 7
+_CUSTOMERS = ("Ada", "Grace", "Edsger", "Barbara", "Donald", "Frances")
+_NEXT_STATUS = {"placed": "paid", "paid": "shipped", "shipped": "delivered"}
+_START = datetime(2026, 1, 1, 9)
+
+Order = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class QuickstartRun:
+    """A finished run: where the table is, and the orders that must be in it, by id."""
+
+    table_path: str
+    expected: dict[int, Order]
+    batch_count: int
+    event_count: int
+
+    def explains(self, rows: pa.Table) -> bool:
+        """Whether these are exactly the rows that the events leave."""
+        wanted = pa.Table.from_pylist([self.expected[i] for i in sorted(self.expected)], schema=rows.schema)
+        return bool(rows.sort_by("id").equals(wanted))
+
+    def __str__(self) -> str:
+        events, batches = counted(self.event_count, "event"), counted(self.batch_count, "batch", "batches")
+        return f"{events} in {batches} make {counted(len(self.expected), 'order')}"
+
+
+def run_quickstart(directory: str | None, *, batches: int, events: int, tell: Callable[[str], None]) -> QuickstartRun:
+    """Generates and streams; `tell` is given a line for people now and then.
+
+    Raises OptionError for a folder that is not empty or a Spark that does not start, and whatever a sink raises.
+    """
+    root = _empty_folder(directory)
+    tell(f"everything is in {root}")
+    expected: dict[int, Order] = {}
+    for number in range(batches):
+        _write_batch(root / "input", number, list(_events(expected, number, events)))
+    path = create_table(str(root / "shop.db" / "orders"), COLUMNS, primary_key=["id"], options=OPTIONS).path
+    with _spark(root) as spark, _told_progress(tell):
+        _stream(spark, root, path)
+    return QuickstartRun(path, expected, batches, batches * events)
+
+
+def _stream(spark: Any, root: Path, path: str) -> None:
+    """All files that are there, one a batch, each exactly once."""
+    source = spark.readStream.schema(_SPARK_COLUMNS).option("maxFilesPerTrigger", 1).json(str(root / "input"))
+    writer = source.writeStream.foreachBatch(TableSink(path)).option("checkpointLocation", str(root / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def _events(orders: dict[int, Order], batch: int, count: int) -> Iterator[tuple[RowKind, Order]]:
+    """The next events of the order book, which they bring up to date: half new orders, the rest changes and deletes."""
+    chance = random.Random(_SEED * 1_000_003 + batch)
+    for number in range(count):
+        at = _START + timedelta(minutes=batch, microseconds=number)
+        found = orders.get(chance.choice(list(orders)[-200:])) if orders and chance.random() < 0.5 else None
+        if found is None:
+            order_id = batch * count + number
+            amount = Decimal(chance.randrange(100, 100_000)) / 100
+            orders[order_id] = {
+                "id": order_id,
+                "customer": chance.choice(_CUSTOMERS),
+                "status": "placed",
+                "amount": amount,
+                "updated": at,
+            }
+            yield RowKind.INSERT, orders[order_id]
+        elif found["status"] not in _NEXT_STATUS or chance.random() < 0.2:
+            del orders[int(str(found["id"]))]
+            yield RowKind.DELETE, found | {"updated": at}
+        else:
+            changed = found | {"status": _NEXT_STATUS[str(found["status"])], "updated": at}
+            orders[int(str(found["id"]))] = changed
+            yield RowKind.UPDATE_AFTER, changed
+
+
+def _write_batch(folder: Path, number: int, events: list[tuple[RowKind, Order]]) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"batch-{number:03d}.json"
+    lines = [json.dumps({**order, ROW_KIND_COLUMN: kind.value}, default=str) for kind, order in events]
+    path.write_text("\n".join(lines) + "\n")
+    # Spark takes files in the order of their times.
+    second = 1_700_000_000 + number
+    os.utime(path, (second, second))
+
+
+def _empty_folder(directory: str | None) -> Path:
+    if directory is None:
+        return Path(tempfile.mkdtemp(prefix="bucketline-quickstart-"))
+    root = Path(directory).absolute()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise OptionError(f"{root} is not empty; give a new folder", key="directory", path=str(root))
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+@contextmanager
+def _spark(root: Path) -> Iterator[Any]:
+    """A Spark of this machine alone, whose workers run this very Python."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("bucketline quickstart")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.local.dir", str(root / "spark"))
+        .config("spark.sql.warehouse.dir", str(root / "spark"))
+    )
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, OSError) as e:
+        raise OptionError(f"Spark did not start; it needs Java 17 or later (JAVA_HOME): {e}", key="spark") from e
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _told_progress(tell: Callable[[str], None]) -> Iterator[None]:
+    """Hands the sink's line about each batch to `tell`."""
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(record.getMessage())
+
+    logger, handler = logging.getLogger("bucketline.progress"), Told()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)

@@ -1,0 +1,273 @@
+"""The streaming job of a job file: table → source → sink → query, until it is done or told to end.
+
+SIGTERM and SIGINT end the job after the batch that is running, whether this process gets them or Spark's JVM; a second
+one does not wait. A job that dies in the middle of a batch loses nothing: the next start recognises what has been
+written.
+"""
+
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import ensure_callback_server_started
+
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.job import JobConfig, Trigger
+from bucketline.conf.resolve import show_settings
+from bucketline.conf.source_options import (
+    KAFKA,
+    SourceOptions,
+    find_option,
+    source_identity,
+    source_options,
+    start_at,
+)
+from bucketline.conf.spark_options import check_spark_settings
+from bucketline.conf.wording import counted
+from bucketline.state.store.table.table import Table
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.job.check import check_job, sink_options_of
+from bucketline.streaming.job.ending import Ending, process_ending, signals_to
+from bucketline.streaming.job.failure import SparkFailedError, SparkLog, explain
+from bucketline.streaming.job.gate import BatchGate
+from bucketline.streaming.job.job_table import open_or_create
+from bucketline.streaming.job.jvm_signals import jvm_signals_to
+from bucketline.streaming.job.kafka_admin import cluster_id, partitions_of
+from bucketline.streaming.job.kafka_checkpoint import (
+    check_source,
+    is_of_cluster,
+    read_checkpoint,
+    subscribed,
+    with_new_partitions,
+)
+from bucketline.streaming.job.kafka_failure import kafka_failures
+from bucketline.streaming.job.session import awaited_packages, start_session, submit_arguments
+from bucketline.streaming.job.source import read_stream
+from bucketline.streaming.job.spark_log import spark_log
+from bucketline.streaming.job.start_report import StartReport
+from bucketline.streaming.job.table_offsets import Topics, newest_offsets
+
+_LOG = logging.getLogger("bucketline.job")
+_POLL_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 10.0
+
+
+def run_job(
+    config: JobConfig,
+    spark: Any | None = None,
+    *,
+    reset_identity: bool = False,
+    allow_reprocess: bool = False,
+    ending: Ending | None = None,
+    log: SparkLog = SparkLog.OURS_ONCE,
+) -> None:
+    """Runs the job until its trigger is done (availableNow) or it is told to end.
+
+    `reset_identity` sets the checkpoint aside and begins a new one at the Kafka offsets that the table holds;
+    `allow_reprocess` writes batches that checkpoint and table disagree about. `ending` is asked whether to end; without
+    one the signals of this process are. `log` says what Spark logs of an error that ends the job.
+    Raises BucketlineError for what the sink, the table, the settings or Spark make impossible.
+    """
+    if ending is None:
+        ending = process_ending()
+        with signals_to(ending):
+            run_job(
+                config, spark, reset_identity=reset_identity, allow_reprocess=allow_reprocess, ending=ending, log=log
+            )
+        return
+    check_job(config)
+    given = source_options(config.source)
+    table = open_or_create(config)
+    step = decode_step(config.source.decode, table.table_schema, config.bad_records)
+    for line in given.advice:
+        _LOG.warning("%s", line)
+    for key, shown, origin in show_settings(config.settings):
+        _LOG.info("%s = %s (%s)", key, shown, origin)
+    with _session(config, spark, ending, log) as session:
+        kafka = config.source.format == KAFKA
+        cluster = cluster_id(session, given.options) if kafka else None
+        if reset_identity:
+            given = _reset(session, config, given, table, cluster)
+        elif kafka:
+            found = read_checkpoint(session, config.checkpoint, table)
+            check_source(found, given.options, None if allow_reprocess else cluster)
+        sink = TableSink(
+            config.table,
+            options=sink_options_of(config),
+            checkpoint=config.checkpoint,
+            decode=step,
+            source=source_identity(config.source),
+            cluster=cluster,
+            allow_reprocess=allow_reprocess,
+            storage_options=config.storage,
+        )
+        gate = BatchGate(sink)
+        with kafka_failures(given.options if kafka else None), _explained():
+            stream = read_stream(session, config.source, given, table.table_schema.fields, step)
+            writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
+            _LOG.info("starting the query: reading from %s", _source_name(config.source.format, given.options))
+            query = _with_trigger(writer, config.trigger).start()
+        with kafka_failures(given.options if kafka else None):
+            _await_end(query, gate, ending, StartReport())
+        if config.trigger.interval_ms is None and not gate.is_closed:
+            with _explained():
+                _finish(sink, session, str(query.id))
+
+
+def _finish(sink: TableSink, session: Any, query_id: str) -> None:
+    """Compacts what the batches of a query that has ended still owe, and says what readers do not see even then."""
+    hidden = sink.finish(session, query_id)
+    if hidden:
+        _LOG.warning("the job ends with %s that cannot be read yet; they are in the table", counted(hidden, "row"))
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Raises what Spark and Py4J raise as an error of ours."""
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as e:
+        raise explain(str(e)) from e
+
+
+@contextmanager
+def _session(config: JobConfig, spark: Any | None, ending: Ending, log: SparkLog) -> Iterator[Any]:
+    """The session that is given; else one of its own, which is stopped in the end.
+
+    While it is open, requests to end wait for the batch, whichever of the two processes gets the signal.
+    """
+    if spark is not None:
+        with _listening(spark, ending, log):
+            yield spark
+        return
+    packages = awaited_packages(submit_arguments())
+    _LOG.info("starting Spark%s", f", which first fetches {packages}" if packages else "")
+    session = start_session(f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}")
+    with signals_to(ending), _listening(session, ending, log):  # again, as PySpark has taken SIGINT for itself
+        _LOG.info("Spark %s is up: %s", session.version, session.sparkContext.master)
+        try:
+            yield session
+        finally:
+            with suppress(PySparkException, Py4JError, ConnectionError):
+                session.stop()
+
+
+@contextmanager
+def _listening(session: Any, ending: Ending, log: SparkLog) -> Iterator[None]:
+    context = session.sparkContext
+    for line in check_spark_settings(dict(context.getConf().getAll())):
+        _LOG.warning("%s", line)
+    ensure_callback_server_started(context._gateway)
+    with spark_log(context, log), jvm_signals_to(ending, context._jvm):
+        ending.session_is_up()
+        yield
+
+
+def _source_name(name: str, options: Mapping[str, str]) -> str:
+    """The source as people know it; of Kafka with its servers and topics."""
+    if name != KAFKA:
+        return name
+    said = (find_option(options, key) for key in ("subscribe", "subscribePattern", "assign"))
+    servers = find_option(options, "kafka.bootstrap.servers")
+    return f"Kafka at {servers}, {next((text for text in said if text is not None), 'no topic')}"
+
+
+def _with_trigger(writer: Any, trigger: Trigger) -> Any:
+    if trigger.interval_ms is None:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
+
+
+def _await_end(query: Any, gate: BatchGate, ending: Ending, starting: StartReport) -> None:
+    """Returns when the query is done or has ended after a batch; raises what stopped it."""
+    free_since: float | None = None
+    try:
+        while not query.awaitTermination(_POLL_SECONDS):
+            if ending.asked_by is None:
+                starting.watch(query, gate)
+            elif not gate.is_closed:
+                gate.close()
+                _LOG.info("%s: the job ends after the batch that is running", ending.asked_by)
+            elif not gate.is_busy:
+                # Spark notes after the sink that the batch is done: waiting for that saves the next start a look.
+                free_since = free_since if free_since is not None else time.monotonic()
+                late = time.monotonic() - free_since > _LONGEST_PAUSE_SECONDS
+                if late or gate.is_holding or not query.status["isTriggerActive"]:
+                    query.stop()
+    except (PySparkException, Py4JError, ConnectionError) as e:
+        error = gate.error if isinstance(gate.error, BucketlineError) else explain(f"{e}\n{gate.error or ''}")
+        if ending.asked_by is None or not isinstance(error, SparkFailedError):
+            raise error from e
+        _LOG.warning(
+            "%s: the batch that was running was not finished, the next start writes it: %s",
+            ending.asked_by,
+            error.message,
+        )
+    except BaseException:
+        query.stop()
+        raise
+
+
+def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cluster: str | None) -> SourceOptions:
+    """Sets the checkpoint aside; the options of a source that begins where the table has got to."""
+    if config.source.format != KAFKA:
+        raise OptionError(
+            f"--reset-identity begins again at the Kafka offsets that the table holds, and the source is "
+            f"{config.source.format!r}; restore the checkpoint, or use a new one with --allow-reprocess",
+            key="source.format",
+        )
+    here = (w for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster))
+    offsets = next((f for f in (_chosen(w.topics, given.options) for w in here) if f), None)
+    if offsets is None:
+        raise OptionError(
+            f"--reset-identity: no snapshot or tag of {table.path} holds offsets of the topics of this job in this "
+            "cluster; set source.options.startingOffsets and a new checkpoint instead",
+            key="checkpoint",
+        )
+    offsets = with_new_partitions(offsets, partitions_of(spark, given.options, subscribed(given.options) or [*offsets]))
+    kept = set_aside(spark, config.checkpoint)
+    if kept is not None:
+        _LOG.warning("the checkpoint was set aside as %s", kept)
+    text = json.dumps(offsets, separators=(",", ":"), sort_keys=True)
+    _LOG.warning("a new checkpoint begins at the offsets that the table holds: %s", text)
+    return replace(given, options=start_at(given.options, text))
+
+
+def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
+    """Those of the topics that the source reads."""
+    names, pattern, assigned = (find_option(options, key) for key in ("subscribe", "subscribePattern", "assign"))
+    if names is not None:
+        wanted = {name.strip() for name in names.split(",")}
+        return {topic: found for topic, found in topics.items() if topic in wanted}
+    if pattern is not None:
+        return {topic: found for topic, found in topics.items() if re.fullmatch(pattern, topic)}
+    chosen = json.loads(assigned or "{}")
+    return {t: {p: o for p, o in found.items() if int(p) in chosen[t]} for t, found in topics.items() if t in chosen}
+
+
+def set_aside(spark: Any, checkpoint: str) -> str | None:
+    """Renames a checkpoint folder so that a new one can take its place; the new name, None when there is no folder.
+
+    Raises OptionError when the storage does not rename it.
+    """
+    context = spark.sparkContext
+    new_path = context._jvm.org.apache.hadoop.fs.Path
+    location = new_path(checkpoint)
+    files = location.getFileSystem(context._jsc.hadoopConfiguration())
+    if not files.exists(location):
+        return None
+    number = 1
+    while files.exists(new_path(f"{checkpoint.rstrip('/')}.before-reset-{number}")):
+        number += 1
+    kept = f"{checkpoint.rstrip('/')}.before-reset-{number}"
+    if not files.rename(location, new_path(kept)):
+        raise OptionError(f"the checkpoint {checkpoint} could not be renamed to {kept}; move it away", key="checkpoint")
+    return kept

@@ -1,0 +1,138 @@
+"""A job's source as a streaming DataFrame: any source of Spark, its columns brought to what the table takes."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import BinaryType, StringType
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import Source
+from bucketline.conf.source_options import INCLUDE_HEADERS, KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, find_option
+from bucketline.state.types.fit import map_types
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.streaming.decode.decode_step import METADATA, DecodeStep
+
+_PATH = "path"
+_UNKNOWN = re.compile(r"find (?:the )?data source")
+_SPARK_TYPES = {
+    TypeRoot.BOOLEAN: "BOOLEAN",
+    TypeRoot.TINYINT: "TINYINT",
+    TypeRoot.SMALLINT: "SMALLINT",
+    TypeRoot.INT: "INT",
+    TypeRoot.BIGINT: "BIGINT",
+    TypeRoot.FLOAT: "FLOAT",
+    TypeRoot.DOUBLE: "DOUBLE",
+    TypeRoot.CHAR: "STRING",
+    TypeRoot.VARCHAR: "STRING",
+    TypeRoot.BINARY: "BINARY",
+    TypeRoot.VARBINARY: "BINARY",
+    TypeRoot.DATE: "DATE",
+    TypeRoot.TIMESTAMP: "TIMESTAMP_NTZ",
+    TypeRoot.TIMESTAMP_LTZ: "TIMESTAMP",
+}
+
+
+def read_stream(
+    spark: Any, source: Source, given: SourceOptions, fields: Sequence[DataField], decode: DecodeStep | None
+) -> Any:
+    """The stream that a job reads, with the columns that `decode` needs, or those of the table.
+
+    Raises OptionError when Spark does not know the source, or the source lacks what is needed.
+    """
+    options = dict(given.options)
+    if source.format == KAFKA and _wants(fields, "headers") and find_option(options, INCLUDE_HEADERS) is None:
+        options[INCLUDE_HEADERS] = "true"
+    path = options.pop(_PATH, None)
+    schema = options.pop(SCHEMA, None) if source.format in PARSED_FORMATS else None
+    reader = spark.readStream.format(source.format).options(**options)
+    if source.format in PARSED_FORMATS:
+        reader = reader.schema(spark_columns(fields) if schema is None else schema)
+    try:
+        stream = reader.load() if path is None else reader.load(path)
+    except AnalysisException as e:
+        raise OptionError(_explained(source.format, str(e), spark.version), key="source.format") from e
+    except Py4JJavaError as e:
+        message = str(e.java_exception.getMessage())
+        raise OptionError(_explained(source.format, message, spark.version), key="source.format") from e
+    if decode is not None:
+        return _select(stream, [name for name in decode.input_columns if name == "value" or name in stream.columns])
+    return _kafka_columns(stream, fields) if source.format == KAFKA else stream
+
+
+def spark_columns(fields: Sequence[DataField]) -> str:
+    """The columns as Spark's DDL, for sources that must be told. Raises OptionError for a type Spark does not have."""
+    return ", ".join(f"{_quoted(f.name)} {_spark_type(f.type, f.name)}" for f in fields)
+
+
+def _spark_type(data_type: DataType, column: str) -> str:
+    root = data_type.root
+    if root in _SPARK_TYPES:
+        return _SPARK_TYPES[root]
+    if root is TypeRoot.DECIMAL:
+        return f"DECIMAL({data_type.precision},{data_type.scale})"
+    if root in (TypeRoot.ARRAY, TypeRoot.VECTOR):
+        assert data_type.element is not None
+        return f"ARRAY<{_spark_type(data_type.element, column)}>"
+    if root in (TypeRoot.MAP, TypeRoot.MULTISET):
+        key, value = map_types(data_type)
+        return f"MAP<{_spark_type(key, column)}, {_spark_type(value, column)}>"
+    if root is TypeRoot.ROW:
+        inner = ", ".join(f"{_quoted(f.name)}: {_spark_type(f.type, column)}" for f in data_type.fields)
+        return f"STRUCT<{inner}>"
+    raise OptionError(
+        f"column {column!r} is of type {data_type}, which Spark's file sources cannot read; use format text with "
+        "source.decode = json",
+        key="source.format",
+        column=column,
+    )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _wants(fields: Sequence[DataField], column: str) -> bool:
+    return any(METADATA.get(f.name) == column for f in fields)
+
+
+def _select(stream: Any, names: Sequence[str]) -> Any:
+    if "value" not in stream.columns:
+        raise OptionError(
+            f"source.decode reads a column 'value', and the source has {', '.join(stream.columns)}; drop source.decode",
+            key="source.decode",
+        )
+    found = stream.schema["value"].dataType
+    if not isinstance(found, StringType | BinaryType):
+        raise OptionError(
+            f"source.decode reads texts or bytes, and the source's column 'value' is {found}; drop source.decode",
+            key="source.decode",
+        )
+    return stream.select(*(_quoted(name) for name in names))
+
+
+def _kafka_columns(stream: Any, fields: Sequence[DataField]) -> Any:
+    """Those of Kafka's columns that the table has, by Kafka's name or by ours."""
+    wanted = []
+    for f in fields:
+        if f.name in stream.columns:
+            wanted.append(stream[f.name])
+        elif METADATA.get(f.name) in stream.columns:
+            wanted.append(stream[METADATA[f.name]].alias(f.name))
+    return stream.select(*wanted) if wanted else stream
+
+
+def _explained(name: str, message: str, version: str) -> str:
+    first = message.splitlines()[0]
+    if name == KAFKA and _UNKNOWN.search(message):
+        return (
+            f"Spark {version} has no Kafka source here: start the job with "
+            f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{_series(version)}.0; docs/kafka.md names the jars"
+        )
+    return f"Spark cannot open source.format = {name!r}: {first}"
+
+
+def _series(version: str) -> str:
+    return ".".join(version.split(".")[:2])

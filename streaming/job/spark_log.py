@@ -1,0 +1,82 @@
+"""Spark's own log while a job runs: what the job reports itself, Spark does not print again with its tracebacks."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from bucketline.streaming.job.failure import SparkLog
+
+_LEVELS: Mapping[str, str] = {
+    "org.apache.spark.sql.execution.streaming.MicroBatchExecution": "OFF",
+    "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution": "OFF",
+    "org.apache.spark.executor.Executor": "OFF",
+    "org.apache.spark.util.Utils": "OFF",
+    "org.apache.spark.scheduler.TaskSetManager": "WARN",
+    "org.apache.spark.scheduler.DAGScheduler": "ERROR",
+    "org.apache.spark.sql.execution.python": "ERROR",
+}
+"""Loggers that print the error of a task or of the query, traceback and all (their packages differ by Spark version).
+The last two warn of what every stop and every failed task brings: no job to cancel, tasks that are interrupted."""
+_TOLD_BY_US = r"(?s)(.*\n\s+at .*|Task \d+ in stage .* failed \d+ times; aborting job.*)"
+"""Messages with a traceback in their text: several loggers repeat the error of a task. Lost executors stay told."""
+_PYTHON_REPEATING = "py4j"
+
+
+@contextmanager
+def spark_log(context: Any, log: SparkLog) -> Iterator[None]:
+    """Keeps Spark and Py4J from logging errors that the job reports in one line, unless everything is wanted."""
+    if log is SparkLog.EVERYTHING:
+        yield
+        return
+    python = logging.getLogger(_PYTHON_REPEATING)
+    python_before = python.level
+    python.setLevel(logging.CRITICAL + 1)
+    accumulators = getattr(context, "_accumulatorServer", None)
+    if accumulators is not None:
+        accumulators.handle_error = _say_nothing
+    log4j = context._jvm.org.apache.logging.log4j
+    result = getattr(log4j.core, "Filter$Result")
+    told = log4j.core.filter.RegexFilter.createFilter(_TOLD_BY_US, None, False, result.DENY, result.NEUTRAL)
+    before = _quiet(log4j, told)
+    try:
+        yield
+    finally:
+        with suppress(Py4JError, ConnectionError):  # the JVM may have ended
+            _restore(log4j, told, before)
+        python.setLevel(python_before)
+
+
+def _say_nothing(request: object, address: object) -> None:
+    """In the place of what PySpark's server prints when the JVM is gone: a traceback, on the standard error."""
+
+
+def _quiet(log4j: Any, told: Any) -> dict[str, Any]:
+    """Sets the levels and the filter; returns those set before, None for a logger that followed its parent."""
+    context = log4j.LogManager.getContext(False)
+    config = context.getConfiguration()
+    before = {}
+    for name, level in _LEVELS.items():
+        own = config.getLoggerConfig(name)
+        before[name] = own.getLevel() if own.getName() == name else None
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.valueOf(level))
+    config.getRootLogger().addFilter(told)
+    context.updateLoggers()
+    return before
+
+
+def _restore(log4j: Any, told: Any, before: Mapping[str, Any]) -> None:
+    context = log4j.LogManager.getContext(False)
+    config = context.getConfiguration()
+    config.getRootLogger().removeFilter(told)
+    for name, level in before.items():
+        own = config.getLoggerConfig(name)
+        if own.getName() != name:
+            continue
+        if level is None:
+            config.removeLogger(name)
+        else:
+            own.setLevel(level)
+    context.updateLoggers()

@@ -1,0 +1,71 @@
+"""Where in Kafka a table has got to, as its own snapshots tell it.
+
+A sink stores the end offsets of a batch with the batch's rows, so what the newest snapshot says is exactly what the
+table holds, whatever became of the checkpoint. A writer's tag still tells it when the snapshot has expired.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.state.commit.replay import writer_of
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.table.table import Table
+from bucketline.streaming.batch.recover import END_OFFSETS
+
+Topics = dict[str, dict[str, int]]
+"""From topic and partition to the next offset, which Spark reads as where to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOffsets:
+    """Where one commit user has got to; `snapshot` is the newest that says so."""
+
+    snapshot: Snapshot
+    topics: Topics
+
+
+def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffsets]:
+    """The newest offsets of each writer that can be found quickly, newest first; only of `user` if given.
+
+    A writer is the same under every `commit.user-prefix`.
+    Snapshots are walked from the newest back to the first with offsets; other users are known by their tags.
+    """
+    wanted = None if user is None else writer_of(user)
+    found = [t.snapshot for t in Tags(table.io, table.metadata_path).list()]
+    store = table.snapshot_store
+    latest = store.latest_id()
+    for snapshot in store.newest_first(latest) if latest is not None else ():
+        if wanted in (None, writer_of(snapshot.commit_user)) and kafka_topics(snapshot):
+            found.append(snapshot)
+            break
+    seen = set()
+    for snapshot in sorted(found, key=lambda s: s.id, reverse=True):
+        topics, writer = kafka_topics(snapshot), writer_of(snapshot.commit_user)
+        if topics and wanted in (None, writer) and writer not in seen:
+            seen.add(writer)
+            yield WriterOffsets(snapshot, topics)
+
+
+def kafka_topics(snapshot: Snapshot) -> Topics:
+    """The Kafka offsets among a snapshot's end offsets, those of all its sources together; empty if there are none."""
+    text = snapshot.properties.get(END_OFFSETS)
+    try:
+        sources = json.loads(text) if text is not None else []
+    except ValueError:
+        return {}
+    found: Topics = {}
+    for source in sources if isinstance(sources, list) else []:
+        if _is_kafka(source):
+            found |= source
+    return found
+
+
+def _is_kafka(source: Any) -> bool:
+    return isinstance(source, dict) and all(
+        isinstance(partitions, dict)
+        and all(p.isdigit() and isinstance(offset, int) for p, offset in partitions.items())
+        for partitions in source.values()
+    )

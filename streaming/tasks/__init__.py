@@ -1,0 +1,1 @@
+"""What runs on executors, and what crosses between them and the driver."""
