@@ -38,7 +38,8 @@ def test_the_zip_can_make_its_own_zip(tmp_path: Path) -> None:
 
 def test_the_zip_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build_zip(tmp_path)).namelist()
-    assert {"bucketline/__init__.py", "bucketline/state/lsm/tree/pick.py", "bucketline/streaming/cli/ship.py"} <= set(names)
+    modules = {"bucketline/__init__.py", "bucketline/state/lsm/tree/pick.py", "bucketline/streaming/cli/ship.py"}
+    assert modules <= set(names)
     assert not [n for n in names if not n.startswith("bucketline/") or "__pycache__" in n or "test" in n]
 
 
