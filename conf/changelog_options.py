@@ -8,7 +8,7 @@ from typing import Any
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.file_options import FORMATS, check_file_options, parse_stats_mode
-from bucketline.conf.option import Option, parse_bool, parse_choice, parse_names, parse_text
+from bucketline.conf.option import Option, parse_bool, parse_choice, parse_name_part, parse_names, parse_text
 
 CHANGELOG_PRODUCER = Option(
     "changelog-producer",
@@ -20,7 +20,7 @@ ROW_DEDUPLICATE = Option("changelog-producer.row-deduplicate", parse_bool, False
 ROW_DEDUPLICATE_IGNORE_FIELDS: Option[tuple[str, ...]] = Option(
     "changelog-producer.row-deduplicate-ignore-fields", parse_names, (), "columns whose change alone is not logged"
 )
-CHANGELOG_FILE_PREFIX = Option("changelog-file.prefix", parse_text, "changelog-", "prefix of changelog file names")
+CHANGELOG_FILE_PREFIX = Option("changelog-file.prefix", parse_name_part, "changelog-", "prefix of changelog file names")
 CHANGELOG_FILE_FORMAT: Option[str] = Option(
     "changelog-file.format", parse_choice(*FORMATS), None, "format of changelog files; that of data files unless set"
 )

@@ -16,6 +16,7 @@ from bucketline.conf.option import (
     parse_choice,
     parse_int,
     parse_map,
+    parse_name_part,
     parse_size,
     parse_text,
 )
@@ -51,7 +52,7 @@ FILE_BLOCK_SIZE = Option("file.block-size", parse_size, None, "bytes of a row gr
 ORC_LEGACY_LTZ = Option(
     "orc.timestamp-ltz.legacy.type", parse_bool, True, "instants in ORC as the local time of who writes them"
 )
-DATA_FILE_PREFIX = Option("data-file.prefix", parse_text, "data-", "prefix of data file names")
+DATA_FILE_PREFIX = Option("data-file.prefix", parse_name_part, "data-", "prefix of data file names")
 DATA_FILE_THIN_MODE = Option("data-file.thin-mode", parse_bool, False, "leave the _KEY_ columns out of data files")
 METADATA_STATS_MODE = Option(
     "metadata.stats-mode", parse_stats_mode, "truncate(16)", "none, counts, truncate(n) or full"

@@ -179,6 +179,14 @@ def parse_text(text: str) -> str:
     return text.strip()
 
 
+def parse_name_part(text: str) -> str:
+    """A text that becomes part of the name of a file. Raises OptionError for what leads into another folder."""
+    found = text.strip()
+    if found in (".", "..") or "/" in found or "\0" in found:
+        raise OptionError("becomes part of a file's name: it cannot be '.' or '..', nor hold '/'", value=text)
+    return found
+
+
 def parse_names(text: str) -> tuple[str, ...]:
     """The names in a comma-separated list, in order, without blanks around them. Raises OptionError for `a,,b`."""
     if not text.strip():

@@ -23,6 +23,7 @@ from bucketline.conf.option import (
     parse_duration,
     parse_float,
     parse_int,
+    parse_name_part,
     parse_names,
     parse_size,
     parse_text,
@@ -134,7 +135,7 @@ COMMIT_MAX_RETRIES = Option("commit.max-retries", parse_count, 10, "tries after 
 COMMIT_MIN_RETRY_WAIT = Option("commit.min-retry-wait", parse_duration, 10, "first wait in ms")
 COMMIT_MAX_RETRY_WAIT = Option("commit.max-retry-wait", parse_duration, 10_000, "longest wait in ms")
 COMMIT_TIMEOUT = Option("commit.timeout", parse_duration, UNLIMITED, "ms after which a commit gives up")
-COMMIT_USER_PREFIX = Option("commit.user-prefix", parse_text, None, "prefix of generated commit users")
+COMMIT_USER_PREFIX = Option("commit.user-prefix", parse_name_part, None, "prefix of generated commit users")
 FORCE_CREATE_SNAPSHOT = Option("commit.force-create-snapshot", parse_bool, False, "a snapshot even without changes")
 IGNORE_EMPTY_COMMIT = Option("snapshot.ignore-empty-commit", parse_bool, None, "no snapshot without changes")
 DYNAMIC_PARTITION_OVERWRITE = Option(

@@ -185,9 +185,18 @@ class WritePlan:
         )
 
     def postponing(self, write: BucketWrite, user: str, view: TableView) -> BucketWrite:
-        """The same, with rows going to the postpone bucket of a postpone table."""
+        """The same, with rows going to the postpone bucket of a postpone table.
+
+        Raises OptionError for a writer whose name would hide the number of its writer in the names of its files.
+        """
         if self.mode is not BucketMode.POSTPONE:
             return write
+        if "-s-" in user:
+            raise OptionError(
+                f"the writer {user!r} cannot write a postpone table: its files are named after it, and '-s-' ends the "
+                "name there; choose another sink_id",
+                user=user,
+            )
         waiting = [b for b in view.buckets() if b[1] == POSTPONE_BUCKET]
         since = {b[0]: max(f.creation_time_ms or 0 for f in view.files(b)) for b in waiting}
         return replace(write, postponed_user=user, postponed_since=since)

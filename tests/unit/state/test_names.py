@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.write_session import WriteSession
 
 
 @pytest.mark.parametrize("name", [".", ".."])
@@ -27,3 +30,46 @@ def test_one_and_two_dots_are_no_names(name: str, tmp_path: Path, monkeypatch: p
 def test_a_path_through_dots_is_as_good_as_any(tmp_path: Path) -> None:
     made = create_table(f"{tmp_path}/a/../w.db/t/", "id INT")
     assert made.path == f"{tmp_path}/w.db/t"
+
+
+@pytest.mark.parametrize("key", ["commit.user-prefix", "data-file.prefix", "changelog-file.prefix"])
+@pytest.mark.parametrize("text", [".", "..", " .. ", "../up", "a/b", "/", "a\0b"])
+def test_what_becomes_part_of_a_file_name_leads_into_no_other_folder(key: str, text: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "w.db" / "t")
+    says = f"option '{key}' = .* becomes part of a file's name: it cannot be"
+    with pytest.raises(OptionError, match=says):
+        create_table(path, "id INT NOT NULL", ["id"], options={"bucket": "1", key: text})
+    assert not Path(path).exists()
+    table = create_table(path, "id INT NOT NULL", ["id"], options={"bucket": "1"})
+    with pytest.raises(OptionError, match=says):
+        table.set_options({key: text})
+    with pytest.raises(OptionError, match=says):
+        WriteSession(path, {key: text})
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["schema", "schema-0", "t", "w.db"]
+
+
+@pytest.mark.parametrize("key", ["commit.user-prefix", "data-file.prefix"])
+@pytest.mark.parametrize("text", ["etl", "...", ".hidden", "team a", "a-s-b"])
+def test_other_texts_are_good_parts_of_file_names(key: str, text: str, tmp_path: Path) -> None:
+    table = create_table(
+        str(tmp_path / "t"), "id INT NOT NULL", ["id"], options={"bucket": "1", "commit.user-prefix": "x", key: text}
+    )
+    table.write(pa.table({"id": [1]}).cast(table.schema))
+    assert table.to_arrow()["id"].to_pylist() == [1]
+
+
+def test_a_writer_of_a_postpone_table_is_refused_a_name_that_its_files_cannot_carry(tmp_path: Path) -> None:
+    options = {"bucket": "-2"}
+    session = WriteSession(create_table(str(tmp_path / "t"), "id INT NOT NULL", ["id"], options=options).path, {})
+    session.refresh()
+    with pytest.raises(OptionError, match="choose another sink_id"):
+        session.plan.postponing(session.plan.bucket_write(CompactTrigger.NONE), "query-s-1", session.view)
+    assert session.plan.postponing(session.plan.bucket_write(CompactTrigger.NONE), "query-1", session.view)
+
+
+@pytest.mark.parametrize("key", ["scan.fallback-branch", "scan.primary-branch", "branch"])
+@pytest.mark.parametrize("name", ["..", "../../schema", "a/b"])
+def test_a_branch_to_read_is_a_name_not_a_path(key: str, name: str, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "id INT NOT NULL", ["id"], options={"bucket": "1"})
+    with pytest.raises(OptionError, match="is no name of a branch"):
+        open_table(table.path, options={key: name}).to_arrow()
