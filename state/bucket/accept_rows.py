@@ -20,7 +20,7 @@ ROW_KIND_COLUMN = "_row_kind"
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class AcceptedRows:
     """Accepted rows: the table's columns in order, and an int8 kind a row.
 
     `positions` says which rows of the input these are, ascending; None: all of them.
@@ -30,16 +30,16 @@ class Intake:
     kinds: pa.Array
     positions: pa.Array | None = None
 
-    def filter(self, keep: pa.Array) -> "Intake":
+    def filter(self, keep: pa.Array) -> "AcceptedRows":
         """The rows where `keep` is true."""
-        return Intake(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep))
+        return AcceptedRows(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep))
 
     def input_rows(self, chosen: pa.Array) -> pa.Array:
         """The positions in the input of the rows where `chosen` is true."""
         return pc.indices_nonzero(chosen) if self.positions is None else self.positions.filter(chosen)
 
 
-def accept_rows(data: pa.Table, schema: TableSchema) -> Intake:
+def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
     """The rows of `data` that the table takes, in arrival order.
 
     Shapes: columns by name, any order; `_row_kind` (int8) may ride along. Out: the table's columns, n' <= n rows.
@@ -141,12 +141,12 @@ def _dropped_kinds(schema: TableSchema) -> set[int]:
     return dropped
 
 
-def _filter_kinds(rows: pa.Table, kinds: pa.Array, schema: TableSchema) -> Intake:
+def _filter_kinds(rows: pa.Table, kinds: pa.Array, schema: TableSchema) -> AcceptedRows:
     dropped = _dropped_kinds(schema)
     if not dropped:
-        return Intake(rows, kinds)
+        return AcceptedRows(rows, kinds)
     keep = pc.invert(pc.is_in(kinds, value_set=pa.array(sorted(dropped), pa.int8())))
-    return Intake(rows, kinds).filter(keep)
+    return AcceptedRows(rows, kinds).filter(keep)
 
 
 def _flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -39,7 +39,7 @@ class Ownership:
 
 
 @dataclass(frozen=True, slots=True)
-class FillRule:
+class AllocationRule:
     """`target_rows` fill a bucket; at most `max_buckets` exist in a partition, None for what the format can hold."""
 
     target_rows: int
@@ -51,14 +51,14 @@ class FillRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class Allocation:
     """Rows of each bucket of one partition, as one assigner sees them: all buckets that exist, owned or not."""
 
     rows: Mapping[int, int]
     own: Ownership
-    rule: FillRule
+    rule: AllocationRule
 
-    def deal(self, hashes: Int32s) -> tuple[Int32s, "Fill"]:
+    def deal(self, hashes: Int32s) -> tuple[Int32s, "Allocation"]:
         """A bucket for each of n new rows in arrival order, and the fill after them.
 
         Owned buckets below the target are filled in ascending order, then the smallest unused owned ids are opened;
@@ -77,13 +77,13 @@ class Fill:
             left -= share
             if not left:
                 break
-        dealt = np.repeat(np.array(chosen, np.int32), shares)
+        rebucketed = np.repeat(np.array(chosen, np.int32), shares)
         if left:
-            spread = self._spread(hashes[len(dealt) :], rows)
+            spread = self._spread(hashes[len(rebucketed) :], rows)
             for bucket, share in zip(*np.unique(spread, return_counts=True), strict=True):
                 rows[int(bucket)] += int(share)
-            dealt = np.concatenate([dealt, spread])
-        return dealt, Fill(rows, self.own, self.rule)
+            rebucketed = np.concatenate([rebucketed, spread])
+        return rebucketed, Allocation(rows, self.own, self.rule)
 
     def _open(self, wanted: int) -> list[tuple[int, int]]:
         """(bucket, room) of the owned buckets that rows may go to, in order; together room for `wanted` if there is."""
@@ -119,7 +119,7 @@ def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:
 
 
 def assigner_count(
-    rows: int, *, parallelism: int, rule: FillRule, initial_buckets: int | None = None, expected_rows: int = 0
+    rows: int, *, parallelism: int, rule: AllocationRule, initial_buckets: int | None = None, expected_rows: int = 0
 ) -> int:
     """How many assigners open buckets in a partition that holds `rows` rows and is about to get `expected_rows`.
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bucketline.conf.table_options import MERGE_ENGINE
-from bucketline.state.bucket.allocation import Fill, Int32s
+from bucketline.state.bucket.allocation import Allocation, Int32s
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.distinct import distinct
@@ -82,13 +82,13 @@ class Placement:
     partitions: Int32s
     buckets: Int32s
     places: Places
-    fills: Mapping[int, Fill]
+    allocations: Mapping[int, Allocation]
 
 
 def place_rows(
-    rows: KeyedRows, old: Places, rule: OldPlaceRule, *, fills: Mapping[int, Fill], empty: Fill
+    rows: KeyedRows, old: Places, rule: OldPlaceRule, *, allocations: Mapping[int, Allocation], empty: Allocation
 ) -> Placement:
-    """The rows to write for a batch. `fills` are by partition code; a partition without one starts as `empty`.
+    """The rows to write for a batch. `allocations` are by partition code; a partition without one starts as `empty`.
 
     Room that a key leaves behind is filled from the next batch on.
     """
@@ -98,8 +98,8 @@ def place_rows(
     first = np.ones(len(keys), np.bool_)
     first[1:] = keys[1:] != keys[:-1]
     if rule is OldPlaceRule.DELETE_OLD:
-        return _follow_rows(rows, old, order, first, _Dealer(fills, empty))
-    return _stay(rows, old, order, first, _Dealer(fills, empty), skip_new=rule is OldPlaceRule.SKIP_NEW)
+        return _follow_rows(rows, old, order, first, _Dealer(allocations, empty))
+    return _stay(rows, old, order, first, _Dealer(allocations, empty), skip_new=rule is OldPlaceRule.SKIP_NEW)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,8 +176,8 @@ def placed_rows(
 class _Dealer:
     """Deals buckets of several partitions and keeps count."""
 
-    def __init__(self, fills: Mapping[int, Fill], empty: Fill) -> None:
-        self.fills = dict(fills)
+    def __init__(self, allocations: Mapping[int, Allocation], empty: Allocation) -> None:
+        self.allocations = dict(allocations)
         self._empty = empty
 
     def deal(self, partitions: Int32s, hashes: Int32s) -> Int32s:
@@ -185,7 +185,7 @@ class _Dealer:
         found = np.empty(len(partitions), np.int32)
         for code in distinct(partitions).tolist():
             members = np.flatnonzero(partitions == code)
-            found[members], self.fills[code] = self.fills.get(code, self._empty).deal(hashes[members])
+            found[members], self.allocations[code] = self.allocations.get(code, self._empty).deal(hashes[members])
         return found
 
     def release(self, partitions: Int32s, buckets: Int32s) -> None:
@@ -193,9 +193,9 @@ class _Dealer:
         places, counts = np.unique((partitions.astype(np.int64) << 32) | buckets, return_counts=True)
         for place, count in zip(places.tolist(), counts.tolist(), strict=True):
             code, bucket = divmod(place, 1 << 32)
-            fill = self.fills.get(code, self._empty)
+            fill = self.allocations.get(code, self._empty)
             rows = {**fill.rows, bucket: max(0, fill.rows.get(bucket, 0) - count)}
-            self.fills[code] = Fill(rows, fill.own, fill.rule)
+            self.allocations[code] = Allocation(rows, fill.own, fill.rule)
 
 
 def _follow_rows(rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.bool_], dealer: _Dealer) -> Placement:
@@ -229,7 +229,7 @@ def _follow_rows(rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.
         partitions=np.concatenate([came_from[left], partitions])[written],
         buckets=np.concatenate([bucket_before[left], buckets])[written],
         places=places,
-        fills=dealer.fills,
+        allocations=dealer.allocations,
     )
 
 
@@ -251,5 +251,5 @@ def _stay(
         partitions=targets[written],
         buckets=places.buckets[rows.keys[written]],
         places=places,
-        fills=dealer.fills,
+        allocations=dealer.allocations,
     )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bucketline.state.bucket.allocation import Fill, FillRule, Int32s, Ownership, hash_share
+from bucketline.state.bucket.allocation import Allocation, AllocationRule, Int32s, Ownership, hash_share
 
 UNKNOWN = -1
 """The bucket of a hash that no HASH file holds."""
@@ -137,19 +137,19 @@ class DynamicAssigner:
     """One assigner of one partition. Never changed: `assign` gives the assigner of the next rows."""
 
     known: KnownHashes
-    fill: Fill
+    fill: Allocation
 
     @staticmethod
     def starting(
-        known: KnownHashes, own: Ownership, rule: FillRule, *, rows: Mapping[int, int] | None = None
+        known: KnownHashes, own: Ownership, rule: AllocationRule, *, rows: Mapping[int, int] | None = None
     ) -> "DynamicAssigner":
         """An assigner for what the table holds. `rows` are hashes per bucket of the whole partition, as the index
         manifest counts them; needed when `known` holds only a share.
         """
-        return DynamicAssigner(known, Fill(known.rows() if rows is None else dict(rows), own, rule))
+        return DynamicAssigner(known, Allocation(known.rows() if rows is None else dict(rows), own, rule))
 
     def assign(self, hashes: Int32s) -> tuple[Assignment, "DynamicAssigner"]:
-        """A bucket for each row: that of its hash where known, owned or not; else as `Fill.deal` says.
+        """A bucket for each row: that of its hash where known, owned or not; else as `Allocation.deal` says.
 
         Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Errors are those of `deal`.
         """
@@ -159,12 +159,12 @@ class DynamicAssigner:
             return Assignment(found, _EMPTY_HASHES, _EMPTY_HASHES), self
         fresh, first, which = np.unique(hashes[unknown], return_index=True, return_inverse=True)
         arrival = np.argsort(first)
-        dealt, fill = self.fill.deal(fresh[arrival])
+        rebucketed, fill = self.fill.deal(fresh[arrival])
         bucket_of = np.empty(len(fresh), np.int32)
-        bucket_of[arrival] = dealt
+        bucket_of[arrival] = rebucketed
         found[unknown] = bucket_of[which]
         after = DynamicAssigner(self.known.joined(fresh, bucket_of), fill)
-        return Assignment(found, fresh[arrival], dealt), after
+        return Assignment(found, fresh[arrival], rebucketed), after
 
 
 def assigner_of(known_buckets: Int32s, hashes: Int32s, assigners: int) -> Int32s:

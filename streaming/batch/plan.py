@@ -95,7 +95,7 @@ def plan_batch(
         write=WriteTask(
             write=plan.postponing(plan.bucket_write(trigger, dynamic), user, session.view),
             states={} if unaware else session.bucket_states(trigger),
-            shelf_bytes=plan.sink.merge_memory_bytes,
+            buffer_bytes=plan.sink.merge_memory_bytes,
             local_directory=plan.sink.local_directory,
             shard_count=shards,
         ),
@@ -105,7 +105,7 @@ def plan_batch(
 def advise_shares(session: WriteSession, plan: BatchPlan, parallelism: int) -> bool:
     """Logs how to share the keys of a cross-partition table among more tasks, where half of Spark's have none to place;
     whether it did."""
-    shares, most = plan.key_shares, min(parallelism, session.plan.fill_rule.bucket_limit)
+    shares, most = plan.key_shares, min(parallelism, session.plan.allocation_rule.bucket_limit)
     if shares is None or asked_shares(session.plan) is not None or most < 2 * shares:
         return False
     _LOG.warning(
@@ -153,7 +153,7 @@ def _share_count(session: WriteSession, parallelism: int, before: int | None) ->
         return before if waiting and before else plan.sink.write_parallelism or parallelism
     wanted = asked_shares(plan) or (before if plan.mode in _KEEPS_SHARES else None) or parallelism
     # Each share opens buckets of its own, so there must be one for it.
-    return min(wanted, plan.fill_rule.bucket_limit)
+    return min(wanted, plan.allocation_rule.bucket_limit)
 
 
 def asked_shares(plan: WritePlan) -> int | None:

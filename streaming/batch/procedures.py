@@ -10,7 +10,7 @@ from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.table.local_compact import commit_compaction, plan_compaction, plan_postpone_table
 from bucketline.state.store.table.rescale import commit_rescale, plan_rescale
 from bucketline.streaming.tasks.compact_task import compact_over_spark
-from bucketline.streaming.tasks.rebucket_task import deal_over_spark, rescale_over_spark
+from bucketline.streaming.tasks.rebucket_task import rebucket_over_spark, rescale_over_spark
 
 
 def compact(
@@ -24,7 +24,7 @@ def compact(
     """Compacts a table in Spark tasks; the new snapshot's id, None when there was nothing to do.
 
     `strategy` is "full" or "minor"; `partitions` are mappings from partition column to value; `options` override the
-    table's for this run; `storage_options` say how its storage is reached. Postponed rows are dealt to their buckets
+    table's for this run; `storage_options` say how its storage is reached. Postponed rows are moved to their buckets
     on the way; a partition without a bucket count gets `postpone.default-bucket-num`, or as many as Spark has cores.
     Raises as `Table.compact` does, and Spark's own errors from tasks.
     """
@@ -44,7 +44,9 @@ def _compact_once(
         parallelism = spark.sparkContext.defaultParallelism
         session, work = plan_postpone_table(handle, strategy, partitions, options or {}, new_buckets=parallelism)
         sink = session.plan.sink
-        messages = deal_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
+        messages = rebucket_over_spark(
+            spark, work, buffer_bytes=sink.merge_memory_bytes, directory=sink.local_directory
+        )
         return commit_compaction(session, messages, user=user)
     session, write, found = plan_compaction(handle, strategy, partitions, options=options)
     return commit_compaction(session, compact_over_spark(spark, write, found), user=user)
@@ -73,5 +75,5 @@ def _rescale_once(
     handle = open_handle(path, storage_options)
     session, work = plan_rescale(handle, bucket_num, partitions, options=options)
     sink = session.plan.sink
-    messages = rescale_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
+    messages = rescale_over_spark(spark, work, buffer_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
     return commit_rescale(handle, session, work, messages, bucket_num, partitions is None, user=SYSTEM_IDS.new_uuid())

@@ -38,7 +38,7 @@ from bucketline.streaming.batch.run import run_batch
 from bucketline.streaming.tasks.compact_task import compact_over_spark
 from bucketline.streaming.tasks.outcome import BatchOutcome
 from bucketline.streaming.tasks.place_task import PlaceTask
-from bucketline.streaming.tasks.rebucket_task import deal_over_spark
+from bucketline.streaming.tasks.rebucket_task import rebucket_over_spark
 from bucketline.streaming.tasks.route_task import Decode
 
 _LOG = logging.getLogger(__name__)
@@ -203,12 +203,12 @@ class TableSink:
             return None
         if (identity.batch_id + 1) % every and not table.owes_postponed:
             return None
-        messages = self._deal_postponed(table, spark)
+        messages = self._rebucket_postponed(table, spark)
         report = commit_owed_compaction(table, identity, messages, key_shares) if messages else None
         table.owes_postponed = report is not None and report.committed.dropped is not None
         return report
 
-    def _deal_postponed(self, table: LiveTable, spark: Any) -> tuple[CommitMessage, ...]:
+    def _rebucket_postponed(self, table: LiveTable, spark: Any) -> tuple[CommitMessage, ...]:
         """The messages of a compaction that takes all postponed rows to their buckets, on the newest snapshot."""
         session = table.session
         session.refresh()
@@ -223,7 +223,9 @@ class TableSink:
             vectors=session.deletion_entries(),
         )
         sink = session.plan.sink
-        return tuple(deal_over_spark(spark, work, shelf_bytes=sink.merge_memory_bytes, directory=sink.local_directory))
+        return tuple(
+            rebucket_over_spark(spark, work, buffer_bytes=sink.merge_memory_bytes, directory=sink.local_directory)
+        )
 
     def _settle_skipped(self, table: LiveTable, spark: Any, identity: BatchIdentity, started: float) -> BatchReport:
         """A batch that is in the table may still owe the compaction that was due with it, idle buckets included."""
@@ -254,7 +256,7 @@ class TableSink:
             finish_visibility(table, spark)
             budget = table.budget()
             while table.owes_postponed and budget.left_ms > 0:
-                made = self._deal_postponed(table, spark)
+                made = self._rebucket_postponed(table, spark)
                 done = table.session.commit(made, user=SYSTEM_IDS.new_uuid(), kind=CommitKind.COMPACT)
                 table.owes_postponed = done.dropped is not None
                 if table.owes_postponed:

@@ -63,7 +63,7 @@ class DecodeStep:
 
     `loose` are NOT NULL columns that a delete may leave out. Of one call at most `reject_limit` bad records are told:
     when that is more than the job allows, more of them would change nothing. `watch` says whether fields and values
-    are looked for that the columns have no place for; the rows tell of them (`unseen.told_need`). Columns in `fixed`
+    are looked for that the columns have no place for; the rows tell of them (`unseen.read_need`). Columns in `fixed`
     keep their types.
     """
 

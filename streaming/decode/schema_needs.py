@@ -23,7 +23,7 @@ from bucketline.streaming.decode.json_declared import declared_type
 from bucketline.streaming.decode.json_exact import Literal, parse_json
 from bucketline.streaming.decode.json_shape import Shape, SourceSchema, source_fields
 
-UNSEEN = "unseen"
+NEEDS = "unseen"
 """Kind of the routed rows and results that tell the driver of needs."""
 
 NO_NEED = pa.null()
@@ -157,7 +157,7 @@ def with_need(rows: pa.Table, need: pa.DataType) -> pa.Table:
     return rows.replace_schema_metadata({_TOLD_BY: pa.schema(list(need)).serialize().to_pybytes()})
 
 
-def told_need(rows: pa.Table) -> bytes | None:
+def read_need(rows: pa.Table) -> bytes | None:
     """What `with_need` has told; None when there is nothing."""
     told: bytes | None = (rows.schema.metadata or {}).get(_TOLD_BY)
     return told

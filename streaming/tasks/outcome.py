@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage, decode_messages
-from bucketline.streaming.decode.schema_needs import NO_NEED, UNSEEN, read_needs
+from bucketline.streaming.decode.schema_needs import NEEDS, NO_NEED, read_needs
 from bucketline.streaming.tasks.wire import MESSAGES, NOTE, REJECTS, STATS, TaskStats, read_stats
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -35,7 +35,7 @@ class BatchOutcome:
 
 def read_outcome(rows: list[Any]) -> BatchOutcome:
     """The outcome in the result rows of tasks."""
-    by_kind: dict[str, list[bytes]] = {MESSAGES: [], REJECTS: [], NOTE: [], STATS: [], UNSEEN: []}
+    by_kind: dict[str, list[bytes]] = {MESSAGES: [], REJECTS: [], NOTE: [], STATS: [], NEEDS: []}
     for row in rows:
         by_kind[row["kind"]].append(bytes(row["payload"]))
     return BatchOutcome(
@@ -43,7 +43,7 @@ def read_outcome(rows: list[Any]) -> BatchOutcome:
         rejects=tuple(by_kind[REJECTS]),
         stats=tuple(read_stats(payload) for payload in by_kind[STATS]),
         notes=tuple(payload.decode() for payload in by_kind[NOTE]),
-        need=read_needs(by_kind[UNSEEN]),
+        need=read_needs(by_kind[NEEDS]),
     )
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from bucketline.state.store.write.cross_write import CrossWrite, place_runs
 from bucketline.state.store.write.grouping import share_of_group
-from bucketline.state.store.write.run_buffer import RunShelf
-from bucketline.streaming.tasks.buffer_runs import shelve
+from bucketline.state.store.write.run_buffer import RunBuffer
+from bucketline.streaming.tasks.buffer_runs import buffer_runs
 from bucketline.streaming.tasks.placement import shard_keys, shard_of_bucket
 from bucketline.streaming.tasks.wire import NOTE, STATS, TaskStats, routed_note, routed_run, stats_blob
 
@@ -21,19 +21,19 @@ class PlaceTask:
     """What a placing task does; plain values only, so that it travels."""
 
     cross: CrossWrite
-    shelf_bytes: int
+    buffer_bytes: int
     local_directory: str | None
     shard_count: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Routed rows of key shares in, routed rows of buckets out."""
         keys = shard_keys(self.shard_count)
-        with RunShelf(budget_bytes=self.shelf_bytes, directory=self.local_directory) as shelf:
-            yield from shelve(batches, shelf, note_key=keys[0])
-            for bucket_id in shelf.buckets():
+        with RunBuffer(budget_bytes=self.buffer_bytes, directory=self.local_directory) as buffer:
+            yield from buffer_runs(batches, buffer, note_key=keys[0])
+            for bucket_id in buffer.buckets():
                 share = share_of_group(bucket_id[1])
                 assert share is not None, "rows come by share"
-                runs = shelf.take(bucket_id)
+                runs = buffer.take(bucket_id)
                 accepted = sum(run.consumed_rows for run, _ in runs)
                 notes: list[str] = []
                 for placed in place_runs(self.cross, share, runs, noted=notes.append):

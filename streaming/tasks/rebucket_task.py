@@ -1,4 +1,4 @@
-"""Postponed files dealt to real buckets over Spark: the files are read in tasks, their rows shuffled as sealed runs,
+"""Postponed files moved to real buckets over Spark: the files are read in tasks, their rows shuffled as sealed runs,
 and each bucket written and compacted by one task."""
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ from bucketline.streaming.tasks.write_task import WriteTask
 
 
 @dataclass(frozen=True, slots=True)
-class DealTask:
+class RebucketTask:
     """Reads every n-th source and routes its rows; plain values, so that it travels.
 
     With `merge_memory_bytes` sources are real buckets, read merged in that much memory; else they are postponed files.
@@ -54,43 +54,47 @@ class DealTask:
         return current_runs(self.access, source, self.seal, memory_bytes=self.merge_memory_bytes)
 
 
-def deal_over_spark(spark: Any, work: PostponeWork, *, shelf_bytes: int, directory: str | None) -> list[CommitMessage]:
+def rebucket_over_spark(
+    spark: Any, work: PostponeWork, *, buffer_bytes: int, directory: str | None
+) -> list[CommitMessage]:
     """The messages of one COMPACT snapshot that takes all postponed rows to their buckets."""
     if work.is_empty:
         return []
     write = work.write
-    dealt = _deal(spark, work.sources, work.seal, write, work.states, shelf_bytes=shelf_bytes, directory=directory)
-    busy = {(m.partition, m.bucket) for m in dealt}
+    rebucketed = _rebucket(
+        spark, work.sources, work.seal, write, work.states, buffer_bytes=buffer_bytes, directory=directory
+    )
+    busy = {(m.partition, m.bucket) for m in rebucketed}
     idle = compact_over_spark(spark, write, [(b, work.states[b]) for b in work.idle if b not in busy])
-    return [*dealt, *idle, *work.retired]
+    return [*rebucketed, *idle, *work.retired]
 
 
 def rescale_over_spark(
-    spark: Any, work: RescaleWork, *, shelf_bytes: int, directory: str | None
+    spark: Any, work: RescaleWork, *, buffer_bytes: int, directory: str | None
 ) -> list[CommitMessage]:
     """The messages of one OVERWRITE snapshot that holds the current rows of partitions in other buckets."""
     write = work.write
-    found = _deal(
+    found = _rebucket(
         spark,
         work.sources,
         work.seal,
         write,
         {},
-        shelf_bytes=shelf_bytes,
+        buffer_bytes=buffer_bytes,
         directory=directory,
         merge_memory_bytes=write.compact_memory_bytes,
     )
     return [as_new_files(m, write) for m in found]
 
 
-def _deal(
+def _rebucket(
     spark: Any,
     sources: tuple[Source, ...],
     seal: SealPlan,
     write: BucketWrite,
     states: Mapping[BucketId, BucketState],
     *,
-    shelf_bytes: int,
+    buffer_bytes: int,
     directory: str | None,
     merge_memory_bytes: int | None = None,
 ) -> tuple[CommitMessage, ...]:
@@ -98,8 +102,8 @@ def _deal(
         return ()
     shards = 2 * spark.sparkContext.defaultParallelism
     tasks = max(1, min(shards, len(sources)))
-    deal = DealTask(write.access, seal, sources, tasks, shards, merge_memory_bytes)
-    end = WriteTask(write, states, shelf_bytes, directory, shards, as_one_change=True)
+    deal = RebucketTask(write.access, seal, sources, tasks, shards, merge_memory_bytes)
+    end = WriteTask(write, states, buffer_bytes, directory, shards, as_one_change=True)
 
     def write_buckets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return end.run(batches, shard=None)

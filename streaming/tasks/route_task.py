@@ -16,7 +16,7 @@ from bucketline.state.store.write.new_keys import DynamicWrite
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.streaming.decode.rejects import rejected_rows
-from bucketline.streaming.decode.schema_needs import UNSEEN, told_need
+from bucketline.streaming.decode.schema_needs import NEEDS, read_need
 from bucketline.streaming.tasks.placement import shard_keys, shard_of_bucket
 from bucketline.streaming.tasks.wire import REJECTS, routed_note, routed_run
 
@@ -63,10 +63,10 @@ class RouteTask:
             rows = pa.Table.from_batches([batch])
             if self.decode is not None:
                 rows, rejects = self.decode(rows)
-                need = told_need(rows)
+                need = read_need(rows)
                 if need is not None and need not in needs:
                     needs.add(need)
-                    yield routed_note(UNSEEN, shard_key=keys[0], origin=origin, row_count=0, blob=need)
+                    yield routed_note(NEEDS, shard_key=keys[0], origin=origin, row_count=0, blob=need)
                 if needs:
                     continue
                 if rejects is not None and told < self.reject_limit:

@@ -17,8 +17,8 @@ from bucketline.state.format.hash_index import decode_hash_index
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.table.rebucket import as_one_change
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
-from bucketline.state.store.write.run_buffer import RunShelf
-from bucketline.state.store.write.write_buckets import write_shelf
+from bucketline.state.store.write.run_buffer import RunBuffer
+from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.streaming.tasks.placement import shard_of_bucket
 from bucketline.streaming.tasks.wire import HASHES, MESSAGES, RUN, TaskStats, read_routed, result, stats_result
 
@@ -32,7 +32,7 @@ class WriteTask:
 
     write: BucketWrite
     states: Mapping[BucketId, BucketState]
-    shelf_bytes: int
+    buffer_bytes: int
     local_directory: str | None
     shard_count: int
     as_one_change: bool = False
@@ -47,11 +47,11 @@ class WriteTask:
         started = time.monotonic()
         rows = 0
         new_hashes: dict[BucketId, Int32s] = {}
-        with RunShelf(budget_bytes=self.shelf_bytes, directory=self.local_directory) as shelf:
+        with RunBuffer(budget_bytes=self.buffer_bytes, directory=self.local_directory) as buffer:
             for batch in batches:
                 for kind, run in read_routed(batch):
                     if kind == RUN:
-                        shelf.add(run)
+                        buffer.add(run)
                         rows += run.consumed_rows
                     elif kind == HASHES:
                         new_hashes[run.partition, run.bucket] = decode_hash_index(run.blob)
@@ -59,7 +59,7 @@ class WriteTask:
                         yield result(kind, run.blob)
             received = time.monotonic()
             busy: set[BucketId] = set()
-            for message in write_shelf(self.write, shelf, self.states, new_hashes=new_hashes):
+            for message in write_buckets(self.write, buffer, self.states, new_hashes=new_hashes):
                 busy.add((message.partition, message.bucket))
                 told = as_one_change(message, self.write.access.delete_own) if self.as_one_change else message
                 yield result(MESSAGES, encode_messages([told]))
@@ -72,7 +72,7 @@ class WriteTask:
                 accepted_rows=rows,
                 receive_seconds=received - started,
                 write_seconds=time.monotonic() - received,
-                spilled_bytes=shelf.spilled_bytes,
+                spilled_bytes=buffer.spilled_bytes,
             )
         )
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bucketline.state.bucket.allocation import Fill, FillRule, Ownership
+from bucketline.state.bucket.allocation import Allocation, AllocationRule, Ownership
 from bucketline.state.bucket.cross_partition import (
     NOWHERE,
     KeyedRows,
@@ -20,7 +20,7 @@ from bucketline.state.types.binary_row import encode_row
 from bucketline.state.types.logical import DataField, parse_type
 
 INSERT, DELETE = 0, 3
-EMPTY = Fill({}, Ownership(), FillRule(2))
+EMPTY = Allocation({}, Ownership(), AllocationRule(2))
 
 rows = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 3)), max_size=20)
 places = st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 1)), min_size=6, max_size=6)
@@ -84,22 +84,22 @@ def test_placing_columns_equals_placing_rows(batches, found, rule) -> None:
         if partition != NOWHERE:
             counts.setdefault(partition, {}).setdefault(bucket, 0)
             counts[partition][bucket] += 1
-    fills = {p: Fill(c, Ownership(), FillRule(2)) for p, c in counts.items()}
+    allocations = {p: Allocation(c, Ownership(), AllocationRule(2)) for p, c in counts.items()}
     reference = RowAtATime(found, rule, counts)
     old = as_places(found)
     for batch in batches:
-        placement = place_rows(as_columns(batch), old, rule, fills=fills, empty=EMPTY)
+        placement = place_rows(as_columns(batch), old, rule, allocations=allocations, empty=EMPTY)
         reference.written, reference.freed = [], []
         for number, row in enumerate(batch):
             reference.row(number, *row)
         reference.finish()
         columns = (placement.rows, placement.kinds, placement.partitions, placement.buckets)
         assert list(zip(*(c.tolist() for c in columns), strict=True)) == reference.written
-        old, fills = placement.places, dict(placement.fills)
+        old, allocations = placement.places, dict(placement.allocations)
         for key, place in enumerate(reference.places):
             assert old.partitions[key] == place[0]
             assert place[0] == NOWHERE or old.buckets[key] == place[1]
-        assert {p: dict(f.rows) for p, f in fills.items()} == reference.counts
+        assert {p: dict(f.rows) for p, f in allocations.items()} == reference.counts
 
 
 def schema(engine: str) -> TableSchema:
@@ -118,7 +118,7 @@ def test_the_delete_carries_the_new_values_and_the_old_partition() -> None:
         np.array([0, 1]), np.array([8, 9], np.int32), np.array([1, 0], np.int32), np.array([INSERT] * 2, np.int8)
     )
     old = as_places([(0, 4), (NOWHERE, 0)])
-    placement = place_rows(batch, old, old_place_rule(found), fills={}, empty=EMPTY)
+    placement = place_rows(batch, old, old_place_rule(found), allocations={}, empty=EMPTY)
     rows, kinds = placed_rows(table, placement, partitions, found)
     assert rows.to_pylist() == [
         {"id": 1, "pt": "one", "v": 11},
@@ -136,7 +136,7 @@ def test_merging_engines_write_into_the_old_partition_and_keep_the_kind() -> Non
         partitions = [encode_row([value], [found.field("pt").type]) for value in ("one", "two")]
         table = pa.table({"id": pa.array([1], pa.int32()), "pt": ["two"], "v": pa.array([11], pa.int32())})
         batch = KeyedRows(np.array([0]), np.array([8], np.int32), np.array([1], np.int32), np.array([DELETE], np.int8))
-        placement = place_rows(batch, as_places([(0, 4)]), old_place_rule(found), fills={}, empty=EMPTY)
+        placement = place_rows(batch, as_places([(0, 4)]), old_place_rule(found), allocations={}, empty=EMPTY)
         rows, kinds = placed_rows(table, placement, partitions, found)
         assert rows.to_pylist() == [{"id": 1, "pt": "one", "v": 11}]
         assert kinds.to_pylist() == [DELETE] and placement.buckets.tolist() == [4]
@@ -146,4 +146,4 @@ def test_first_row_drops_what_comes_from_another_partition() -> None:
     assert old_place_rule(schema("first-row")) is OldPlaceRule.SKIP_NEW
     batch = as_columns([(0, 1, INSERT), (1, 2, INSERT), (1, 0, INSERT)])
     old = as_places([(0, 4), (NOWHERE, 0)])
-    assert place_rows(batch, old, OldPlaceRule.SKIP_NEW, fills={}, empty=EMPTY).rows.tolist() == [1]
+    assert place_rows(batch, old, OldPlaceRule.SKIP_NEW, allocations={}, empty=EMPTY).rows.tolist() == [1]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.allocation import (
     MAX_DYNAMIC_BUCKETS,
-    Fill,
-    FillRule,
+    Allocation,
+    AllocationRule,
     Ownership,
     assigner_count,
     hash_share,
@@ -34,7 +34,7 @@ def int32s(values: list[int]) -> np.ndarray:
 class RowAtATime:
     """Semantics 7.3, one hash after the other."""
 
-    def __init__(self, own: Ownership, rule: FillRule, index: dict[int, set[int]]) -> None:
+    def __init__(self, own: Ownership, rule: AllocationRule, index: dict[int, set[int]]) -> None:
         self.own, self.rule = own, rule
         self.bucket_of = {h: b for b in sorted(index, reverse=True) for h in index[b]}
         self.rows = {b: len(hashes) for b, hashes in index.items()}
@@ -72,7 +72,7 @@ def test_assigning_columns_equals_assigning_rows(batches, index, assigners, targ
     for bucket, hashes in index.items():
         unique[bucket] = sorted(hashes.difference(*unique.values()))
     own = Ownership(data.draw(st.integers(0, assigners - 1)), assigners)
-    rule = FillRule(target, limit if limit is None else max(limit, assigners))
+    rule = AllocationRule(target, limit if limit is None else max(limit, assigners))
     reference = RowAtATime(own, rule, {b: set(h) for b, h in unique.items() if h})
     assigner = DynamicAssigner.starting(known_hashes({b: int32s(h) for b, h in unique.items() if h}), own, rule)
     for batch in batches:
@@ -92,7 +92,7 @@ def test_assigning_columns_equals_assigning_rows(batches, index, assigners, targ
 @settings(max_examples=200, deadline=None)
 def test_a_hash_never_gets_a_second_bucket_whatever_the_parallelism(batches, parallelism, target) -> None:
     """Each batch is a restart: the assigners know what the index of the partition says and nothing else."""
-    rule = FillRule(target)
+    rule = AllocationRule(target)
     index: dict[int, set[int]] = {}
     for batch, tasks in zip(batches, parallelism, strict=False):
         hashes = int32s(batch)
@@ -114,7 +114,7 @@ def test_a_hash_never_gets_a_second_bucket_whatever_the_parallelism(batches, par
 
 
 def test_a_small_partition_has_one_bucket_however_many_tasks_write() -> None:
-    rule = FillRule(2_000_000)
+    rule = AllocationRule(2_000_000)
     assert assigner_count(0, parallelism=200, rule=rule) == 1
     assert assigner_count(1000, parallelism=200, rule=rule, expected_rows=1000) == 1
     assert assigner_count(350_000, parallelism=200, rule=rule) == 4
@@ -122,22 +122,22 @@ def test_a_small_partition_has_one_bucket_however_many_tasks_write() -> None:
 
 
 def test_initial_buckets_and_max_buckets_bound_the_assigners() -> None:
-    assert assigner_count(0, parallelism=8, rule=FillRule(10), initial_buckets=3) == 3
-    assert assigner_count(0, parallelism=2, rule=FillRule(10), initial_buckets=3) == 2
-    assert assigner_count(10**6, parallelism=8, rule=FillRule(10, 2)) == 2
-    assert assigner_count(10**6, parallelism=8, rule=FillRule(10, 2), initial_buckets=5) == 2
+    assert assigner_count(0, parallelism=8, rule=AllocationRule(10), initial_buckets=3) == 3
+    assert assigner_count(0, parallelism=2, rule=AllocationRule(10), initial_buckets=3) == 2
+    assert assigner_count(10**6, parallelism=8, rule=AllocationRule(10, 2)) == 2
+    assert assigner_count(10**6, parallelism=8, rule=AllocationRule(10, 2), initial_buckets=5) == 2
 
 
 def test_the_limit_counts_for_each_partition_alone() -> None:
     """Paimon keeps one largest id for all partitions; the second partition then gets bucket 0 only."""
-    rule = FillRule(1, 2)
+    rule = AllocationRule(1, 2)
     for _ in range(2):
         result, _ = DynamicAssigner.starting(NOTHING_KNOWN, Ownership(), rule).assign(int32s([1, 2, 3]))
         assert set(result.buckets.tolist()) == {0, 1}
 
 
 def test_a_table_without_limit_that_has_no_bucket_left_names_the_option() -> None:
-    full = Fill({b: 1 for b in range(MAX_DYNAMIC_BUCKETS)}, Ownership(), FillRule(1))
+    full = Allocation({b: 1 for b in range(MAX_DYNAMIC_BUCKETS)}, Ownership(), AllocationRule(1))
     with pytest.raises(OptionError, match=r"Too more bucket 32767.*dynamic-bucket\.target-row-num"):
         full.deal(int32s([5]))
 

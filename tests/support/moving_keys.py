@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.bucket.allocation import FillRule, Ownership
+from bucketline.state.bucket.allocation import AllocationRule, Ownership
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import FileSource
@@ -79,7 +79,7 @@ class MovingKeys:
 
     def write_table(self, data: pa.Table, kinds: pa.Array, index: KeyIndex, *, note: bool = False) -> PlacedBatch:
         """As `write`, of columns."""
-        rule = FillRule(self.target_rows)
+        rule = AllocationRule(self.target_rows)
         placed = place_batch(index, data, kinds, self.keys(), rule=rule, own=Ownership())
         messages = []
         ready = placed.rows.append_column(VALUE_KIND, placed.kinds)

@@ -59,7 +59,7 @@ class Cluster:
         return Frame(self, [[] for _ in range(tasks)], [])
 
     def frame(self, rows: pa.Table, tasks: int, batch_rows: int = 1000) -> "Frame":
-        """The rows in order, dealt to so many map tasks by one column, so that each key comes from one of them."""
+        """The rows in order, given to so many map tasks by one column, so that each key comes from one of them."""
         codes = np.array([hash(v) for v in rows.column(0).to_pylist()], np.int64) % tasks
         parts = [rows.filter(pa.array(codes == t)).to_batches(max_chunksize=batch_rows) for t in range(tasks)]
         return Frame(self, parts, rows.column_names)

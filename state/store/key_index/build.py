@@ -1,6 +1,6 @@
 """A key index filled at once: keys in any order → sorted files → one load, in bounded memory.
 
-Keys are held as columns up to a budget. Beyond it they go to a spill file, are dealt to key ranges of about half the
+Keys are held as columns up to a budget. Beyond it they go to a spill file, are split into key ranges of about half the
 budget by what a sample says, and each range is sorted alone: no merge, and every key meets its repeats.
 The index is built under another name and renamed when it is whole.
 """

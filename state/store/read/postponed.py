@@ -63,12 +63,12 @@ def _partition_rows(
     count = max(totals, default=POSTPONE_DEFAULT_BUCKETS.get(access.schema.options))
     first_sequence = 1 + max((f.max_sequence_number for b in real.values() for f in b.files), default=-1)
     with scratch_folder("bucketline-postponed-") as scratch:
-        shelf = _Shelf(Path(scratch), access, tuple(columns), count)
+        buffer = _Spill(Path(scratch), access, tuple(columns), count)
         for bucket in waiting:
-            shelf.take(_in_order_written(bucket, access, columns), first_sequence)
-        for number in sorted({*real, *shelf.pieces}):
+            buffer.take(_in_order_written(bucket, access, columns), first_sequence)
+        for number in sorted({*real, *buffer.pieces}):
             fold = reading_fold(access.schema)
-            runs = shelf.runs(number)
+            runs = buffer.runs(number)
             if needs_levels(fold):
                 runs = [with_level(run, 0) for run in runs]
             if number in real:
@@ -118,7 +118,7 @@ def written(file: DataFileMeta) -> tuple[int, str, int]:
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _Spill:
     """Sorted pieces of postponed rows on disk, by the bucket that they will go to."""
 
     folder: Path

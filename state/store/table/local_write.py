@@ -32,9 +32,9 @@ from bucketline.state.store.table.postpone_local import write_fixed
 from bucketline.state.store.table.settled_write import settle_write
 from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger, write_bucket
 from bucketline.state.store.write.row_acceptance import RowAcceptance
-from bucketline.state.store.write.run_buffer import RunShelf
+from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer
-from bucketline.state.store.write.write_buckets import write_shelf
+from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_result import WriteResult
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -157,17 +157,17 @@ def _messages(
     acceptance = RowAcceptance(plan.schema)
     messages: list[CommitMessage] = []
     to_real = plan.mode is BucketMode.POSTPONE and write.postponed_user is None
-    with RunShelf(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as shelf:
+    with RunBuffer(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as buffer:
         for rows in tables:
             for run in sealer.add(acceptance.accept(rows)):
-                shelf.add(run)
+                buffer.add(run)
         for run in sealer.finish():
-            shelf.add(run)
+            buffer.add(run)
         try:
             written = (
-                write_fixed(session, write, shelf, states)
+                write_fixed(session, write, buffer, states)
                 if to_real
-                else write_shelf(write, shelf, states, notes.append, assign=assign)
+                else write_buckets(write, buffer, states, notes.append, assign=assign)
             )
             for message in written:
                 messages.append(message)

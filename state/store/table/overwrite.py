@@ -25,10 +25,10 @@ from bucketline.state.store.table.postpone_local import write_fixed
 from bucketline.state.store.table.rescale import as_new_files
 from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.write.row_acceptance import RowAcceptance
-from bucketline.state.store.write.run_buffer import RunShelf
+from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer
 from bucketline.state.store.write.visibility import Waits, left_on_level0, what_waits
-from bucketline.state.store.write.write_buckets import write_shelf
+from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import WritePlan
 from bucketline.state.store.write.write_result import WriteResult
 from bucketline.state.store.write.write_session import WriteSession
@@ -118,16 +118,16 @@ def _messages(
     sealer = RunSealer(seal, origin=0)
     acceptance = RowAcceptance(plan.schema)
     messages: list[CommitMessage] = []
-    with RunShelf(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as shelf:
+    with RunBuffer(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as buffer:
         for rows in tables:
             for run in sealer.add(acceptance.accept(rows)):
                 _check_inside(plan, run.partition, target)
-                shelf.add(run)
+                buffer.add(run)
         for run in sealer.finish():
             _check_inside(plan, run.partition, target)
-            shelf.add(run)
+            buffer.add(run)
         try:
-            for message in _written(session, write, shelf):
+            for message in _written(session, write, buffer):
                 messages.append(as_new_files(message, write))
         except BaseException:
             for message in messages:
@@ -136,10 +136,10 @@ def _messages(
     return messages
 
 
-def _written(session: WriteSession, write: BucketWrite, shelf: RunShelf) -> Iterator[CommitMessage]:
+def _written(session: WriteSession, write: BucketWrite, buffer: RunBuffer) -> Iterator[CommitMessage]:
     if session.plan.mode is BucketMode.POSTPONE:
-        return write_fixed(session, write, shelf, {})
-    return write_shelf(write, shelf, {})
+        return write_fixed(session, write, buffer, {})
+    return write_buckets(write, buffer, {})
 
 
 def _check_inside(plan: WritePlan, partition: bytes, target: PartitionTest | None) -> None:

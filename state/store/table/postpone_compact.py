@@ -1,4 +1,4 @@
-"""Compaction of a postpone table: what waits is dealt to real buckets, which then compact, in one COMPACT snapshot.
+"""Compaction of a postpone table: what waits is moved to real buckets, which then compact, in one COMPACT snapshot.
 
 Unlike Paimon's Spark procedure it keeps deletes and update kinds, keeps the order of a key's changes, and takes
 partitions to restrict itself to. Source: Paimon 2.0 SparkPostponeCompactProcedure, Flink's PostponeBucketCompactSink.
@@ -70,7 +70,7 @@ def plan_postponed(
     ]
     return PostponeWork(
         sources=tuple(sources),
-        seal=plan.dealing_plan(totals),
+        seal=plan.rebucket_plan(totals),
         write=plan.with_totals(write, totals),
         states=states,
         retired=tuple(

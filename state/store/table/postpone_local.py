@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from bucketline.conf.bucket_options import FIXED_BUCKET_MAX_PARALLELISM, TARGET_ROWS_PER_BUCKET, TARGET_SIZE_PER_BUCKET
-from bucketline.state.bucket.accept_rows import Intake
+from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.catalog.live_files import BucketId
@@ -13,9 +13,9 @@ from bucketline.state.store.table.postpone_compact import PostponeWork
 from bucketline.state.store.table.rebucket import as_one_change, postponed_runs
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, write_bucket
 from bucketline.state.store.write.grouping import share_of_group
-from bucketline.state.store.write.run_buffer import Blob, RunShelf
+from bucketline.state.store.write.run_buffer import Blob, RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, unseal
-from bucketline.state.store.write.write_buckets import write_shelf
+from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
@@ -25,11 +25,11 @@ def compact_postponed(work: PostponeWork, *, memory_bytes: int, directory: str |
     access = work.write.access
     messages: list[CommitMessage] = []
     try:
-        with RunShelf(budget_bytes=memory_bytes, directory=directory) as shelf:
+        with RunBuffer(budget_bytes=memory_bytes, directory=directory) as buffer:
             for source in work.sources:
                 for run in postponed_runs(access, source, work.seal):
-                    shelf.add(run)
-            for message in write_shelf(work.write, shelf, work.states):
+                    buffer.add(run)
+            for message in write_buckets(work.write, buffer, work.states):
                 messages.append(as_one_change(message, access.delete_own))
         busy = {(m.partition, m.bucket) for m in messages}
         for bucket_id in work.idle:
@@ -43,33 +43,35 @@ def compact_postponed(work: PostponeWork, *, memory_bytes: int, directory: str |
 
 
 def write_fixed(
-    session: WriteSession, write: BucketWrite, shelf: RunShelf, states: Mapping[BucketId, BucketState]
+    session: WriteSession, write: BucketWrite, buffer: RunBuffer, states: Mapping[BucketId, BucketState]
 ) -> Iterator[CommitMessage]:
-    """Rows of a batch write to real buckets of a postpone table; `shelf` holds them by partition, in arrival order.
+    """Rows of a batch write to real buckets of a postpone table; `buffer` holds them by partition, in arrival order.
 
     A partition keeps its bucket count. A new one gets as many as its rows ask for:
     `postpone.target-row-num-per-bucket`, those that wait counted as well, else `postpone.target-size-per-bucket`.
     """
     plan = session.plan
     totals = {p: t for p, t in session.view.totals().items() if t > 0}
-    for partition, group in shelf.buckets():
+    for partition, group in buffer.buckets():
         assert share_of_group(group) is not None, "rows come by partition, not by bucket"
-        runs = shelf.take((partition, group))
+        runs = buffer.take((partition, group))
         if partition not in totals:
             waiting = sum(f.row_count for f in session.view.files((partition, POSTPONE_BUCKET)))
             totals[partition] = _buckets_for(plan.schema.options, runs, waiting)
-        dealing = plan.dealing_plan({partition: totals[partition]})
-        with RunShelf(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as dealt:
-            sealer = RunSealer(dealing, origin=0)
+        rebucketing = plan.rebucket_plan({partition: totals[partition]})
+        with RunBuffer(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as rebucketed:
+            sealer = RunSealer(rebucketing, origin=0)
             for _, blob in runs:
                 for batch in unseal(blob):
                     rows = pa.Table.from_batches([batch])
-                    intake = Intake(rows.drop_columns([SEQUENCE, VALUE_KIND]), rows[VALUE_KIND].combine_chunks())
-                    for run in sealer.add(intake):
-                        dealt.add(run)
+                    accepted_rows = AcceptedRows(
+                        rows.drop_columns([SEQUENCE, VALUE_KIND]), rows[VALUE_KIND].combine_chunks()
+                    )
+                    for run in sealer.add(accepted_rows):
+                        rebucketed.add(run)
             for run in sealer.finish():
-                dealt.add(run)
-            yield from write_shelf(plan.with_totals(write, totals), dealt, states)
+                rebucketed.add(run)
+            yield from write_buckets(plan.with_totals(write, totals), rebucketed, states)
 
 
 def _buckets_for(options: Mapping[str, str], runs: Sequence[tuple[SealedRun, Blob]], waiting_rows: int) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from bucketline.state.bucket.accept_rows import Intake
+from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.merge.fold import drop_deletes
@@ -26,7 +26,7 @@ from bucketline.state.types.arrow import VALUE_KIND
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Files of one bucket whose rows are dealt; `origin` says where they stand among all: lower ones are older.
+    """Files of one bucket whose rows are moved; `origin` says where they stand among all: lower ones are older.
 
     `vector_files` are those with the bucket's deletion vectors.
     """
@@ -73,7 +73,7 @@ def current_runs(access: BucketAccess, source: Source, plan: SealPlan, *, memory
 def _sealed(batches: Iterable[pa.RecordBatch], columns: Sequence[str], sealer: RunSealer) -> Iterator[SealedRun]:
     for batch in batches:
         rows = pa.Table.from_batches([batch])
-        yield from sealer.add(Intake(rows.select(list(columns)), rows[VALUE_KIND].combine_chunks()))
+        yield from sealer.add(AcceptedRows(rows.select(list(columns)), rows[VALUE_KIND].combine_chunks()))
     yield from sealer.finish()
 
 

@@ -1,4 +1,4 @@
-"""Rescale: the current rows of partitions, dealt to another number of buckets, replace what was there.
+"""Rescale: the current rows of partitions, moved to another number of buckets, replace what was there.
 
 Postponed rows are neither read nor taken away; other partitions are not touched. One OVERWRITE snapshot, planned on the
 snapshot that was read: whoever changes one of the partitions meanwhile makes it a conflict.
@@ -23,15 +23,15 @@ from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.table.rebucket import Source, as_one_change, current_runs
 from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
-from bucketline.state.store.write.run_buffer import RunShelf
+from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import SealPlan
-from bucketline.state.store.write.write_buckets import write_shelf
+from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_session import WriteSession
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleWork:
-    """What a rescale does: whose rows are dealt, how they are written, and the partitions that are replaced."""
+    """What a rescale does: whose rows are moved, how they are written, and the partitions that are replaced."""
 
     sources: tuple[Source, ...]
     seal: SealPlan
@@ -64,12 +64,12 @@ def _rescale_once(
     messages: list[CommitMessage] = []
     sink = session.plan.sink
     try:
-        with RunShelf(budget_bytes=sink.merge_memory_bytes, directory=sink.local_directory) as shelf:
+        with RunBuffer(budget_bytes=sink.merge_memory_bytes, directory=sink.local_directory) as buffer:
             for source in work.sources:
                 runs = current_runs(work.write.access, source, work.seal, memory_bytes=work.write.compact_memory_bytes)
                 for run in runs:
-                    shelf.add(run)
-            for message in write_shelf(work.write, shelf, {}):
+                    buffer.add(run)
+            for message in write_buckets(work.write, buffer, {}):
                 messages.append(as_new_files(message, work.write))
     except BaseException:
         for message in messages:
@@ -114,7 +114,7 @@ def plan_rescale(
     # Rows stay what they are, so there is nothing to log.
     schema = replace(write.access.schema, options={**write.access.schema.options, CHANGELOG_PRODUCER.key: "none"})
     write = replace(write, access=replace(write.access, schema=schema))
-    return session, RescaleWork(sources, session.plan.dealing_plan(totals), write, frozenset(totals))
+    return session, RescaleWork(sources, session.plan.rebucket_plan(totals), write, frozenset(totals))
 
 
 def _buckets_to_move(view: TableView, chosen: PartitionTest, settled: int | None) -> list[BucketId]:

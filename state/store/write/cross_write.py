@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.bucket_options import INDEX_TTL
-from bucketline.state.bucket.accept_rows import Intake
-from bucketline.state.bucket.allocation import Fill, FillRule, Int32s, Ownership
+from bucketline.state.bucket.accept_rows import AcceptedRows
+from bucketline.state.bucket.allocation import Allocation, AllocationRule, Int32s, Ownership
 from bucketline.state.bucket.cross_partition import (
     NOWHERE,
     KeyedRows,
@@ -70,7 +70,7 @@ class CrossWrite:
     schema: TableSchema
     snapshot: Snapshot | None
     shares: int
-    rule: FillRule
+    rule: AllocationRule
     memory_bytes: int
     local_directory: str | None = None
     backup: str | None = None
@@ -139,7 +139,7 @@ def place_runs(
         if first is not None and second is None:
             placed = _place_whole(write, index, plan, first, noted, ids)
             grown = placed.effect.growth
-            yield from sealer.add(Intake(_with_buckets(placed.rows, placed.buckets), placed.kinds))
+            yield from sealer.add(AcceptedRows(_with_buckets(placed.rows, placed.buckets), placed.kinds))
         elif first is not None and second is not None:
             placer = _Placer(write, index, plan)
             for chunk in chain((first, second), chunks):
@@ -193,12 +193,12 @@ class _Placer:
     def __init__(self, write: CrossWrite, index: KeyIndex, plan: IndexPlan) -> None:
         self._write, self._index, self._plan = write, index, plan
         self._own = Ownership(plan.keys.shard, plan.keys.shards)
-        self._fills: dict[int, Fill] = {}
+        self._allocations: dict[int, Allocation] = {}
         self._moved_keys: pa.Array | None = None
         self._moved = Places(np.empty(0, np.int32), np.empty(0, np.int32))
         self.growth = 0
 
-    def place(self, chunk: pa.Table) -> Intake:
+    def place(self, chunk: pa.Table) -> AcceptedRows:
         """The rows to write for these rows, with the bucket of each in a column of its own."""
         write = self._write
         rows = chunk.drop_columns([SEQUENCE, VALUE_KIND])
@@ -207,17 +207,21 @@ class _Placer:
         keys, numbers = number_keys(self._plan.keys.keys(rows))
         old = self._overlaid(keys.normalized, self._index.lookup(keys.normalized, alive_since=self._plan.alive_since))
         for code in distinct(codes, old.partitions[old.partitions != NOWHERE]).tolist():
-            if code not in self._fills:
-                self._fills[code] = Fill(self._index.rows(code), self._own, write.rule)
+            if code not in self._allocations:
+                self._allocations[code] = Allocation(self._index.rows(code), self._own, write.rule)
         keyed = KeyedRows(numbers, keys.hashes, codes.astype(np.int32), np.asarray(chunk[VALUE_KIND].combine_chunks()))
         placement = place_rows(
-            keyed, old, old_place_rule(write.schema), fills=self._fills, empty=Fill({}, self._own, write.rule)
+            keyed,
+            old,
+            old_place_rule(write.schema),
+            allocations=self._allocations,
+            empty=Allocation({}, self._own, write.rule),
         )
-        self._fills = dict(placement.fills)
+        self._allocations = dict(placement.allocations)
         self._remember(keys.normalized, old, placement.places)
         self.growth += int(((old.partitions == NOWHERE) & (placement.places.partitions != NOWHERE)).sum())
         placed, kinds = placed_rows(rows, *self._dense(placement), write.schema)
-        return Intake(_with_buckets(placed, placement.buckets), kinds)
+        return AcceptedRows(_with_buckets(placed, placement.buckets), kinds)
 
     def _overlaid(self, keys: pa.Array, found: Places) -> Places:
         """The places in the index, overruled by those of keys that the batch has moved."""

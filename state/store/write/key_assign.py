@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.bucket.allocation import Fill, FillRule, Int32s, Ownership
+from bucketline.state.bucket.allocation import Allocation, AllocationRule, Int32s, Ownership
 from bucketline.state.bucket.cross_partition import (
     NOWHERE,
     KeyedRows,
@@ -48,7 +48,7 @@ def place_batch(
     kinds: pa.Array,
     shard: ShardKeys,
     *,
-    rule: FillRule,
+    rule: AllocationRule,
     own: Ownership,
     alive_since: int = 0,
     expires: bool = False,
@@ -64,10 +64,10 @@ def place_batch(
     old = index.lookup(distinct.normalized, alive_since=alive_since)
     codes, old, stored = _row_and_old_codes(index, flat, old, shard)
     names = index.partitions(stored.tolist())
-    fills = {n: Fill(index.rows(code), own, rule) for n, code in enumerate(stored.tolist())}
+    allocations = {n: Allocation(index.rows(code), own, rule) for n, code in enumerate(stored.tolist())}
     batch = KeyedRows(numbers, distinct.hashes, codes, np.asarray(kinds))
     engine = old_place_rule(schema)
-    placement = place_rows(batch, old, engine, fills=fills, empty=Fill({}, own, rule))
+    placement = place_rows(batch, old, engine, allocations=allocations, empty=Allocation({}, own, rule))
     partitions = tuple(names[code] for code in stored.tolist())
     placed, placed_kinds = placed_rows(flat, placement, partitions, schema)
     effect = key_effect(batch, old, placement, engine, expires=expires)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.bucket.allocation import FillRule, Int32s, Ownership
+from bucketline.state.bucket.allocation import AllocationRule, Int32s, Ownership
 from bucketline.state.bucket.dynamic import NOTHING_KNOWN, DynamicAssigner
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
@@ -25,7 +25,7 @@ class DynamicWrite:
     `rows` are the keys of each bucket as the index counts them, by partition; `assigners` as in `KnownBuckets`.
     """
 
-    rule: FillRule
+    rule: AllocationRule
     rows: Mapping[bytes, Mapping[int, int]]
     assigners: Mapping[bytes, int]
     first_assigners: int = 1
@@ -44,7 +44,7 @@ class DynamicWrite:
         return DynamicAssigner.starting(NOTHING_KNOWN, own, self.rule, rows=self.rows.get(partition, {}))
 
 
-def deal_new_keys(
+def allocate_new_keys(
     write: DynamicWrite,
     schema: TableSchema,
     share: int,

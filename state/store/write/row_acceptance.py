@@ -6,7 +6,7 @@ It joins what every table asks (columns, types, row kinds) with what the merge e
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.bucket.accept_rows import Intake, accept_rows, poison_reasons
+from bucketline.state.bucket.accept_rows import AcceptedRows, accept_rows, poison_reasons
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.row_checks import row_checks
 
@@ -18,14 +18,14 @@ class RowAcceptance:
         self._schema = schema
         self._checks = row_checks(schema)
 
-    def accept(self, data: pa.Table) -> Intake:
+    def accept(self, data: pa.Table) -> AcceptedRows:
         """All rows, as `accept_rows`. Raises SchemaMismatchError for the first row that cannot be taken or merged."""
-        intake = accept_rows(data, self._schema)
+        accepted_rows = accept_rows(data, self._schema)
         if self._checks is not None:
-            self._checks.refuse(intake.rows, intake.kinds)
-        return intake
+            self._checks.refuse(accepted_rows.rows, accepted_rows.kinds)
+        return accepted_rows
 
-    def accept_good(self, data: pa.Table) -> tuple[Intake, tuple[tuple[pa.Table, pa.Array], ...]]:
+    def accept_good(self, data: pa.Table) -> tuple[AcceptedRows, tuple[tuple[pa.Table, pa.Array], ...]]:
         """The rows that can be taken and merged, and the others as they came, with a text a row that says why not.
 
         Raises SchemaMismatchError where the columns themselves do not fit.
@@ -35,10 +35,10 @@ class RowAcceptance:
         if reasons is not None:
             refused.append((data.filter(pc.is_valid(reasons)), reasons.drop_null()))
             data = data.filter(pc.is_null(reasons))
-        intake = accept_rows(data, self._schema)
-        unmergeable = None if self._checks is None else self._checks.reasons(intake.rows, intake.kinds)
+        accepted_rows = accept_rows(data, self._schema)
+        unmergeable = None if self._checks is None else self._checks.reasons(accepted_rows.rows, accepted_rows.kinds)
         if unmergeable is not None:
             bad = pc.is_valid(unmergeable)
-            refused.append((data.take(intake.input_rows(bad)), unmergeable.drop_null()))
-            intake = intake.filter(pc.invert(bad))
-        return intake, tuple(refused)
+            refused.append((data.take(accepted_rows.input_rows(bad)), unmergeable.drop_null()))
+            accepted_rows = accepted_rows.filter(pc.invert(bad))
+        return accepted_rows, tuple(refused)

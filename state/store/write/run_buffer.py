@@ -95,7 +95,7 @@ class SpillFile(io.RawIOBase):
         super().close()
 
 
-class RunShelf:
+class RunBuffer:
     """Sealed runs by bucket; close it to free the spill file."""
 
     def __init__(self, *, budget_bytes: int, directory: str | None = None) -> None:
@@ -127,9 +127,9 @@ class RunShelf:
         return sorted(self._runs)
 
     def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
-        """The runs of a bucket and their blobs, by (origin, flush): arrival order. They leave the shelf.
+        """The runs of a bucket and their blobs, by (origin, flush): arrival order. They leave the buffer.
 
-        Each blob can be read once, while the shelf is open.
+        Each blob can be read once, while the buffer is open.
         """
         runs = self._runs.pop(bucket_id, [])
         found = []
@@ -143,7 +143,7 @@ class RunShelf:
         assert self._spill is not None
         return self._spill.blob(offset, size)
 
-    def __enter__(self) -> "RunShelf":
+    def __enter__(self) -> "RunBuffer":
         return self
 
     def __exit__(

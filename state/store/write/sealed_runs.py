@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.bucket.accept_rows import Intake
+from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
@@ -79,18 +79,18 @@ class RunSealer:
     def __init__(self, plan: SealPlan, *, origin: int) -> None:
         self._plan = plan
         self._origin = origin
-        self._pending: list[Intake] = []
+        self._pending: list[AcceptedRows] = []
         self._pending_bytes = 0
         self._flush = 0
         self._groups = plan.grouping.open(plan.schema)
         self._consumed: dict[tuple[bytes, int], int] = {}
 
-    def add(self, intake: Intake) -> Iterator[SealedRun]:
+    def add(self, accepted_rows: AcceptedRows) -> Iterator[SealedRun]:
         """Takes rows; yields sealed runs when the buffer has reached its budget."""
-        if intake.rows.num_rows == 0:
+        if accepted_rows.rows.num_rows == 0:
             return
-        self._pending.append(intake)
-        self._pending_bytes += intake.rows.nbytes
+        self._pending.append(accepted_rows)
+        self._pending_bytes += accepted_rows.rows.nbytes
         if self._pending_bytes >= self._plan.budget_bytes:
             yield from self.finish()
 

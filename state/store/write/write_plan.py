@@ -20,7 +20,7 @@ from bucketline.conf.table_options import (
     WRITE_ONLY,
     check_write_options,
 )
-from bucketline.state.bucket.allocation import FillRule, assigner_count
+from bucketline.state.bucket.allocation import AllocationRule, assigner_count
 from bucketline.state.bucket.defaults import default_scalar
 from bucketline.state.bucket.fixed import bucket_function
 from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
@@ -103,10 +103,10 @@ class WritePlan:
         return CompactTrigger.FULL if every and (commit_number + 1) % every == 0 else CompactTrigger.MINOR
 
     @property
-    def fill_rule(self) -> FillRule:
+    def allocation_rule(self) -> AllocationRule:
         """How dynamic buckets are filled."""
         options = self.schema.options
-        return FillRule(TARGET_ROW_NUM.get(options), bucket_limit(options))
+        return AllocationRule(TARGET_ROW_NUM.get(options), bucket_limit(options))
 
     def dynamic_write(self, entries: HashEntries, *, shards: int, expected_rows: int) -> DynamicWrite | None:
         """How new keys get buckets in a batch that brings about `expected_rows` to each partition it touches; None for
@@ -119,16 +119,16 @@ class WritePlan:
             p: assigner_count(
                 sum(buckets.values()),
                 parallelism=shards,
-                rule=self.fill_rule,
+                rule=self.allocation_rule,
                 initial_buckets=initial,
                 expected_rows=expected_rows,
             )
             for p, buckets in rows.items()
         }
         first = assigner_count(
-            0, parallelism=shards, rule=self.fill_rule, initial_buckets=initial, expected_rows=expected_rows
+            0, parallelism=shards, rule=self.allocation_rule, initial_buckets=initial, expected_rows=expected_rows
         )
-        return DynamicWrite(self.fill_rule, rows, assigners, first)
+        return DynamicWrite(self.allocation_rule, rows, assigners, first)
 
     def index_shares(self, entries: HashEntries) -> int:
         """Into how many shares the HASH index has to fall for each to fit into `key-index-memory`: that of the largest
@@ -175,7 +175,7 @@ class WritePlan:
             schema=self.schema,
             snapshot=snapshot,
             shares=shares,
-            rule=self.fill_rule,
+            rule=self.allocation_rule,
             memory_bytes=self.sink.key_index_memory_bytes,
             local_directory=self.sink.local_directory,
             backup=backup,
@@ -205,8 +205,8 @@ class WritePlan:
         """The same, with the bucket counts of partitions."""
         return replace(write, totals=dict(totals))
 
-    def dealing_plan(self, totals: Mapping[bytes, int]) -> SealPlan:
-        """How rows are dealt to real buckets, whose counts are given by partition."""
+    def rebucket_plan(self, totals: Mapping[bytes, int]) -> SealPlan:
+        """How rows are moved to real buckets, whose counts are given by partition."""
         grouping = FixedBuckets(max(1, self.total_buckets), bucket_function(self.schema), dict(totals))
         return replace(self._sorted_plan(grouping), total_buckets=self.total_buckets)
 

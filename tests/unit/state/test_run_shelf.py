@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.write.run_buffer import Blob, RunShelf, SpilledBlob
+from bucketline.state.store.write.run_buffer import Blob, RunBuffer, SpilledBlob
 from bucketline.state.store.write.sealed_runs import BLOB_BYTES, SealedRun, seal, unseal
 
 
@@ -21,44 +21,44 @@ def _run(bucket: int, origin: int, flush: int, blob: bytes) -> SealedRun:
 @pytest.mark.parametrize("budget_bytes", [0, 7, 1 << 20])
 def test_runs_come_back_whole_and_in_arrival_order(budget_bytes: int) -> None:
     runs = [_run(b, o, f, bytes([b, o, f]) * (o + 1)) for o in (2, 0, 1) for f in (1, 0) for b in (1, 0)]
-    with RunShelf(budget_bytes=budget_bytes) as shelf:
+    with RunBuffer(budget_bytes=budget_bytes) as buffer:
         for run in runs:
-            shelf.add(run)
-        assert shelf.buckets() == [(b"", 0), (b"", 1)]
+            buffer.add(run)
+        assert buffer.buckets() == [(b"", 0), (b"", 1)]
         for bucket in (0, 1):
-            taken = shelf.take((b"", bucket))
+            taken = buffer.take((b"", bucket))
             assert [(r.origin, r.flush) for r, _ in taken] == [(o, f) for o in (0, 1, 2) for f in (0, 1)]
             assert [content(b) for _, b in taken] == [
                 bytes([bucket, o, f]) * (o + 1) for o in (0, 1, 2) for f in (0, 1)
             ]
-        assert shelf.buckets() == []
-        assert (shelf.spilled_bytes > 0) == (budget_bytes < 100)
+        assert buffer.buckets() == []
+        assert (buffer.spilled_bytes > 0) == (budget_bytes < 100)
 
 
 def test_spills_to_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
-    with RunShelf(budget_bytes=0, directory=str(tmp_path / "fast" / "disk")) as shelf:
-        shelf.add(_run(0, 0, 0, b"blob"))
-        assert [content(b) for _, b in shelf.take((b"", 0))] == [b"blob"]
+    with RunBuffer(budget_bytes=0, directory=str(tmp_path / "fast" / "disk")) as buffer:
+        buffer.add(_run(0, 0, 0, b"blob"))
+        assert [content(b) for _, b in buffer.take((b"", 0))] == [b"blob"]
 
 
 def test_runs_may_be_added_while_those_of_another_bucket_are_read(tmp_path: Path) -> None:
     """Dealing new keys does so: what was taken stays as it was, and what comes later is found as well."""
-    with RunShelf(budget_bytes=0, directory=str(tmp_path)) as shelf:
+    with RunBuffer(budget_bytes=0, directory=str(tmp_path)) as buffer:
         for flush in range(70_000):
-            shelf.add(_run(0, 0, flush, flush.to_bytes(3, "big")))
-        taken = shelf.take((b"", 0))  # a map or a file each would be more than Linux allows
+            buffer.add(_run(0, 0, flush, flush.to_bytes(3, "big")))
+        taken = buffer.take((b"", 0))  # a map or a file each would be more than Linux allows
         for run, blob in taken[:1000]:
-            shelf.add(_run(1, 0, run.flush, content(blob) * 2000))
+            buffer.add(_run(1, 0, run.flush, content(blob) * 2000))
         assert [content(b) for _, b in taken[1000:]] == [i.to_bytes(3, "big") for i in range(1000, 70_000)]
-        assert [content(b) for _, b in shelf.take((b"", 1))] == [i.to_bytes(3, "big") * 2000 for i in range(1000)]
+        assert [content(b) for _, b in buffer.take((b"", 1))] == [i.to_bytes(3, "big") * 2000 for i in range(1000)]
 
 
 def test_the_record_batches_of_a_run_are_small_however_wide_its_rows(tmp_path: Path) -> None:
     """A merge holds one batch of each run, and a bucket may have hundreds of runs."""
     rows = pa.table({"k": pa.array(range(5000)), "v": pa.array([bytes(2000)] * 5000)})
-    with RunShelf(budget_bytes=0, directory=str(tmp_path)) as shelf:
-        shelf.add(_run(0, 0, 0, seal(rows)))
-        ((_, blob),) = shelf.take((b"", 0))
+    with RunBuffer(budget_bytes=0, directory=str(tmp_path)) as buffer:
+        buffer.add(_run(0, 0, 0, seal(rows)))
+        ((_, blob),) = buffer.take((b"", 0))
         batches = list(unseal(blob))
     assert pa.Table.from_batches(batches) == rows
     assert max(b.nbytes for b in batches) <= BLOB_BYTES < rows.nbytes

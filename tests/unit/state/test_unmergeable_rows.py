@@ -39,13 +39,13 @@ def test_a_lone_retract_is_refused_and_nothing_is_written(tmp_path: Path, kind: 
 
 def refused(found: Table, data: pa.Table) -> list[str | None]:
     """Why each row of the data is refused, None for those that are taken; the rows have ids 0 to n - 1."""
-    intake, bad = RowAcceptance(found.table_schema).accept_good(data)
+    accepted_rows, bad = RowAcceptance(found.table_schema).accept_good(data)
     reasons: list[str | None] = [None] * data.num_rows
     for part, texts in bad:
         for row, text in zip(part["id"].to_pylist(), texts.to_pylist(), strict=True):
             reasons[row] = text
     taken = [i for i, text in enumerate(reasons) if text is None]
-    assert set(intake.rows["id"].to_pylist()) <= set(taken)
+    assert set(accepted_rows.rows["id"].to_pylist()) <= set(taken)
     return reasons
 
 

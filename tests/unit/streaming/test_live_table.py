@@ -14,9 +14,9 @@ from bucketline.state.errors import CommitConflictError, MissingSnapshotError, U
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger
-from bucketline.state.store.write.run_buffer import RunShelf
+from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer
-from bucketline.state.store.write.write_buckets import write_shelf
+from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.streaming.batch.commit import batch_properties, commit_batch
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import LiveTable, live_table
@@ -157,10 +157,10 @@ def written(table: LiveTable) -> tuple[CommitMessage, ...]:
     write = session.plan.bucket_write(CompactTrigger.NONE, dynamic)
     sealer = RunSealer(session.plan.seal_plan(session.view, entries, dynamic), origin=0)
     rows = pa.table({"id": [2, 3], "n": pa.array([7, 8], pa.int32())}, schema=COLUMNS)
-    with RunShelf(budget_bytes=1 << 20) as shelf:
+    with RunBuffer(budget_bytes=1 << 20) as buffer:
         for run in (*sealer.add(accept_rows(rows, session.plan.schema)), *sealer.finish()):
-            shelf.add(run)
-        found = tuple(write_shelf(write, shelf, session.bucket_states(CompactTrigger.NONE)))
+            buffer.add(run)
+        found = tuple(write_buckets(write, buffer, session.bucket_states(CompactTrigger.NONE)))
     assert all(Path(p).exists() for m in found for p in promised(session.table, m))
     assert any(m.new_index_files for m in found)
     return found
