@@ -64,7 +64,7 @@ def ingest(
             handler.addFilter(MaskingFilter(program.secrets))
     ending = process_ending()
     with signals_to(ending):
-        spark_module("job").run_job(
+        spark_module("job.run").run_job(
             config,
             reset_identity=reset_identity,
             allow_reprocess=allow_reprocess,
@@ -83,7 +83,7 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     A real run of Spark on this machine: several micro-batches, compaction along the way and a full one at the end, then
     the table, its snapshots and its levels. What was streamed is kept, and the table is compared with it.
     """
-    run = spark_module("quickstart")
+    run = spark_module("job.quickstart")
     done = run.run_quickstart(directory, batches=batches, events=events, tell=lambda line: click.echo(line, err=True))
     table = open_table(done.table_path)
     _headline(f"bucketline status {table.path}")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -16,7 +17,7 @@ from bucketline.state.errors import (
     StorageError,
 )
 from bucketline.streaming.batch.recover import CheckpointMismatchError
-from bucketline.streaming.cli.program import Program
+from bucketline.streaming.cli.program import Program, program
 from bucketline.streaming.job.failure import error_within
 
 _SPARK_TEXT = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was raised by the Python Proxy.
@@ -86,3 +87,12 @@ def test_what_needs_spark_says_so_where_there_is_none() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 3 and "pip install 'bucketline[spark]'" in found.stderr
+
+
+def test_ingest_and_quickstart_find_what_they_run(tmp_path: Path) -> None:
+    """Both end before Spark starts: there is no table, and the folder is not empty."""
+    (tmp_path / "job.properties").write_text(f"table={tmp_path}/t\nsource.format=rate\ncheckpoint={tmp_path}/c\n")
+    ways = (["ingest", "--conf-file", str(tmp_path / "job.properties")], ["quickstart", "--directory", str(tmp_path)])
+    found = [CliRunner().invoke(program, way) for way in ways]
+    assert [f.exit_code for f in found] == [3, 3]
+    assert "error [TABLE_NOT_FOUND]: " in found[0].stderr and "is not empty" in found[1].stderr
