@@ -29,7 +29,7 @@ from bucketline.state.format.manifest import (
 from bucketline.state.format.schema_json import decode_schema
 from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "data"
+GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 TABLES = sorted((GOLDEN / "shared.db").glob("*")) if GOLDEN.exists() else []
 
 pytestmark = pytest.mark.skipif(not TABLES, reason="the golden tables are not beside the repository")

@@ -18,7 +18,7 @@ from bucketline.state.types.binary_row import decode_row, encode_rows
 from bucketline.state.types.logical import TypeRoot
 from bucketline.state.types.order import key_changes, key_order, sort_indices
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "data" / "shared.db"
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "data" / "shared.db"
 TABLES = sorted(path.name for path in GOLDEN.glob("*"))
 SYSTEM_COUNT = 2
 

@@ -228,7 +228,7 @@ for path in sys.argv[1:]:
 """
     paths = [str(p) for p in sorted((GOLDEN / "java.db").iterdir())]
     paths += [str(GOLDEN / "shared.db" / name) for name in ("types_append", "bucket_timestamp", "pk_partitioned")]
-    root = str(Path(__file__).resolve().parents[3])
+    root = str(Path(__file__).resolve().parents[5])
     environment = {"TZ": zone, "PATH": "/usr/bin:/bin", "PYTHONPATH": root, "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [sys.executable, "-c", program, *paths], env=environment, cwd=root, capture_output=True, text=True, check=False

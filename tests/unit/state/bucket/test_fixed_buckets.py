@@ -18,7 +18,7 @@ from bucketline.state.types.binary_row import Timestamp, hash_rows
 from bucketline.state.types.logical import DataType, TypeRoot, parse_type
 from tests.support.internal_values import column_of
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "data"
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "data"
 BUCKETED = sorted(path.name for path in GOLDEN.glob("expected/*.buckets.jsonl"))
 
 
