@@ -66,6 +66,6 @@ class OldRelease:
 
     def where(self, log: Path) -> str:
         """Where its `bucketline` is imported from."""
-        program = "import bucketline.state.store.table.table as t; print(t.__file__)"
+        program = "import bucketline.state.store.table as t; print(t.__file__)"
         assert self.start(["-c", program], log).wait(60) == 0, log.read_text()
         return log.read_text().splitlines()[-1]
