@@ -1,0 +1,33 @@
+"""Each folder of the package has a README of one screen, and what it names is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = sorted(
+    init.parent.relative_to(ROOT)
+    for top in ("conf", "state", "streaming")
+    for init in (ROOT / top).rglob("__init__.py")
+)
+READMES = [folder / "README.md" for folder in [*FOLDERS, Path("tests")]]
+LONGEST = 80
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_each_folder_says_what_it_is_for_on_one_screen(folder: Path) -> None:
+    lines = (ROOT / folder / "README.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith(f"# {folder}/")
+    assert any("The one idea: **" in line for line in lines)
+    assert any("Never " in line or "never import" in line for line in lines)
+    assert len(lines) <= LONGEST
+
+
+@pytest.mark.parametrize("readme", READMES, ids=str)
+def test_modules_and_links_named_in_a_readme_exist(readme: Path) -> None:
+    text, here = (ROOT / readme).read_text(encoding="utf-8"), (ROOT / readme).parent
+    for name in re.findall(r"`([\w./]+\.py)`", text):
+        assert (here / name).is_file() or (ROOT / name).is_file(), f"{readme}: there is no {name}"
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (here / target).exists(), f"{readme}: there is no {target}"
