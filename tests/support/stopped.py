@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.store.table.table import open_table
 
 HOUR_MS = 3_600_000
@@ -47,3 +48,24 @@ def age_and_clean(path: str, age_ms: int) -> Callable[[], None]:
         open_table(path).remove_orphan_files(dry_run=False)
 
     return happen
+
+
+@dataclass
+class HookedIds:
+    """Fresh names; something else happens, once, as soon as there is a new data file when a name is asked for."""
+
+    folder: Path
+    meanwhile: Callable[[], object]
+    is_done: bool = False
+
+    def __post_init__(self) -> None:
+        self._before = self._data_files()
+
+    def new_uuid(self) -> str:
+        if not self.is_done and self._data_files() > self._before:
+            self.is_done = True
+            self.meanwhile()
+        return SYSTEM_IDS.new_uuid()
+
+    def _data_files(self) -> int:
+        return sum(1 for _ in self.folder.rglob("data-*"))

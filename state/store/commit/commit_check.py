@@ -110,6 +110,20 @@ class CommitChecks:
             bool(schema.primary_keys) and CompactOptions.from_options(schema.options).lookup_cause is not None
         )
 
+    def looked_at(self, before: Snapshot | None, latest: Snapshot | None, based_on: int | None) -> int | None:
+        """The newest snapshot that is known to hold no commit of ours: `before`, on which it was tried before.
+
+        If that was taken back since, by its writer or by a rollback, other snapshots have the ids after the common one,
+        which is not known; so it is the one on which the work was planned.
+        """
+        latest_id = 0 if latest is None else latest.id
+        if before is None:
+            return 0
+        if before.id > latest_id:
+            return based_on
+        found = latest if before.id == latest_id else self._snapshots.get(before.id)
+        return before.id if found is None or found == before else based_on
+
     def find_twin(
         self, half: Half, identity: CommitIdentity, latest: Snapshot | None, seen: int | None
     ) -> Snapshot | Conflict | None:

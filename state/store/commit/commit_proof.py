@@ -4,7 +4,8 @@ Orphan removal takes files that nothing names once they are a day old, and a wri
 commit. A young batch is protected by its age and costs nothing here. The age is counted from the moment the work was
 planned, by the clock of the process that planned it and commits it, so neither the clocks of tasks nor their time zones
 matter. Past `QUICK_MS` the storage is asked as well, by two requests: a machine's clock may have been set, and what
-counts for removal is the storage's. Past half a day each file is looked for, by one request each.
+counts for removal is the storage's. Past half a day each file is looked for, by one request each, before the snapshot
+is published and after. Where looking is no request, each file is always looked for, whatever the clocks say.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,8 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.kept_files import data_paths, index_path, located
 from bucketline.state.store.commit.commit_check import Half
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.hidden_files import bring_back_path
+from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.storage_clock import modified_or_unknown
 
 FILES_GONE = "files-gone"
@@ -51,6 +54,8 @@ class FilesProof:
     def __init__(self, io: FileIO, files: Sequence[BroughtFile], clock: Clock, planned_ms: int) -> None:
         self._io, self._files, self._clock, self._planned_ms = io, files, clock, planned_ms
         self._asked_ms = planned_ms
+        self._is_free = isinstance(io, LocalIO)
+        self._was_old = False
         self._newest_path: str | None = None
         self._manifests: tuple[str, ...] = ()
 
@@ -62,14 +67,18 @@ class FilesProof:
     def first_gone(self, newest_path: str | None = None) -> str | None:
         """A file that is gone, or not whole; None when all are there, or too young to be taken by anybody.
 
+        One that a removal has put aside, and not removed yet, comes back.
+
         `newest_path` is a file that was written just now, and so the storage's clock; None: the newest manifest.
         Raises StorageError.
         """
         self._asked_ms = self._clock.now_ms()
         newest_path = newest_path or self._newest_path
         elapsed_ms = self._asked_ms - self._planned_ms
-        if is_quick(elapsed_ms) or not needs_proof(max(elapsed_ms, self._age_ms(newest_path))):
-            return None
+        if not self._is_free:
+            self._was_old = not is_quick(elapsed_ms) and needs_proof(max(elapsed_ms, self._age_ms(newest_path)))
+            if not self._was_old:
+                return None
         every = (*self._files, *(BroughtFile(path) for path in self._manifests))
         return next((f.path for f in every if not self._is_whole(f)), None)
 
@@ -78,6 +87,14 @@ class FilesProof:
         """Whether the files were asked for just now; a process that was stopped since has to ask again."""
         return is_quick(self._clock.now_ms() - self._asked_ms)
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether the files were so young just now that nobody can have removed one since.
+
+        Others are looked for once more after the publication: a removal that began before it knows nothing of it.
+        """
+        return self.is_recent and not self._was_old and not self._is_free
+
     def _age_ms(self, newest_path: str | None) -> int:
         """How old the oldest file is by the storage's clock; 0 where that does not tell."""
         if not self._files or newest_path is None:
@@ -85,14 +102,17 @@ class FilesProof:
         oldest = min(self._files, key=lambda f: _FOREVER_MS if f.made_ms is None else f.made_ms)
         try:
             written_ms = modified_or_unknown(self._io, oldest.path)
+            now_ms = modified_or_unknown(self._io, newest_path)
         except StorageError as e:
             if e.fields.get("missing"):
                 return _FOREVER_MS
             raise
-        now_ms = modified_or_unknown(self._io, newest_path)
         return 0 if written_ms is None or now_ms is None else now_ms - written_ms
 
     def _is_whole(self, file: BroughtFile) -> bool:
+        return self._is_there(file) or (bring_back_path(self._io, file.path) and self._is_there(file))
+
+    def _is_there(self, file: BroughtFile) -> bool:
         if file.size_bytes is None:
             return self._io.exists(file.path)
         try:
@@ -107,8 +127,8 @@ def files_gone(path: str) -> Conflict:
     """What a commit comes to one of whose files is gone."""
     return Conflict(
         FILES_GONE,
-        f"{path} was written for this commit more than half a day ago and is gone, or no longer what was written: it "
-        "was taken for an orphan while the writer was slow or stopped; nothing was committed, write the rows again",
+        f"{path} was written for this commit and is gone, or no longer what was written: it was "
+        "taken for an orphan while the writer was slow or stopped; nothing was committed, write the rows again",
         {"path": path},
     )
 

@@ -184,6 +184,7 @@ class Committer:
         of_half: list[str] = []
         delta: list[ManifestFileMeta] | None = None
         seen = based_on
+        tried: CommitBase | None = None
         proof = FilesProof(
             self._io, brought_files(self._path, self._schema, half), self._clock, planned_ms=self._planned_ms
         )
@@ -191,6 +192,8 @@ class Committer:
             of_try: list[str] = []
             try:
                 base = CommitBase(self._newest(view), self._manifests, view)
+                if tried is not None:
+                    seen = self._checks.looked_at(tried.latest, base.latest, based_on)
                 plan = self._plan(half, identity, base, based_on, seen, own)
                 if not isinstance(plan, SnapshotPlan):
                     discard_manifests(self._manifests, of_half)
@@ -224,7 +227,7 @@ class Committer:
             if not retries.wait():
                 discard_manifests(self._manifests, of_half)
                 return _gave_up(snapshot, retries.done)
-            seen = snapshot.id - 1
+            tried = base
 
     def _newest(self, view: LiveView | None) -> Snapshot | None:
         return newest_to_write(self._snapshots) if view is None else view.refresh()

@@ -73,10 +73,10 @@ def publish_snapshot(
                     return Publication(Fate.LOST if taken_by is not None else lost)
                 # The store had made ours, lost the answer, and tried again by itself; or we did.
             is_there = True
-            if gone is None and not proof.is_recent:
+            if gone is None and not proof.is_certain:
                 gone = proof.first_gone(snapshots.path(snapshot.id))
             if gone is not None:
-                _take_back(snapshots, snapshot, gone)
+                _take_back(snapshots, snapshot, gone, retries)
                 return Publication(Fate.LOST, gone=gone)
             fate = _place(snapshots, manifests, snapshot, before)
             return Publication(lost if fate is Fate.LOST else fate)
@@ -105,25 +105,29 @@ def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) ->
     return Publication(Fate.WON if found.uuid == snapshot.uuid else Fate.LOST)
 
 
-def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str) -> None:
+def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str, retries: Retries) -> None:
     """Removes a snapshot that was published too late: its files were removed while this process was stopped.
 
     Raises CorruptFileError where another one builds on it already; it stays then.
     """
     is_base = snapshots.exists(snapshot.id + 1)
-    if not is_base:
+    if not is_base and snapshots.exists(snapshot.id - 1):
+        # As before a rollback: other writers that have seen the snapshot ask the hint whether it may be gone.
+        snapshots.write_latest_hint(snapshot.id - 1)
+    while not is_base:
         snapshots.delete(snapshot.id)
-        is_base = snapshots.exists(snapshot.id + 1)
-        if is_base:
-            snapshots.publish(snapshot)
-    if is_base:
-        raise CorruptFileError(
-            f"snapshot {snapshot.id} names {gone}, which was removed as an orphan while this writer was stopped, and "
-            f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1} and write the "
-            "rows again",
-            path=gone,
-            snapshot=snapshot.id,
-        )
+        if not snapshots.exists(snapshot.id + 1):
+            return
+        # It was built upon just now, by a commit that may have missed this one, and is taken back itself then.
+        snapshots.publish(snapshot)
+        is_base = not retries.wait() or snapshots.exists(snapshot.id + 1)
+    raise CorruptFileError(
+        f"snapshot {snapshot.id} names {gone}, which was removed as an orphan while this writer was stopped, and "
+        f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1} and write the "
+        "rows again",
+        path=gone,
+        snapshot=snapshot.id,
+    )
 
 
 def _place(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, before: Snapshot | None) -> Fate:
@@ -131,14 +135,14 @@ def _place(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, befor
 
     If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
     what was published then is an island that no newer snapshot builds on. It is taken back, and so is one whose
-    predecessor was replaced by another snapshot, as by a rollback: it would undo that.
+    predecessor was taken back, by its writer or by a rollback: it would undo that. An expired one was the oldest.
     """
     there = None if before is None else snapshots.get(before.id)
     if there is not None and there == before:
         return Fate.WON
     ids = snapshots.ids()
     if max(ids, default=0) <= snapshot.id:
-        if there is None:
+        if there is None and not any(before is not None and i < before.id for i in ids):
             return Fate.WON
         snapshots.delete(snapshot.id)
         return Fate.LOST

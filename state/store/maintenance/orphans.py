@@ -8,7 +8,7 @@ stops the removal, since the files it needs are not known; and Paimon takes any 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bucketline.conf.errors import FilesTooYoungError, OptionError
@@ -41,12 +41,13 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.hidden_files import bring_back, is_aside, own_name, place_aside, put_aside
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 
 Watch = Callable[[int, int], None]
 """Is given how many snapshots are done, of how many."""
 
-_AT_ONCE = 200
+_AT_ONCE = 20
 """Files that are removed before it is looked again what has been committed since."""
 
 _NAMED = frozenset({MANIFEST_DIR, INDEX_DIR, STATISTICS_DIR})
@@ -100,33 +101,60 @@ def remove_orphan_files(
         )
     now_ms = clock.now_ms() if dry_run else storage_now_ms(table.io, table.path, ids=ids)
     # Listed before the names are collected: what is committed in between is named by then.
-    candidates = _candidates(table, now_ms - older_than_ms)
+    candidates, aside = _candidates(table, now_ms - older_than_ms)
     used = _Names(table.io, table.path, table.manifests)
     used.collect(watch)
     orphans = [f for f in candidates if used.is_orphan(f)]
     if dry_run:
         return OrphanResult(tuple(orphans), deleted=False)
+    for file in aside:
+        if not used.is_orphan(file):
+            bring_back(table.io, file)
     removed: list[FileInfo] = []
     for start in range(0, len(orphans), _AT_ONCE):
         # A commit of old files that was published since the names were collected has proven that they were there.
         used.follow()
-        for file in orphans[start : start + _AT_ONCE]:
-            if used.is_orphan(file):
-                table.io.delete(file.path)
-                removed.append(file)
+        removed += _remove(table.io, [f for f in orphans[start : start + _AT_ONCE] if used.is_orphan(f)], used, ids)
     return OrphanResult(tuple(removed), deleted=True)
 
 
-def _candidates(table: TableHandle, before_ms: int) -> list[FileInfo]:
-    """The old files in the places where a clean-up may look."""
+def _remove(io: FileIO, files: Sequence[FileInfo], used: "_Names", ids: IdSource) -> list[FileInfo]:
+    """Those of the files that are gone now. Where they can be put aside, it is looked once more what names them."""
+    places: dict[str, tuple[FileInfo, FileInfo]] = {}
+    removed = []
+    try:
+        for file in files:
+            place = file if _is_temporary(file) else place_aside(io, file, ids)
+            places[place.path] = file, place
+            if not put_aside(io, file, place):
+                del places[place.path]
+        if any(is_aside(place) for _, place in places.values()):
+            used.follow()
+        for path, (file, place) in list(places.items()):
+            # Its writer may have brought it back.
+            if used.is_orphan(file) and (place is file or io.exists(path)):
+                io.delete(path)
+                removed.append(file)
+                del places[path]
+    finally:
+        for _, place in places.values():
+            bring_back(io, place)
+    return removed
+
+
+def _candidates(table: TableHandle, before_ms: int) -> tuple[list[FileInfo], list[FileInfo]]:
+    """The old files in the places where a clean-up may look, and all that are aside there."""
     depth = _bucket_depth(table.table_schema)
     start = f"{table.path}/"
-    found = []
+    found, aside = [], []
     for file in table.io.list_files(table.path):
-        parts = file.path.removeprefix(start).split("/")
-        if 0 <= file.modified_ms < before_ms and _is_candidate(parts, depth):
+        if not _is_candidate(file.path.removeprefix(start).split("/"), depth):
+            continue
+        if 0 <= file.modified_ms < before_ms:
             found.append(file)
-    return found
+        if is_aside(file):
+            aside.append(file)
+    return found, aside
 
 
 def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
@@ -159,10 +187,6 @@ def _bucket_depth(schema: TableSchema) -> int:
     return len(directory.split("/")) * bool(directory) + len(schema.partition_keys) + 1
 
 
-def _name(file: FileInfo) -> str:
-    return file.path.rpartition("/")[2]
-
-
 class _Names:
     """The names of all files that some state of a table names; each manifest is read once."""
 
@@ -172,7 +196,7 @@ class _Names:
         self._newest: dict[str, Snapshot] = {}
 
     def is_orphan(self, file: FileInfo) -> bool:
-        return _is_temporary(file) or _name(file) not in self.names
+        return _is_temporary(file) or own_name(file) not in self.names
 
     def collect(self, watch: Watch) -> None:
         """Raises CorruptFileError when a state is there and cannot be read."""

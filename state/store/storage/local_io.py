@@ -20,6 +20,9 @@ from bucketline.state.format.paths import temporary_name
 from bucketline.state.store.storage.errors import storage_error, storage_errors
 from bucketline.state.store.storage.file_info import FileInfo
 
+_TRIES = 3
+"""How often a temporary file is written that orphan removal takes, because this process is stopped in the middle."""
+
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
@@ -59,8 +62,7 @@ class LocalIO:
         temporary = os.path.join(folder, temporary_name(name, self.ids.new_uuid()))
         with _storage_errors(path):
             try:
-                _write_unpublished(temporary, path, data)
-                if not _link(temporary, path):
+                if not _placed(temporary, path, data):
                     return False
                 _sync_folder(folder)
                 return True
@@ -73,8 +75,14 @@ class LocalIO:
         temporary = os.path.join(folder, temporary_name(name, self.ids.new_uuid()))
         with _storage_errors(path):
             try:
-                _write_synced(temporary, data)
-                os.replace(temporary, path)
+                for left in reversed(range(_TRIES)):
+                    _write_synced(temporary, data)
+                    try:
+                        os.replace(temporary, path)
+                        break
+                    except FileNotFoundError:
+                        if not left:
+                            raise
             except OSError:
                 with suppress(OSError):
                     os.unlink(temporary)
@@ -110,6 +118,15 @@ class LocalIO:
     def delete(self, path: str) -> None:
         with _storage_errors(path), suppress(FileNotFoundError):
             os.unlink(path)
+
+    def move(self, path: str, target: str) -> bool:
+        """Gives a file another name on the same file system, in one step; False when there is none."""
+        with _storage_errors(path):
+            try:
+                os.rename(path, target)
+            except FileNotFoundError:
+                return False
+            return True
 
     def delete_folder(self, directory: str) -> None:
         with _storage_errors(directory), suppress(FileNotFoundError):
@@ -174,6 +191,20 @@ def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
         _write_synced(temporary, data)
     except OSError as e:
         raise storage_error(path, e, published=False) from e
+
+
+def _placed(temporary: str, path: str, data: bytes) -> bool:
+    """Writes a file and gives it its name; False if that name is taken."""
+    for _ in range(_TRIES):
+        _write_unpublished(temporary, path, data)
+        with suppress(FileNotFoundError):
+            return _link(temporary, path)
+    raise StorageError(
+        f"{path}: its temporary file was removed {_TRIES} times before it could be published",
+        path=path,
+        retryable=True,
+        published=False,
+    )
 
 
 def _link(temporary: str, path: str) -> bool:

@@ -476,3 +476,41 @@ def test_a_commit_does_not_undo_a_rollback_that_was_made_while_it_ran(table: Com
     assert isinstance(outcome, Committed)
     assert table.live_names() == ["a", "instead", "ours"]
     table.check()
+
+
+def test_a_commit_that_built_on_a_snapshot_that_was_taken_back_plans_again(table: CommitTable) -> None:
+    append(table, "a")
+    append(table, "taken-back")
+
+    def take_back(name: str, path: str) -> None:
+        if name == "publish":
+            io.before_call = None
+            table.snapshots.delete(2)
+
+    io = FaultyIO(table.storage, before_call=take_back)
+    table.snapshots.write_latest_hint(1)
+    outcome = table.committer(io).commit(table.put_files([message(data_file("ours"))]), user=ME, identifier=2)
+    assert isinstance(outcome, Committed)
+    assert table.live_names() == ["a", "ours"]
+    table.check()
+
+
+def test_a_run_of_the_same_job_is_recognised_behind_a_rollback_that_was_made_while_the_commit_ran(
+    table: CommitTable,
+) -> None:
+    """The snapshot with our commit has an id that was looked at before, when it was another snapshot's."""
+    append(table, "a")
+    append(table, "taken-back")
+
+    def roll_back(name: str, path: str) -> None:
+        if name == "publish":
+            io.before_call = None
+            rollback_to(table.storage, table.path, 1)
+            append(table, "ours", user=ME, identifier=2)
+
+    io = FaultyIO(table.storage, before_call=roll_back)
+    late = table.put_files([message(data_file("ours-late"))])
+    outcome = table.committer(io).commit(late, user=ME, identifier=2, based_on=1)
+    assert isinstance(outcome, Committed) and outcome.replayed
+    assert table.live_names() == ["a", "ours"]
+    table.check()

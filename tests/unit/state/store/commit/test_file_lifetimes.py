@@ -19,10 +19,11 @@ from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.commit.commit_proof import FILES_GONE
-from bucketline.state.store.commit.committer import CommitResult, Committed, Conflict, Unknown
+from bucketline.state.store.commit.committer import CommitResult, Committed, Committer, Conflict, Unknown
 from bucketline.state.store.maintenance.expiry import delete_tag, expire_snapshots
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from bucketline.state.store.table.local_compact import compact_table
@@ -31,11 +32,11 @@ from bucketline.state.store.table.overwrite import overwrite_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.table.table import Table, create_table
 from tests.support.aged_table import assert_whole, stored_files
-from tests.support.commit_table import CommitTable
+from tests.support.commit_table import CommitTable, CountedPause
 from tests.support.commits import data_file
 from tests.support.faulty_io import Fault, FaultyIO
 from tests.support.memory_io import MemoryIO
-from tests.support.stopped import HOUR_MS, StoppingClock, age_and_clean, let_storage_age
+from tests.support.stopped import HOUR_MS, HookedIds, StoppingClock, age_and_clean, let_storage_age
 
 
 @dataclass
@@ -281,6 +282,70 @@ def test_a_snapshot_that_another_one_builds_on_is_not_taken_back(moment: tuple[s
     assert table.snapshots.ids() == [1, 2]
 
 
+def test_a_snapshot_is_taken_back_though_another_was_built_on_it_and_taken_back_too() -> None:
+    """Both writers look for the other's snapshot in the moment in which it is not there."""
+    table = CommitTable().create()
+    storage = table.storage
+    assert isinstance(storage, MemoryIO)
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-new.parquet"),))
+    rival = CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file("data-rival.parquet"),))
+    table.put_files([message, rival])
+
+    def stop(name: str, path: str) -> None:
+        if name == "publish" and path.endswith("snapshot-1"):
+            table.pause.clock.now += 30 * HOUR_MS
+            storage.delete(table.data_path("data-new.parquet"))
+        if (name, path) == ("delete", table.snapshots.path(1)):
+            io.before_call = None
+            assert isinstance(table.committer().commit([rival], user="rival", identifier=1), Committed)
+            pausing.meanwhile = lambda: storage.delete(table.snapshots.path(2))
+
+    pausing = _Pausing(table.pause)
+    io = FaultyIO(storage, before_call=stop)
+    committer = Committer(io, table.path, table.schema, clock=table.pause.clock, pause=pausing)
+    outcome = committer.commit([message], user="me", identifier=1)
+    assert isinstance(outcome, Conflict) and outcome.rule == FILES_GONE
+    assert table.snapshots.ids() == []
+
+
+@dataclass
+class _Pausing:
+    """Something else happens while a commit waits for its next try."""
+
+    inner: CountedPause
+    meanwhile: Callable[[], object] = lambda: None
+
+    def wait_ms(self, duration_ms: int) -> None:
+        self.inner.wait_ms(duration_ms)
+        self.meanwhile()
+
+
+def test_other_writers_go_on_after_a_snapshot_that_they_have_seen_is_taken_back() -> None:
+    """The hint LATEST was lost, or names a snapshot that has expired."""
+    table = CommitTable().create()
+    storage = table.storage
+    assert isinstance(storage, MemoryIO)
+    first = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-first.parquet"),))
+    table.committer().commit(table.put_files([first]), user="first", identifier=1)
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-new.parquet"),))
+    table.put_files([message])
+    storage.delete(f"{table.path}/snapshot/LATEST")
+    view = TableView(table.snapshots, table.manifests)
+
+    def stop(name: str, path: str) -> None:
+        if name == "publish":
+            table.pause.clock.now += 30 * HOUR_MS
+            storage.delete(table.data_path("data-new.parquet"))
+        if (name, path) == ("delete", table.snapshots.path(2)):
+            seen = view.refresh()
+            assert seen is not None and seen.id == 2
+
+    outcome = table.committer(FaultyIO(storage, before_call=stop)).commit([message], user="me", identifier=1)
+    assert isinstance(outcome, Conflict) and outcome.rule == FILES_GONE
+    found = view.refresh()
+    assert found is not None and found.id == 1
+
+
 def test_a_commit_that_is_tried_for_hours_proves_its_files_each_time() -> None:
     """Others win again and again; each try takes five hours."""
     table = CommitTable(options={"commit.max-retries": "9"}).create()
@@ -341,10 +406,10 @@ def test_a_young_batch_costs_nothing_and_an_old_one_a_call_a_file() -> None:
     assert _calls_of_commit(QUICK_MS, QUICK_MS) == ["modified_ms"]
     assert _calls_of_commit(PROOF_MS - CLOCK_SKEW_MS - 1, PROOF_MS - CLOCK_SKEW_MS - 1) == ["modified_ms"]
     proven = ["modified_ms", "size", "size", "size"]
-    assert _calls_of_commit(PROOF_MS - CLOCK_SKEW_MS, 0) == proven
+    assert _calls_of_commit(PROOF_MS - CLOCK_SKEW_MS, 0) == [*proven, *proven]
     # The machine's clock was set back meanwhile, or hardly moved: what counts for removal is the storage's.
-    assert _calls_of_commit(-1, PROOF_MS) == proven
-    assert _calls_of_commit(60_000, PROOF_MS) == proven
+    assert _calls_of_commit(-1, PROOF_MS) == [*proven, *proven]
+    assert _calls_of_commit(60_000, PROOF_MS) == [*proven, *proven]
 
 
 def test_a_file_that_is_no_longer_whole_is_as_good_as_gone() -> None:
@@ -398,6 +463,25 @@ def test_work_whose_files_are_removed_while_it_is_stopped_is_done_again(
         if clock.looks < at:
             break
     assert repeated >= 3
+
+
+@pytest.mark.parametrize("work", ["write", "overwrite", "compact", "rescale"])
+def test_on_a_file_system_the_storages_clock_alone_is_enough(work: str, tmp_path: Path) -> None:
+    """The storage's clock jumps by two days and the machine's does not: files are old to a removal alone."""
+    table = create_table(str(tmp_path / "t"), COLUMNS, ("id",), options={"bucket": "2"})
+    table.write(_rows(1))
+    table.write(_rows(2))
+    ids = HookedIds(Path(table.path), age_and_clean(table.path, 48 * HOUR_MS))
+    if work == "write":
+        write_table(table, _rows(7), ids=ids)
+    elif work == "overwrite":
+        overwrite_table(table, _rows(7), ids=ids)
+    elif work == "compact":
+        compact_table(table, ids=ids)
+    else:
+        rescale_table(table, 3, ids=ids)
+    assert ids.is_done
+    assert _values(table) == ({7} if work.endswith("write") else {2}) and table.doctor(rows=True) == []
 
 
 def test_rows_that_can_be_read_only_once_are_asked_for_again(tmp_path: Path) -> None:

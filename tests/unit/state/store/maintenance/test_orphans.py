@@ -1,6 +1,9 @@
 """Orphans: found when old, never a file that something names."""
 
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
@@ -9,19 +12,25 @@ from bucketline.state.commit.file_age import REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CorruptFileError, MissingSnapshotError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW
+from bucketline.state.format.entries import FileKind, ManifestEntry
 from bucketline.state.format.paths import BRANCH_DIR
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.commit.committer import Committed
+from bucketline.state.store.commit.commit_proof import FILES_GONE
+from bucketline.state.store.commit.committer import Committed, Conflict
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
+from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.aged_table import aged_table, assert_whole, stored_files
 from tests.support.commit_table import CommitTable, StillClock
 from tests.support.commits import data_file
 from tests.support.faulty_io import FaultyIO
 from tests.support.memory_io import MemoryIO
+from tests.support.stopped import let_storage_age
 
 UUID = "0b1c2d3e-0000-4000-8000-00000000000a"
 
@@ -221,3 +230,127 @@ def test_what_cannot_be_read_stops_the_removal(what: str) -> None:
 def _files(table: CommitTable) -> dict[str, bytes]:
     assert isinstance(table.storage, MemoryIO)
     return table.storage.files
+
+
+@dataclass(frozen=True, slots=True)
+class HookedIO(LocalIO):
+    """A file system on which something happens after a file is renamed, or before one is published."""
+
+    meanwhile: Callable[[str], None] = field(default=lambda path: None)
+    publishing: Callable[[], None] = field(default=lambda: None)
+
+    def publish(self, path: str, data: bytes) -> bool:
+        self.publishing()
+        return LocalIO.publish(self, path, data)
+
+    def move(self, path: str, target: str) -> bool:
+        moved = LocalIO.move(self, path, target)
+        self.meanwhile(path)
+        return moved
+
+
+def _on_disk(folder: Path, io: LocalIO) -> tuple[CommitTable, CommitMessage]:
+    """A table, and a message whose file is two days old and not committed yet."""
+    table = CommitTable(path=str(folder / "t"), storage=io).create()
+    old = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-old.parquet"),))
+    table.committer().commit(table.put_files([old]), user="first", identifier=1)
+    late = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-late.parquet"),))
+    table.put_files([late])
+    let_storage_age(folder, 2 * REMOVABLE_MS)
+    return table, late
+
+
+def test_a_file_that_is_committed_while_it_is_put_aside_comes_back(tmp_path: Path) -> None:
+    """The writer has looked for its files, is stopped, and publishes without a second look: the removal looks."""
+    outcomes: list[object] = []
+
+    def commit(path: str) -> None:
+        if not outcomes and path.endswith("data-late.parquet"):
+            outcomes.append(None)
+            list_manifests = Manifests(io, table.path)
+            entry = ManifestEntry(FileKind.ADD, EMPTY_ROW, 0, 2, late.new_files[0])
+            written = list_manifests.write_list(list_manifests.write([entry], 0))
+            before = table.latest()
+            named = replace(before, id=2, delta_manifest_list=written[0], delta_manifest_list_size=written[1])
+            assert table.snapshots.publish(named)
+
+    io = HookedIO(meanwhile=commit)
+    table, late = _on_disk(tmp_path, io)
+    assert remove_orphan_files(_handle(table), dry_run=False).files == ()
+    assert outcomes and io.exists(table.data_path("data-late.parquet"))
+    assert io.list_names(f"{table.path}/bucket-0") == ["data-late.parquet", "data-old.parquet"]
+
+
+def test_a_writer_brings_back_its_file_that_was_put_aside(tmp_path: Path) -> None:
+    outcomes: list[object] = []
+
+    def commit(path: str) -> None:
+        if not outcomes and path.endswith("data-late.parquet"):
+            outcomes.append(table.committer().commit([late], user="late", identifier=1))
+
+    table, late = _on_disk(tmp_path, HookedIO(meanwhile=commit))
+    assert remove_orphan_files(_handle(table), dry_run=False).files == ()
+    (outcome,) = outcomes
+    assert isinstance(outcome, Committed)
+    assert table.live_names() == ["data-late.parquet", "data-old.parquet"]
+    assert_whole(table)
+
+
+@pytest.mark.parametrize("planned_ms", [0, None])
+def test_a_writer_takes_its_snapshot_back_when_a_removal_was_faster(tmp_path: Path, planned_ms: int | None) -> None:
+    """The removal runs, from beginning to end, between the writer's look at its files and its publication.
+
+    The writer knows that its work is old; on a file system it need not.
+    """
+    table, late = _on_disk(tmp_path, LocalIO())
+    removed: list[str] = []
+
+    def remove() -> None:
+        removed.extend(f.path for f in remove_orphan_files(_handle(table), dry_run=False).files)
+
+    def call(name: str, path: str) -> None:
+        if name == "publish":
+            remove()
+
+    io: FileIO = HookedIO(publishing=remove) if planned_ms is None else FaultyIO(table.storage, before_call=call)
+    outcome = table.committer(io).commit([late], user="late", identifier=1, planned_ms=planned_ms)
+    assert table.data_path("data-late.parquet") in removed
+    assert isinstance(outcome, Conflict) and outcome.rule == FILES_GONE
+    assert table.live_names() == ["data-old.parquet"]
+    assert_whole(table)
+
+
+def test_what_was_put_aside_comes_back_when_the_removal_fails(tmp_path: Path) -> None:
+    def fail(path: str) -> None:
+        if path.endswith("data-late.parquet"):
+            raise KeyboardInterrupt
+
+    table, _ = _on_disk(tmp_path, HookedIO(meanwhile=fail))
+    with pytest.raises(KeyboardInterrupt):
+        remove_orphan_files(_handle(table), dry_run=False)
+    assert table.storage.list_names(f"{table.path}/bucket-0") == ["data-late.parquet", "data-old.parquet"]
+
+
+def test_a_young_file_that_was_put_aside_comes_back_or_stays(tmp_path: Path) -> None:
+    """A removal with `no_writers` was killed; the next one looks at old files only."""
+    table, _ = _on_disk(tmp_path, LocalIO())
+    for name in ("data-old.parquet", "data-late.parquet"):
+        path = Path(table.data_path(name))
+        os.utime(path)
+        path.rename(path.with_name(f".{name}.{UUID}.orphan"))
+    assert remove_orphan_files(_handle(table), dry_run=False).files == ()
+    assert table.storage.list_names(f"{table.path}/bucket-0") == [
+        f".data-late.parquet.{UUID}.orphan",
+        "data-old.parquet",
+    ]
+
+
+def test_what_a_crashed_removal_has_put_aside_is_brought_back_or_removed(tmp_path: Path) -> None:
+    table, _ = _on_disk(tmp_path, LocalIO())
+    for name in ("data-old.parquet", "data-late.parquet"):
+        path = Path(table.data_path(name))
+        path.rename(path.with_name(f".{name}.{UUID}.orphan"))
+    found = remove_orphan_files(_handle(table), dry_run=False)
+    assert [f.path.rpartition("/")[2] for f in found.files] == [f".data-late.parquet.{UUID}.orphan"]
+    assert os.listdir(Path(table.data_path("data-old.parquet")).parent) == ["data-old.parquet"]
+    assert_whole(table)

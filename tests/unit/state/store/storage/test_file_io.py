@@ -3,7 +3,9 @@
 import os
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -173,3 +175,29 @@ def test_a_path_with_a_null_byte_is_a_final_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as caught:
         LocalIO().read(f"{tmp_path}/a\0b")
     assert caught.value.fields["retryable"] is False
+
+
+@pytest.mark.parametrize("call", ["publish", "overwrite"])
+def test_a_temporary_file_that_is_removed_as_an_orphan_is_written_again(call: str, tmp_path: Path) -> None:
+    """Its process was stopped for a day before the file got its name."""
+    stop = Event()
+
+    def remove_each_once() -> None:
+        removed = set[str]()
+        while not stop.is_set():
+            for name in os.listdir(tmp_path):
+                if name.endswith(".tmp") and name not in removed:
+                    removed.add(name)
+                    with suppress(FileNotFoundError):
+                        os.unlink(tmp_path / name)
+
+    remover = Thread(target=remove_each_once)
+    remover.start()
+    try:
+        for n in range(100):
+            done = getattr(LocalIO(), call)(f"{tmp_path}/f{n}", b"content")
+            assert done is (True if call == "publish" else None)
+    finally:
+        stop.set()
+        remover.join()
+    assert {(tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == {b"content"}
