@@ -25,6 +25,14 @@ def writer_of(user: str) -> str:
     return user if found is None else found[1]
 
 
+def compactor_user(writer: str) -> str:
+    """The name under which compactions of a writer are committed outside its batches; `writer_of` keeps it apart.
+
+    A compaction may be published after a later batch. Under the writer's own name it would look like its newest commit.
+    """
+    return f"compactor-{writer}"
+
+
 def find_commit(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snapshot | None:
     """The newest snapshot that (user, identifier) made, None when there is none.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import SinkOptions
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.commit.committer import Committed
 from bucketline.state.store.key_index.note import NOTE_PROPERTY
@@ -102,24 +103,17 @@ def commit_batch(
     return CommitReport(committed, count, _settle(table, committed.snapshots))
 
 
-def commit_owed_compaction(
-    table: LiveTable, identity: BatchIdentity, messages: tuple[CommitMessage, ...], key_shares: int | None = None
-) -> CommitReport:
-    """Commits a compaction that is done after its batch was committed, under the same identity, with its `key_shares`.
+def commit_owed_compaction(table: LiveTable, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
+    """Commits a compaction that is done after its batch was committed, under the writer's name as a compactor.
 
+    The batch may have a successor by then, so the snapshot tells nothing of the batch, and the writer's marker stays.
     That it was lost is in the report, and owed.
     """
-    committed = table.session.commit(
-        messages,
-        user=table.user,
-        identifier=identity.batch_id,
-        properties=batch_properties(identity, key_shares=key_shares)
-        | BatchCounts(rejected_before=table.rejected_before()).properties(),
-        kind=CommitKind.COMPACT,
-    )
+    user = compactor_user(table.user)
+    committed = table.session.commit(messages, user=user, identifier=batch_id, kind=CommitKind.COMPACT)
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
-    return CommitReport(committed, 0, _settle(table, committed.snapshots))
+    return CommitReport(committed, 0, _expire(table))
 
 
 def settle_skipped(table: LiveTable) -> None:
@@ -152,11 +146,23 @@ def reject_policy(sink: SinkOptions) -> RejectPolicy:
 
 def _settle(table: LiveTable, made: tuple[Snapshot, ...]) -> int:
     """Marker and expiry; failures are told, never raised: the rows are in the table."""
-    session = table.session
     if made:
         with _told("moving the writer's marker tag"):
-            table.mark(made[-1])
-    expired = 0
+            table.mark(_to_mark(made))
+    return _expire(table)
+
+
+def _to_mark(made: tuple[Snapshot, ...]) -> Snapshot:
+    """The newest of a batch's snapshots that no other batch of the writer can have come before."""
+    newest = made[0]
+    for snapshot in made[1:]:
+        if snapshot.id == newest.id + 1:
+            newest = snapshot
+    return newest
+
+
+def _expire(table: LiveTable) -> int:
+    session, expired = table.session, 0
     with _told("expiring snapshots"):
         expired = maybe_expire(session.table.io, session.table.path, session.plan.schema)
     return expired

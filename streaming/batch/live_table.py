@@ -4,14 +4,14 @@ A batch then reads the snapshots since the last one and nothing else. The sink i
 needs between batches is found here by table path, commit user and job options.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
 
 from bucketline.state.commit.replay import newest_of_user, writer_of
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, SYSTEM_RANDOM, Clock, Pause, Random
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.paths import MANIFEST_DIR
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
@@ -118,15 +118,14 @@ class LiveTable:
             walked_to = snapshot.id
             if writer_of(snapshot.commit_user) != own:
                 continue
-            if found and snapshot.commit_identifier != found[0].commit_identifier:
-                break
             found.append(snapshot)
+            if snapshot.commit_kind is not CommitKind.COMPACT:
+                break
         self._seen_id = latest.id if latest else 0
-        if found:
-            same = [s for s in self._commits if s.commit_identifier == found[0].commit_identifier]
-            self._commits = [*found, *same]
-        marker = None if self._commits else self._marker()
-        complete = bool(self._commits) or walked_to == 1 or (marker is not None and self._seen(marker) >= walked_to - 1)
+        self._commits = of_newest_batch(found, self._commits)
+        wrote = any(s.commit_kind is not CommitKind.COMPACT for s in self._commits)
+        marker = None if wrote else self._marker()
+        complete = wrote or walked_to == 1 or (marker is not None and self._seen(marker) >= walked_to - 1)
         others = () if self._commits or marker else self._others()
         return UserHistory(tuple(self._commits), marker, complete, others)
 
@@ -176,20 +175,23 @@ class LiveTable:
         newest: dict[str, Snapshot] = {}
         for snapshot in self.session.table.snapshot_store.newest_first(latest.id if latest else 0):
             writer = writer_of(snapshot.commit_user)
-            if END_OFFSETS in snapshot.properties and writer != writer_of(self.user):
-                newest.setdefault(writer, snapshot)
+            if END_OFFSETS not in snapshot.properties or writer == writer_of(self.user):
+                continue
+            if newest.setdefault(writer, snapshot).commit_kind is CommitKind.COMPACT:
+                newest[writer] = snapshot
         return tuple(newest.values())
 
     def mark(self, snapshot: Snapshot) -> None:
-        """Moves the writer's tag to a snapshot of its own."""
+        """Moves the writer's tag to a snapshot of its own, unless another run of it is further on already."""
         table = self.session.table
         move_tag(table.io, table.path, self.session.plan.schema, MARKER_TAG + self.user, snapshot)
 
     def mark_newest(self) -> None:
         """Moves the tag to the writer's newest snapshot in the history, if it is at an older one."""
         marker = self._marker()
-        if self._commits and (marker is None or marker.id < self._commits[0].id):
-            self.mark(self._commits[0])
+        known = of_newest_batch(self._commits, [] if marker is None else [marker])
+        if known and (marker is None or marker.id < known[0].id):
+            self.mark(known[0])
 
     def _seen(self, marker: Snapshot) -> int:
         """The snapshot id up to which it is known that none after the marker is this writer's."""
@@ -199,6 +201,18 @@ class LiveTable:
     def _marker(self) -> Snapshot | None:
         tag = Tags(self.session.table.io, self.session.table.path).get(MARKER_TAG + self.user)
         return newest_of_user([tag.snapshot], self.user) if tag is not None else None
+
+
+def of_newest_batch(found: Sequence[Snapshot], known: Sequence[Snapshot]) -> list[Snapshot]:
+    """Those of a writer's snapshots that are of its newest batch; `found` are the newest, `known` those before.
+
+    The newest rows say which batch that is: a compaction may be published after a later batch. Where only compactions
+    are found, rows may have expired, and the highest batch id says it.
+    """
+    rows = [s for s in found if s.commit_kind is not CommitKind.COMPACT]
+    both = [*found, *known]
+    newest = rows[0].commit_identifier if rows else max((s.commit_identifier for s in both), default=None)
+    return [s for s in both if s.commit_identifier == newest]
 
 
 _Options = tuple[tuple[str, str], ...]

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.determinism import SYSTEM_IDS
+from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import CommitKind, FileKind
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.visibility import (
@@ -68,7 +68,7 @@ def settle_visibility(
 
 def finish_visibility(table: LiveTable, spark: object) -> None:
     """What a query that has ended still owes, compacted within one more budget, under a name of its own."""
-    user = SYSTEM_IDS.new_uuid()
+    user = compactor_user(table.user)
 
     def commit(made: Sequence[CommitMessage]) -> Committed:
         return table.session.commit(made, user=user, kind=CommitKind.COMPACT)

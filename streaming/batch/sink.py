@@ -18,7 +18,8 @@ from bucketline.conf.storage_options import check_storage_options, refuse_storag
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS
+from bucketline.state.commit.replay import compactor_user
+from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.catalog.postpone_backlog import find_waiting
 from bucketline.state.store.commit.repeat import repeat_if_gone
@@ -115,8 +116,8 @@ class TableSink:
             lambda: self._written(table, batch, identity), again=session.refresh
         )
         table.owes_full = plan.trigger is CompactTrigger.FULL and report.committed.dropped is not None
-        report = report.followed_by(self._compact_postponed(table, spark, identity, plan.key_shares))
-        report = self._make_visible(table, spark, identity, plan.trigger, outcome.messages, report, plan.key_shares)
+        report = report.followed_by(self._compact_postponed(table, spark, identity))
+        report = self._make_visible(table, spark, identity, plan.trigger, outcome.messages, report)
         table.touched = frozenset(m.partition for m in outcome.messages if m.new_files)
         table.rows_a_partition = outcome.accepted_rows // max(1, len(table.touched))
         seconds = (planned - started, ran - planned, time.monotonic() - ran)
@@ -147,13 +148,12 @@ class TableSink:
         trigger: CompactTrigger,
         messages: Sequence[CommitMessage],
         report: CommitReport,
-        key_shares: int | None,
     ) -> CommitReport:
         """The report, with what was compacted so that readers see the batch, and what earlier ones owed."""
         later: list[CommitReport] = []
 
         def commit(made: Sequence[CommitMessage]) -> Committed:
-            later.append(commit_owed_compaction(table, identity, tuple(made), key_shares))
+            later.append(commit_owed_compaction(table, identity.batch_id, tuple(made)))
             return later[-1].committed
 
         rounds = settle_visibility(
@@ -193,9 +193,7 @@ class TableSink:
             table.told_shares = advise_shares(table.session, plan, parallelism)
         return plan
 
-    def _compact_postponed(
-        self, table: LiveTable, spark: Any, identity: BatchIdentity, key_shares: int | None
-    ) -> CommitReport | None:
+    def _compact_postponed(self, table: LiveTable, spark: Any, identity: BatchIdentity) -> CommitReport | None:
         """Deals what waits in a postpone table to its buckets, when this batch's turn has come; None when it has
         not."""
         session, every = table.session, table.session.plan.sink.postpone_compact_batches
@@ -204,7 +202,7 @@ class TableSink:
         if (identity.batch_id + 1) % every and not table.owes_postponed:
             return None
         messages = self._rebucket_postponed(table, spark)
-        report = commit_owed_compaction(table, identity, messages, key_shares) if messages else None
+        report = commit_owed_compaction(table, identity.batch_id, messages) if messages else None
         table.owes_postponed = report is not None and report.committed.dropped is not None
         return report
 
@@ -235,11 +233,10 @@ class TableSink:
         due = session.due(trigger) if trigger is not CompactTrigger.NONE else []
         states = session.bucket_states(trigger) if due else {}
         messages = compact_over_spark(spark, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
-        shares = table.key_shares()
-        report = commit_owed_compaction(table, identity, messages, shares) if messages else None
+        report = commit_owed_compaction(table, identity.batch_id, messages) if messages else None
         table.owes_full = trigger is CompactTrigger.FULL and report is not None and report.committed.dropped is not None
-        report = report or self._compact_postponed(table, spark, identity, shares) or CommitReport(Committed(), 0, 0)
-        report = self._make_visible(table, spark, identity, trigger, messages, report, shares)
+        report = report or self._compact_postponed(table, spark, identity) or CommitReport(Committed(), 0, 0)
+        report = self._make_visible(table, spark, identity, trigger, messages, report)
         seconds = time.monotonic() - started
         return describe_skipped(session.table.path, identity.batch_id, messages, report, seconds, hidden_rows(table))
 
@@ -257,7 +254,7 @@ class TableSink:
             budget = table.budget()
             while table.owes_postponed and budget.left_ms > 0:
                 made = self._rebucket_postponed(table, spark)
-                done = table.session.commit(made, user=SYSTEM_IDS.new_uuid(), kind=CommitKind.COMPACT)
+                done = table.session.commit(made, user=compactor_user(table.user), kind=CommitKind.COMPACT)
                 table.owes_postponed = done.dropped is not None
                 if table.owes_postponed:
                     budget.wait()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bucketline.state.commit.replay import writer_of
-from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.table.table import Table
 from bucketline.streaming.batch.recover import END_OFFSETS
@@ -34,15 +34,21 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
     Snapshots are walked from the newest back to the first with offsets; other users are known by their tags.
     """
     wanted = None if user is None else writer_of(user)
-    found = [t.snapshot for t in Tags(table.io, table.metadata_path).list()]
     store = table.snapshot_store
     latest = store.latest_id()
+    walked = []
     for snapshot in store.newest_first(latest) if latest is not None else ():
         if wanted in (None, writer_of(snapshot.commit_user)) and kafka_topics(snapshot):
-            found.append(snapshot)
-            break
+            walked.append(snapshot)
+            if snapshot.commit_kind is not CommitKind.COMPACT:
+                break
+    # A compaction may be published after a later batch than its own; the rows say how far the writer has got.
+    rows = {writer_of(s.commit_user) for s in walked if s.commit_kind is not CommitKind.COMPACT}
+    late = {s.id for s in walked if s.commit_kind is CommitKind.COMPACT and writer_of(s.commit_user) in rows}
+    kept = (t.snapshot for t in Tags(table.io, table.metadata_path).list())
+    found = {s.id: s for s in (*kept, *walked) if s.id not in late}
     seen = set()
-    for snapshot in sorted(found, key=lambda s: s.id, reverse=True):
+    for _, snapshot in sorted(found.items(), reverse=True):
         topics, writer = kafka_topics(snapshot), writer_of(snapshot.commit_user)
         if topics and wanted in (None, writer) and writer not in seen:
             seen.add(writer)

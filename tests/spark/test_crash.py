@@ -76,7 +76,8 @@ class Shop:
             assert len(set(done)) == len(done), done
             appended = [i for i, kind in done if kind == "APPEND"]
             assert appended == list(range(len(appended)))
-            users = set(table.snapshots()["commit_user"].to_pylist())
+            # What a killed batch still owed is compacted under another name.
+            users = {u.removeprefix("compactor-") for u in table.snapshots()["commit_user"].to_pylist()}
             assert len(users) <= 1, users
             found.append(files_in(table))
         keyed = open_table(self.keyed.path).to_arrow().to_pylist()

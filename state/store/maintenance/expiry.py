@@ -137,10 +137,13 @@ def move_tag(
 ) -> None:
     """Makes or moves the tag that marks a writer's newest snapshot; files that only its old place held are removed.
 
-    A marker that is no longer moved ends after `MARKER_RETAINED_MS`.
+    It does not move back, save behind a snapshot that was rolled back. A marker that is no longer moved ends after
+    `MARKER_RETAINED_MS`.
     """
     tags = Tags(io, path)
     old = tags.get(name)
+    if old is not None and old.snapshot.id > snapshot.id and Snapshots(io, path).get(old.snapshot.id) == old.snapshot:
+        return
     tags.replace(name, snapshot, created_local_ms=clock.local_ms(), retained_ms=MARKER_RETAINED_MS)
     if old is not None and old.snapshot.id != snapshot.id:
         _Expiry(io, path, schema).release(old.snapshot)

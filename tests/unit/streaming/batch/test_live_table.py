@@ -1,6 +1,8 @@
 """What a running stream holds of its table: one batch at a time by name, and a rollback is seen while it runs."""
 
+import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,21 +12,29 @@ import pytest
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.accept_rows import accept_rows
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.replay import commit_user, compactor_user, writer_of
 from bucketline.state.errors import CommitConflictError, MissingSnapshotError, UnsupportedTableError
+from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.table.table import Table, create_table
-from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.bucket_writer import CompactTrigger, write_bucket
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer
 from bucketline.state.store.write.write_buckets import write_buckets
-from bucketline.streaming.batch.commit import batch_properties, commit_batch
+from bucketline.streaming.batch.commit import batch_properties, commit_batch, commit_owed_compaction, settle_skipped
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import LiveTable, live_table
-from bucketline.streaming.batch.recover import CheckpointMismatchError, WriteBatch, decide
+from bucketline.streaming.batch.recover import CheckpointMismatchError, SkipBatch, WriteBatch, decide
 from bucketline.streaming.decode.rejects import RejectedRecordsError, rejected_rows
+from bucketline.streaming.job.table_offsets import kafka_topics, newest_offsets
 from bucketline.streaming.tasks.outcome import BatchOutcome
 
+QUERY = "3f2b1c9e-0d4a-4f6b-8c7d-1e2f3a4b5c6d"
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
+
+ROWS = pa.table({"id": [1], "n": pa.array([1], pa.int32())}, schema=COLUMNS)
 
 
 def keyed(path: Path) -> Table:
@@ -72,6 +82,119 @@ def test_a_rollback_behind_the_streams_commits_is_noticed_while_it_runs(tmp_path
     with pytest.raises(CheckpointMismatchError) as caught:
         decide(batch(3), table.history(), allow_reprocess=False)
     assert isinstance(caught.value, BucketlineError) and caught.value.fields["table_batch"] == 0
+
+
+def restart(path: str, batch_id: int) -> tuple[LiveTable, object]:
+    """A new process of the same query, and what it does with a batch."""
+    table = LiveTable(path, {}, QUERY)
+    table.session.refresh()
+    return table, decide(batch(batch_id), table.history(), allow_reprocess=False)
+
+
+def late_compaction(path: str, publish: Callable[[LiveTable, CommitMessage], object]) -> Table:
+    """A table of two batches, where the compaction that batch 0 owed is published after batch 1 by a slow run."""
+    made = open_table(path)
+    made.write(ROWS)
+    slow, stream = LiveTable(path, {}, QUERY), LiveTable(path, {}, QUERY)
+    for table in (slow, stream):
+        table.session.refresh()
+        table.history()
+    commit_batch(stream, batch(0), BatchOutcome((), (), ()))
+    made.write(ROWS)
+    slow.session.refresh()
+    slow.history()
+    states = slow.session.bucket_states(CompactTrigger.FULL)
+    [due] = slow.session.due(CompactTrigger.FULL)
+    message = write_bucket(slow.session.plan.bucket_write(CompactTrigger.FULL), due, states[due], [])
+    stream.session.refresh()
+    stream.history()
+    commit_batch(stream, batch(1), BatchOutcome((), (), ()))
+    publish(slow, message)
+    newest = made.snapshot_store.latest()
+    assert newest is not None and newest.commit_kind is CommitKind.COMPACT
+    return made
+
+
+def owed(slow: LiveTable, message: CommitMessage) -> None:
+    assert commit_owed_compaction(slow, 0, (message,)).committed.snapshots
+
+
+def as_the_writer(slow: LiveTable, message: CommitMessage) -> None:
+    """As the compaction half of a batch's own commit is published, and as older releases published owed ones."""
+    properties = batch_properties(batch(0))
+    slow.session.commit([message], user=QUERY, identifier=0, properties=properties, kind=CommitKind.COMPACT)
+
+
+@pytest.mark.parametrize("publish", [owed, as_the_writer])
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_compaction_that_comes_after_the_next_batch_does_not_hide_it(
+    tmp_path: Path, publish: Callable[[LiveTable, CommitMessage], object], expired: bool
+) -> None:
+    """Batch 1 is in the table, and the process dies before Spark notes it: batch 1 comes again."""
+    made = late_compaction(keyed(tmp_path).path, publish)
+    if expired:
+        made.expire_snapshots(retain_min=1, retain_max=1)
+        assert made.snapshots().num_rows == 1
+    table, decision = restart(made.path, 1)
+    assert isinstance(decision, SkipBatch)
+    settle_skipped(table)
+    assert marked(made) == 1
+    assert restart(made.path, 2)[1] == WriteBatch()
+
+
+def marked(made: Table) -> int:
+    """The batch that the writer's marker tag is at."""
+    tag = Tags(made.io, made.path).get(MARKER_TAG + QUERY)
+    assert tag is not None
+    return tag.snapshot.commit_identifier
+
+
+def test_a_slow_run_does_not_move_the_marker_back(tmp_path: Path) -> None:
+    made = keyed(tmp_path)
+    slow, stream = LiveTable(made.path, {}, QUERY), LiveTable(made.path, {}, QUERY)
+    reports = []
+    for batch_id in range(2):
+        stream.session.refresh()
+        stream.history()
+        reports.append(commit_batch(stream, batch(batch_id), BatchOutcome((), (), ())))
+    assert marked(made) == 1
+    slow.mark(reports[0].committed.snapshots[0])
+    assert marked(made) == 1
+    made.rollback_to(1)
+    stream.session.refresh()
+    stream.mark(reports[0].committed.snapshots[0])
+    assert marked(made) == 0
+
+
+def test_where_a_stream_has_got_to_is_told_by_rows_not_by_a_late_compaction(tmp_path: Path) -> None:
+    def publish(slow: LiveTable, message: CommitMessage) -> None:
+        properties = batch_properties(replace(batch(0), end_offsets='[{"orders": {"0": 5}}]'))
+        slow.session.commit([message], user=QUERY, identifier=0, properties=properties, kind=CommitKind.COMPACT)
+        tag = slow.session.table.snapshot_store.latest()
+        assert tag is not None and kafka_topics(tag)
+
+    made = keyed(tmp_path)
+    stream = LiveTable(made.path, {}, QUERY)
+    made.write(ROWS)
+    slow = LiveTable(made.path, {}, QUERY)
+    for batch_id, end in enumerate((5, 9)):
+        stream.session.refresh()
+        stream.history()
+        identity = replace(batch(batch_id), end_offsets=json.dumps([{"orders": {"0": end}}]))
+        commit_batch(stream, identity, BatchOutcome((), (), ()))
+    slow.session.refresh()
+    states = slow.session.bucket_states(CompactTrigger.FULL)
+    [due] = slow.session.due(CompactTrigger.FULL)
+    publish(slow, write_bucket(slow.session.plan.bucket_write(CompactTrigger.FULL), due, states[due], []))
+    [found] = newest_offsets(open_table(made.path))
+    assert found.topics == {"orders": {"0": 9}}
+
+
+@pytest.mark.parametrize("prefix", [None, "nightly", "a_b", QUERY])
+def test_no_compactors_name_is_taken_for_a_writers(prefix: str | None) -> None:
+    for writer in (QUERY, f"{QUERY}-second", "q"):
+        user = commit_user(prefix, compactor_user(writer))
+        assert writer_of(user) != writer_of(commit_user(prefix, writer)) and writer_of(user) != writer
 
 
 @pytest.mark.parametrize("left", [0, 2])
