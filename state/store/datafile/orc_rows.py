@@ -79,6 +79,8 @@ class OrcRows:
         Memory: the wanted columns of one stripe.
         """
         has_times = any(_has_times(f.type) for f in self._file.schema if f.name in columns)
+        if self._checked is not None and set(columns) >= set(self.names):
+            self._checked.read_in_long_pieces()
         for number in range(self._file.nstripes):
             self._number = number
             if has_times:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.orc as orc
 
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.store.datafile.checked_file import CheckedSink, block_bytes_for
+from bucketline.state.store.datafile.checked_sink import CheckedSink, block_bytes_for
 from bucketline.state.store.datafile.orc_output import OrcOutput
 from bucketline.state.types.buffers import leaves
 from bucketline.state.types.logical import DataField, DataType, TypeRoot

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
@@ -14,7 +15,9 @@ from bucketline.state.format.avro.codec import pack_block, unpack_block
 from bucketline.state.format.near_names import check_names
 from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, read_checksums
 from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
-from bucketline.state.store.datafile.checked_file import CheckedSink, block_bytes_for, checked_source
+from bucketline.state.store.datafile.checked_file import CheckedSource, checked_source
+from bucketline.state.store.datafile.checked_sink import CheckedSink, block_bytes_for
+from bucketline.state.store.datafile.orc_rows import OrcRows
 from bucketline.state.store.datafile.orc_sink import OrcSink
 from bucketline.state.store.datafile.stored_names import check_columns
 from bucketline.state.store.table.table import create_table
@@ -216,3 +219,58 @@ def test_one_column_that_does_not_fit_its_schema_is_refused(names: list[str], id
 )
 def test_files_that_were_made_elsewhere_may_lack_columns(names: list[str], ids: dict[str, int]) -> None:
     check_columns(names, ids, fields("a", "b", "c"))
+
+
+class Requests(io.BytesIO):
+    """Remembers how many bytes were asked for at once."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.sizes: list[int] = []
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        self.sizes.append(len(found))
+        return found
+
+
+@pytest.mark.parametrize("columns", [None, ["c1"]])
+def test_a_checked_file_of_many_columns_is_fetched_once_and_with_few_requests(
+    tmp_path: Path, columns: list[str] | None
+) -> None:
+    path = tmp_path / "f.orc"
+    with pa.OSFile(str(path), "wb") as out:
+        data = pa.table({f"c{i}": np.random.default_rng(i).random(40_000) for i in range(24)})
+        sink = OrcSink(
+            out, data.schema, codec="zstd", stripe_bytes=64 << 20, target_bytes=64 << 20, is_legacy_ltz=False
+        )
+        sink.write(data)
+        sink.close()
+    plain, checked = Requests(path.read_bytes()), Requests(path.read_bytes())
+    orc.ORCFile(pa.PythonFile(plain, mode="r")).read(columns=columns)
+    rows = OrcRows(pa.PythonFile(checked, mode="r"), {})
+    found = pa.Table.from_batches(list(rows.batches(columns or data.column_names, 1 << 20, 64 << 20)))
+    assert found.equals(data.select(columns or data.column_names))
+    assert len(checked.sizes) <= len(plain.sizes) + 1
+    assert sum(checked.sizes) <= sum(plain.sizes) + (1 << 20)
+
+
+def test_a_checked_source_forgets_what_was_read_and_holds_no_more_than_its_budget(tmp_path: Path) -> None:
+    path = tmp_path / "f.orc"
+    orc_file(path, 1 << 10, row_count=300_000)
+    raw, before = path.read_bytes(), pa.total_allocated_bytes()
+    with pa.OSFile(str(path), "rb") as source:
+        size = source.size()
+        tail = source.read_at(TAIL_BYTES * 4, size - TAIL_BYTES * 4)
+        sums = read_checksums(tail, size)
+        assert isinstance(sums, BlockChecksums) and size > 4 << 20
+        checked = CheckedSource(source, size, sums, tail, most_bytes=1 << 20)
+        # A little of each piece, then the rest: none is ever used up before the end.
+        for offset in (*range(0, size, 128 << 10), *range(0, size, 100_000)):
+            checked.seek(offset)
+            assert bytes(checked.read(1000)) == raw[offset : offset + 1000]
+            assert pa.total_allocated_bytes() - before <= 1 << 20
+        for offset in range(0, size, 100_000):
+            checked.seek(offset)
+            checked.read(100_000)
+        assert pa.total_allocated_bytes() - before < 1 << 20

@@ -1,0 +1,81 @@
+"""A file under checksums while it is written: a plain Python object that Arrow's writers take for a file."""
+
+import io
+import zlib
+from collections import deque
+
+import pyarrow as pa
+
+from bucketline.state.format.orc_checksum import LONGEST_ENDING, checked_tail
+
+SMALLEST_BLOCK_BYTES = 64 << 10
+_MOST_BLOCKS = 12_000
+
+
+def block_bytes_for(target_bytes: int) -> int:
+    """The size of a block for files of about that size: their checksums have to fit into one chunk of the footer."""
+    found = SMALLEST_BLOCK_BYTES
+    while found * _MOST_BLOCKS < 2 * target_bytes:
+        found *= 2
+    return found
+
+
+class CheckedSink(io.RawIOBase):
+    """Passes on what is written to `sink`, which stays open, all but the last bytes: those are for `finish`.
+
+    Memory: two writes, or a block where that is more.
+    """
+
+    def __init__(self, sink: "pa.NativeFile | io.RawIOBase", block_bytes: int) -> None:
+        self._sink, self._block_bytes = sink, block_bytes
+        self._values: list[int] = []
+        self._crc = self._filled = self._written = 0
+        self._started: list[bytes] = []
+        self._held: deque[bytes] = deque()
+        self._held_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: "bytes | memoryview") -> int:  # type: ignore[override]  # what Arrow gives
+        found = bytes(data)
+        self._held.append(found)
+        self._held_bytes += len(found)
+        while self._held_bytes - len(self._held[0]) >= LONGEST_ENDING:
+            passed = self._held.popleft()
+            self._held_bytes -= len(passed)
+            self._sink.write(passed)
+            self._add(passed)
+        return len(found)
+
+    def tell(self) -> int:
+        return self._written + self._held_bytes
+
+    def finish(self) -> None:
+        """Writes what is left, with the checksums."""
+        tail = b"".join(self._held)
+        self._held.clear()
+        self._held_bytes = 0
+        if tail:
+            started = b"".join(self._started)
+            self._sink.write(
+                checked_tail(
+                    tail, offset=self._written, block_bytes=self._block_bytes, values=self._values, started=started
+                )
+            )
+
+    def _add(self, data: bytes) -> None:
+        self._written += len(data)
+        # Views: slices of bytes would copy what is left once more for each block.
+        view = memoryview(data)
+        while len(view):
+            part = view[: self._block_bytes - self._filled]
+            self._crc = zlib.crc32(part, self._crc)
+            self._filled += len(part)
+            view = view[len(part) :]
+            if self._filled == self._block_bytes:
+                self._values.append(self._crc)
+                self._crc = self._filled = 0
+                self._started = []
+            else:
+                self._started.append(bytes(part))
