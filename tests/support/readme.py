@@ -1,10 +1,13 @@
-"""The README of the repository as tests see it: its blocks of code by language, and its tables."""
+"""The README of the repository and the pages of `docs/` as tests see them: blocks of code by language, and sections."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+PAGES = (README, *sorted(DOCS.glob("*.md")))
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SPARK, _ELSEWHERE = "pyspark", ("confluent_kafka", "pypaimon")
@@ -12,8 +15,9 @@ _SPARK, _ELSEWHERE = "pyspark", ("confluent_kafka", "pypaimon")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block; `line` is that of its first line of code, counted from 1."""
+    """One fenced block of a page; `line` is that of its first line of code, counted from 1."""
 
+    page: Path
     language: str
     code: str
     line: int
@@ -28,21 +32,27 @@ class Block:
         return any(f"from {name} import" in self.code for name in _ELSEWHERE)
 
 
-def blocks(language: str) -> list[Block]:
-    """The blocks of a language, in order."""
-    text = README.read_text(encoding="utf-8")
-    found = (Block(m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in _BLOCK.finditer(text))
+def blocks(language: str, page: Path = README) -> list[Block]:
+    """The blocks of a language in a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    found = (Block(page, m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in _BLOCK.finditer(text))
     return [block for block in found if block.language == language]
 
 
-def section(title: str) -> str:
+def section(title: str, page: Path) -> str:
     """The text below a heading of the second level, up to the next one."""
-    _, _, rest = README.read_text(encoding="utf-8").partition(f"\n## {title}\n")
-    assert rest, f"README.md has no section {title!r}"
+    _, _, rest = page.read_text(encoding="utf-8").partition(f"\n## {title}\n")
+    assert rest, f"{page.name} has no section {title!r}"
     return rest.partition("\n## ")[0]
 
 
+def headings(page: Path) -> set[str]:
+    """The targets that links into a page may have after `#`."""
+    titles = re.findall(r"^##+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 def run(code: list[Block], names: dict[str, object]) -> None:
-    """Runs blocks one after the other with the same names, as if they were typed; errors tell the README's lines."""
+    """Runs blocks one after the other with the same names, as if they were typed; errors name the page's lines."""
     for block in code:
-        exec(compile("\n" * (block.line - 1) + block.code, str(README), "exec"), names)
+        exec(compile("\n" * (block.line - 1) + block.code, str(block.page), "exec"), names)

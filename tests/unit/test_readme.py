@@ -1,35 +1,46 @@
-"""What the README promises: its Python runs, and the commands, settings and files it names are there."""
+"""What the README and the pages of `docs/` promise: Python runs; commands, settings, errors and files exist."""
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import click
 import pytest
 
+import bucketline
+from bucketline.conf.errors import BucketlineError
 from bucketline.conf.memory_options import BOUNDED
 from bucketline.conf.option import Option
 from bucketline.conf.other_options import RESTRICTED
 from bucketline.conf.resolve import read_settings, resolve_job
 from bucketline.conf.sink_options import SINK_OPTIONS
 from bucketline.conf.table_options import KNOWN_KEYS
+from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.cli.commands import program
-from tests.support.readme import README, blocks, run, section
+from tests.support.readme import DOCS, PAGES, README, blocks, headings, run, section
 
-ROOT = README.parent
-COMMAND = re.compile(r"\bbucketline ([a-z-]+)((?:[^`\n|\\)]|\\\n)*)")
+COMMAND = re.compile(r"(?<!import )\bbucketline ([a-z-]+)((?:[^`\n|\\)]|\\\n)*)")
 PROSE = re.compile(r"```.*?```", re.DOTALL)
+OPTIONS = DOCS / "options.md"
+LONGEST_README = 340
 
 
-def commands() -> Iterator[tuple[str, str]]:
-    """(command, what follows) wherever the README calls the program: in inline code and in lines of shell blocks."""
-    text = README.read_text(encoding="utf-8")
-    shell = [block.code for block in blocks("bash")]
+def commands(page: Path) -> Iterator[tuple[str, str]]:
+    """(command, what follows) wherever a page calls the program: in inline code and in lines of shell blocks."""
+    text = page.read_text(encoding="utf-8")
+    shell = [block.code for block in blocks("bash", page)]
     inline = re.findall(r"`([^`\n]+)`", PROSE.sub("", text))
     for code in (*shell, *inline):
         for found in COMMAND.finditer(code):
             yield found[1], found[2]
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= LONGEST_README
 
 
 def test_the_python_without_spark_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,53 +52,85 @@ def test_the_python_without_spark_runs_as_it_stands(tmp_path: Path, monkeypatch:
     assert (tmp_path / "warehouse" / "shop.db" / "orders" / "snapshot").is_dir()
 
 
-def test_every_command_and_option_named_exists_and_every_command_is_named() -> None:
-    named = set()
-    for name, rest in commands():
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_command_and_option_named_exists(page: Path) -> None:
+    for name, rest in commands(page):
         command = program.commands.get(name)
-        assert command is not None, f"README.md: there is no command 'bucketline {name}'"
-        known = {word for p in command.params if isinstance(p, click.Option) for word in p.opts}
+        assert command is not None or name == "COMMAND", f"{page.name}: there is no command 'bucketline {name}'"
+        known = {word for p in command.params if isinstance(p, click.Option) for word in p.opts} if command else set()
         for option in re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", rest):
-            assert option in known, f"README.md: 'bucketline {name}' has no option {option}"
-        named.add(name)
-    assert named == set(program.commands)
+            assert option in known, f"{page.name}: 'bucketline {name}' has no option {option}"
 
 
-def test_every_option_of_ingest_is_told() -> None:
-    told = " ".join(rest for name, rest in commands() if name == "ingest")
-    missing = [o for p in program.commands["ingest"].params for o in p.opts if o not in told and o != "--format"]
+def test_every_command_is_listed() -> None:
+    assert {name for name, _ in commands(DOCS / "commands.md")} == set(program.commands)
+
+
+def test_every_option_of_ingest_is_listed() -> None:
+    listed = " ".join(rest for name, rest in commands(DOCS / "commands.md") if name == "ingest")
+    missing = [o for p in program.commands["ingest"].params for o in p.opts if o not in listed and o != "--format"]
     assert missing == []
 
 
 @pytest.mark.parametrize("option", SINK_OPTIONS.values(), ids=lambda o: o.key)
-def test_each_option_of_the_sink_is_told_with_its_default(option: Option[Any]) -> None:
-    row = re.search(rf"^\| `{re.escape(option.key)}` \| (.+?) \| .+ \|$", section("Options of the sink"), re.MULTILINE)
-    assert row is not None, f"README.md does not tell option {option.key}"
+def test_each_option_of_the_sink_is_listed_with_its_default(option: Option[Any]) -> None:
+    table = section("Options of the sink", OPTIONS)
+    row = re.search(rf"^\| `{re.escape(option.key)}` \| (.+?) \| .+ \|$", table, re.MULTILINE)
+    assert row is not None, f"options.md does not list option {option.key}"
     if option.default is None:
         assert row[1] == "–"
     else:
         assert option.parse(row[1].strip("`")) == option.default
 
 
-def test_no_option_of_the_sink_is_told_that_is_not_there() -> None:
-    told = re.findall(r"^\| `([^`]+)` \|", section("Options of the sink"), re.MULTILINE)
-    assert told == list(SINK_OPTIONS)
+def test_no_option_of_the_sink_is_listed_that_does_not_exist() -> None:
+    listed = re.findall(r"^\| `([^`]+)` \|", section("Options of the sink", OPTIONS), re.MULTILINE)
+    assert listed == list(SINK_OPTIONS)
 
 
-def test_every_refused_table_option_is_told_with_what_passes() -> None:
-    told = dict(re.findall(r"`([a-z0-9.-]+)`(?: \(but `(\w+)`\))?", section("Limits")))
+def test_every_refused_table_option_is_listed_with_the_value_that_passes() -> None:
+    refused = section("Table options that are refused", OPTIONS)
+    listed = dict(re.findall(r"`([a-z0-9.-]+)`(?: \(except `(\w+)`\))?", refused))
     for key, found in RESTRICTED.items():
-        assert key in told, f"README.md does not say that {key} is refused"
-        assert told[key] == (found.accepted[0] if found.accepted else ""), key
-    assert not [key for key in told if key in KNOWN_KEYS and "." in key and told[key] and key not in RESTRICTED]
+        assert key in listed, f"options.md does not say that {key} is refused"
+        assert listed[key] == (found.accepted[0] if found.accepted else ""), key
+    assert not [key for key in listed if key in KNOWN_KEYS and key not in RESTRICTED]
 
 
 @pytest.mark.parametrize("key", BOUNDED)
-def test_each_option_without_effect_is_told_with_what_bounds_memory_instead(key: str) -> None:
-    row = re.search(rf"^  \| .*`{re.escape(key)}`.* \| (.+) \|$", section("Limits"), re.MULTILINE)
-    assert row is not None, f"README.md does not tell {key}"
+def test_each_option_without_effect_is_listed_with_what_bounds_memory_instead(key: str) -> None:
+    table = section("Table options without effect", OPTIONS)
+    row = re.search(rf"^\| .*`{re.escape(key)}`.* \| (.+) \|$", table, re.MULTILINE)
+    assert row is not None, f"options.md does not list {key}"
     for name in re.findall(r"`([a-z-]+)`", row[1]):
         assert name in BOUNDED[key].instead
+
+
+def _errors() -> Iterator[type[BucketlineError]]:
+    for module in walk_packages(bucketline.__path__, "bucketline."):
+        if "__main__" not in module.name and ".submit" not in module.name:
+            import_module(module.name)
+    waiting = [BucketlineError]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind.__module__.startswith("bucketline."):
+            yield kind
+
+
+def test_each_code_of_an_error_is_listed_with_its_public_class() -> None:
+    text = (DOCS / "errors.md").read_text(encoding="utf-8")
+    for kind in set(_errors()) - {BucketlineError}:
+        row = re.search(rf"^\|.*`{kind.code}`.*$", text, re.MULTILINE)
+        assert row is not None, f"errors.md does not list {kind.code}"
+        if kind.__name__ in bucketline.__all__:
+            assert any(f"`{parent.__name__}`" in row[0] for parent in kind.__mro__ if parent is not BucketlineError)
+
+
+def test_each_field_of_the_report_of_a_batch_is_listed() -> None:
+    first_columns = re.findall(r"^\|([^|]*)\|", (DOCS / "monitoring.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"`(\w+)`", "".join(first_columns))
+    assert sorted(listed) == sorted(f.name for f in fields(BatchReport))
 
 
 def test_the_job_file_is_one() -> None:
@@ -96,14 +139,17 @@ def test_the_job_file_is_one() -> None:
     assert config.create is not None and config.create.primary_key == ("id",)
 
 
-def test_links_lead_to_files_and_headings() -> None:
-    text = README.read_text(encoding="utf-8")
-    headings = {
-        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
-        for title in re.findall(r"^##+ (.+)$", text, re.MULTILINE)
-    }
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        if target.startswith("#"):
-            assert target[1:] in headings, target
-        elif not target.startswith("https:"):
-            assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith("https:"):
+            continue
+        file, _, heading = target.partition("#")
+        there = page.parent / file if file else page
+        assert there.exists(), target
+        assert not heading or heading in headings(there), target
+
+
+def test_the_index_of_the_docs_leads_to_every_page() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in PAGES if f"]({page.name}" not in index and page.name != "README.md"] == []
