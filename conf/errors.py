@@ -10,10 +10,10 @@ from bucketline.conf.secrets import mask_fields, mask_text
 
 
 class BucketlineError(Exception):
-    """Any failure this library reports on purpose.
+    """The base of all errors of this library.
 
-    `code` is stable and meant for programs; the message is meant for people; `fields` hold the evidence. Neither
-    shows secrets.
+    `code` is stable and meant for programs. The message is meant for people. `fields` holds the details. Neither shows
+    secrets.
     """
 
     code = "BUCKETLINE"
@@ -28,13 +28,13 @@ class BucketlineError(Exception):
 
 
 class OptionError(BucketlineError):
-    """A setting is wrong, unknown or not honoured; the caller fixes the setting. Nothing has been written."""
+    """A setting is wrong, unknown or not honoured; the caller corrects it. Nothing has been written."""
 
     code = "OPTION"
 
 
 class FilesTooYoungError(OptionError):
-    """Files that a running writer may be about to commit were to be removed; nothing has been removed."""
+    """Orphan removal was asked for files so young that a writer may still commit them. Nothing has been removed."""
 
     code = "FILES_TOO_YOUNG"
 

@@ -4,55 +4,55 @@ from bucketline.conf.errors import BucketlineError
 
 
 class UnsupportedTableError(BucketlineError):
-    """The table uses something we do not do; refused before anything was written."""
+    """The table uses a feature that is not supported. Nothing has been written."""
 
     code = "UNSUPPORTED_TABLE"
 
 
 class TableNotFoundError(UnsupportedTableError):
-    """There is no table at the path; the caller mends the path, or makes the table."""
+    """There is no table at the path; the caller corrects the path, or creates the table."""
 
     code = "TABLE_NOT_FOUND"
 
 
 class BranchNotFoundError(UnsupportedTableError):
-    """The table has no branch of that name; the caller names another, or makes it."""
+    """The table has no branch of this name; the caller uses another name, or creates the branch."""
 
     code = "BRANCH_NOT_FOUND"
 
 
 class UserNotFoundError(UnsupportedTableError):
-    """The table holds nothing of that commit user; the caller names another."""
+    """The table has no snapshot of this commit user; the caller uses another."""
 
     code = "USER_NOT_FOUND"
 
 
 class SchemaMismatchError(BucketlineError):
-    """The input does not fit the table; the caller fixes the input. Nothing has been written."""
+    """The input does not fit the table; the caller corrects the input. Nothing has been written."""
 
     code = "SCHEMA_MISMATCH"
 
 
 class CommitConflictError(BucketlineError):
-    """The table moved on in a way that makes the changes wrong; the caller plans again from the new snapshot."""
+    """Another writer changed what this commit depends on; the caller plans again from the newest snapshot."""
 
     code = "COMMIT_CONFLICT"
 
 
 class FilesGoneError(CommitConflictError):
-    """Files of the commit were removed as orphans before it was published; the caller does the work again."""
+    """Files of the commit were removed as orphans before it was published; the caller writes the rows again."""
 
     code = "FILES_GONE"
 
 
 class CommitOutcomeUnknownError(BucketlineError):
-    """It could not be learned whether the commit happened; delete nothing, the next start finds out."""
+    """The storage did not say whether the commit happened; the caller deletes nothing, and the next start finds out."""
 
     code = "COMMIT_OUTCOME_UNKNOWN"
 
 
 class CommittedNotVisibleError(BucketlineError):
-    """The rows are in the table, and readers do not see them yet; the caller must not write them again.
+    """The rows are committed, and readers do not see them yet; the caller must not write them again.
 
     `fields["snapshot_id"]` is the snapshot that holds them.
     """
@@ -61,19 +61,19 @@ class CommittedNotVisibleError(BucketlineError):
 
 
 class CorruptFileError(BucketlineError):
-    """A file does not hold what its format demands; stop and keep the evidence."""
+    """A file does not hold what its format demands; the caller stops and keeps all files."""
 
     code = "CORRUPT_FILE"
 
 
 class MissingSnapshotError(CorruptFileError):
-    """A snapshot was committed and its file is gone: neither read nor write, restore the file or roll back."""
+    """A snapshot was committed and its file is gone; the caller restores the file, or rolls the table back."""
 
     code = "MISSING_SNAPSHOT"
 
 
 class IndexStateError(BucketlineError):
-    """The local index cannot be trusted; the caller rebuilds it from the table."""
+    """The local key index cannot be trusted; the caller builds it again from the table."""
 
     code = "INDEX_STATE"
 

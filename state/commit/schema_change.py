@@ -38,7 +38,7 @@ from bucketline.state.types.logical import DataField, DataType
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new nullable field, last unless `position` says otherwise. Ids in `type` are given anew."""
+    """Adds a nullable column or nested field, last unless `position` is given. Field ids in `type` are replaced."""
 
     path: ColumnPath
     type: DataType
@@ -48,12 +48,14 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
+    """Removes a column or a nested field."""
+
     path: ColumnPath
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """`name` is the new last part of the path."""
+    """Renames a column or nested field; `name` replaces the last part of the path."""
 
     path: ColumnPath
     name: str
@@ -61,7 +63,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class ChangeType:
-    """To a type that holds every value of the old one; nullability stays."""
+    """Changes a type to one that holds every value of the old one; nullability stays."""
 
     path: ColumnPath
     type: DataType
@@ -69,35 +71,47 @@ class ChangeType:
 
 @dataclass(frozen=True, slots=True)
 class ChangeNullability:
+    """Makes a column nullable, or NOT NULL."""
+
     path: ColumnPath
     nullable: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeComment:
+    """Sets a column's comment; None removes it."""
+
     path: ColumnPath
     comment: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn:
+    """Moves a column to the position."""
+
     path: ColumnPath
     position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class SetOption:
+    """Sets an option of the table."""
+
     key: str
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class UnsetOption:
+    """Sets an option of the table back to its default."""
+
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetTableComment:
+    """Sets the table's comment; None removes it."""
+
     comment: str | None
 
 

@@ -22,7 +22,7 @@ KEY_SHARES = "bucketline.key-shares"
 
 
 class CheckpointMismatchError(BucketlineError):
-    """Checkpoint and table tell different stories; a person decides which of them is right."""
+    """Checkpoint and table disagree about what has been written; a person decides which one is right."""
 
     code = "CHECKPOINT_MISMATCH"
 

@@ -60,7 +60,7 @@ def pack_rejects(rejects: pa.Table) -> bytes:
 
 
 class RejectedRecordsError(BucketlineError):
-    """More records were rejected than the job allows; nothing of the batch has been committed."""
+    """A batch holds more bad records than the job allows; nothing of it has been committed."""
 
     code = "REJECTED_RECORDS"
 

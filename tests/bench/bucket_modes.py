@@ -1,4 +1,4 @@
-"""Issue 5: the same stream of upserts into tables of each bucket mode, against fixed buckets."""
+"""The same stream of upserts into tables of each bucket mode, against fixed buckets."""
 
 import shutil
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Issue 3 (a): rows into four fixed buckets, level 0 only, against Spark's own shuffle, sort and Parquet writer."""
+"""Rows into four fixed buckets, level 0 only, against Spark's own shuffle, sort and Parquet writer."""
 
 import shutil
 import time

@@ -1,4 +1,4 @@
-"""Issue 3 (c): a full compaction of five sorted runs, against pyarrow reading the same files and writing them back."""
+"""A full compaction of five sorted runs, against pyarrow reading the same files and writing them back."""
 
 import os
 import shutil

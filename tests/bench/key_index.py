@@ -1,4 +1,4 @@
-"""Issue 5: building the key index of a table, against reading its keys and writing them; and opening a valid one."""
+"""Building the key index of a table, against reading its keys and writing them; and opening a valid one."""
 
 import shutil
 from collections.abc import Sequence

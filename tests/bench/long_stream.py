@@ -1,4 +1,4 @@
-"""Issue 3 (d): a stream of fifty equal batches with compaction and expiry on must not slow down."""
+"""A stream of fifty equal batches with compaction and expiry on must not slow down."""
 
 import shutil
 from collections.abc import Sequence

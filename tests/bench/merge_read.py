@@ -1,4 +1,4 @@
-"""Issue 4: a merge read of two runs that hold the same keys, against pypaimon's on the same table."""
+"""A merge read of two runs that hold the same keys, against pypaimon's on the same table."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Issue 5: a small batch into a cross-partition table costs the same whatever the table holds."""
+"""A small batch into a cross-partition table costs the same whatever the table holds."""
 
 from collections.abc import Sequence
 from pathlib import Path

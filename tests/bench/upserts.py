@@ -1,4 +1,4 @@
-"""Issue 3 (b): a stream of upserts with default compaction, against Delta's MERGE in foreachBatch."""
+"""A stream of upserts with default compaction, against Delta's MERGE in foreachBatch."""
 
 import shutil
 from collections.abc import Sequence

@@ -153,3 +153,9 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 def test_the_index_of_the_docs_leads_to_every_page() -> None:
     index = (DOCS / "README.md").read_text(encoding="utf-8")
     assert [page.name for page in PAGES if f"]({page.name}" not in index and page.name != "README.md"] == []
+
+
+def test_the_glossary_has_at_most_forty_words_in_order_each_once() -> None:
+    words = re.findall(r"^\| (.+?) \| ", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)[1:]
+    assert len(words) <= 40
+    assert words == sorted(set(words), key=str.lower)

@@ -1,6 +1,6 @@
-"""A table at a path: where it is, its newest schema, and the stores of what lies in it.
+"""A table at a path: its newest schema, and the stores of its metadata.
 
-What can be done with a table stands on top of this handle (`table`, `local_write`, `write_session`, ...).
+Operations on a table take this handle (`state/store/table`, `state/store/write`).
 Source: Paimon 2.0 FileStoreTable.
 """
 
@@ -32,17 +32,17 @@ class TableHandle:
     path: str
     table_schema: TableSchema
     read_options: Mapping[str, str] = field(default_factory=dict)
-    """What this reader asked for; the options of `table_schema` have it already."""
+    """The read options that the table was opened with; `table_schema.options` includes them."""
     location: str | None = None
-    """The URI the table was opened by, where `path` alone would not say on which file system it is."""
+    """The URI that the table was opened by, if `path` alone does not name the file system."""
     write_options: Mapping[str, str] = field(default_factory=dict)
-    """How this handle writes and compacts: options of the sink."""
+    """Options of the sink: how this handle writes and compacts."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The storage options that the table was opened with."""
 
     @property
     def uri(self) -> str:
-        """What opens the table in any process, whatever its working directory."""
+        """The path or URI that opens the table in any process, whatever its working directory."""
         return self.path if self.location is None else self.location
 
     @property
@@ -52,23 +52,27 @@ class TableHandle:
 
     @property
     def options(self) -> dict[str, str]:
+        """The table's options, with those that it was opened with."""
         return dict(self.table_schema.options)
 
     @property
     def primary_key(self) -> tuple[str, ...]:
+        """The columns of the primary key; empty for append tables."""
         return self.table_schema.primary_keys
 
     @property
     def partition_by(self) -> tuple[str, ...]:
+        """The partition columns."""
         return self.table_schema.partition_keys
 
     @property
     def comment(self) -> str | None:
+        """The table's comment."""
         return self.table_schema.comment
 
     @property
     def metadata_path(self) -> str:
-        """Where schemas, snapshots and tags are; a branch has its own, and shares manifests and data with the table."""
+        """The folder of schemas, snapshots and tags. A branch has its own, and shares manifests and data files."""
         return branch_path(self.path, self.table_schema.options)
 
     @property
@@ -85,11 +89,11 @@ class TableHandle:
         return Manifests(self.io, self.path, [f.type for f in keys])
 
     def refreshed(self) -> Self:
-        """The same table with the schema that is its newest now."""
+        """The same table with its newest schema."""
         return replace(self, table_schema=self.with_read_options(newest_schema(self.io, self.metadata_path)))
 
     def with_read_options(self, schema: TableSchema) -> TableSchema:
-        """The schema with what this reader asked for among its options, and how its files are reached."""
+        """The schema with the read options among its options, and with the storage options."""
         if not self.read_options and not self.storage:
             return schema
         return replace(schema, options={**schema.options, **self.read_options}, storage=self.storage)
@@ -104,17 +108,17 @@ def open_handle(path: str, storage: Mapping[str, str] | None = None) -> TableHan
 
 
 def remote_location(io: FileIO, path: str) -> str | None:
-    """What was given to open a table, unless it is local: absolute local paths say all there is to say."""
+    """The path or URI given to open a table; None for a local table, whose absolute path is enough."""
     return None if isinstance(io, LocalIO) else path
 
 
 def branch_path(path: str, options: Mapping[str, str]) -> str:
-    """Where the metadata of the branch is that the options name. Raises OptionError for what is no branch's name."""
+    """The metadata folder of the branch that the options name. Raises OptionError for an invalid branch name."""
     branch = BRANCH.get(options).strip()
     if branch == "main":
         return path
     if not branch or branch.isdigit() or "/" in branch or branch in (".", ".."):
-        raise OptionError(f"{branch!r} is no name of a branch", key=BRANCH.key, value=branch)
+        raise OptionError(f"{branch!r} is not a valid branch name", key=BRANCH.key, value=branch)
     return f"{path}/{BRANCH_DIR}/branch-{branch}"
 
 

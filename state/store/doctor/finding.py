@@ -1,4 +1,4 @@
-"""What an examination of a table says."""
+"""The findings of `doctor`."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken rule: its stable name, where it is broken, and what that means."""
+    """One broken rule: its stable name, the file or folder concerned, and what it means."""
 
     severity: Severity
     rule: str

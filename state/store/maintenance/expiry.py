@@ -54,7 +54,7 @@ _PLANS = 3
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """What one run removed: snapshots [begin, end), files by kind, and the tags whose time was over."""
+    """What one run removed: the snapshots from `begin` to `end` - 1, counts of files, and the tags that had expired."""
 
     begin: int = 0
     end: int = 0
@@ -65,7 +65,7 @@ class ExpireResult:
 
     @property
     def snapshots(self) -> int:
-        """How many snapshot ids were given up."""
+        """The number of snapshots removed."""
         return self.end - self.begin
 
 

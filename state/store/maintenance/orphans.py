@@ -57,7 +57,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 
 @dataclass(frozen=True, slots=True)
 class OrphanResult:
-    """The files that nothing names, by path; `deleted` says whether they are gone."""
+    """The files that nothing names, ordered by path; `deleted` says whether they were removed."""
 
     files: tuple[FileInfo, ...]
     deleted: bool

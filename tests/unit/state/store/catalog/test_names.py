@@ -71,5 +71,5 @@ def test_a_writer_of_a_postpone_table_is_refused_a_name_that_its_files_cannot_ca
 @pytest.mark.parametrize("name", ["..", "../../schema", "a/b"])
 def test_a_branch_to_read_is_a_name_not_a_path(key: str, name: str, tmp_path: Path) -> None:
     table = create_table(str(tmp_path / "t"), "id INT NOT NULL", ["id"], options={"bucket": "1"})
-    with pytest.raises(OptionError, match="is no name of a branch"):
+    with pytest.raises(OptionError, match="is not a valid branch name"):
         open_table(table.path, options={key: name}).to_arrow()

@@ -1,4 +1,4 @@
-"""Primary-key tables whose compactions mark older rows by position: scenarios 35 to 39 and 42."""
+"""Primary-key tables whose compactions mark older rows by position."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ FOUR = {1: 10, 2: 20, 3: 30, 4: 40}
 
 
 def test_an_update_marks_the_row_it_replaces(tmp_path: Path) -> None:
-    """Scenario 35, the layout that Paimon 2.0 was seen to make, with files large enough for a level of their own."""
+    """The layout that Paimon 2.0 was seen to make, with files large enough for a level of their own."""
     table = make(tmp_path)
     write(table, {k: k * 10 for k in range(1, 2001)})
     assert files(table) == [(5, 2000, "APPEND")]
@@ -75,7 +75,6 @@ def test_an_update_marks_the_row_it_replaces(tmp_path: Path) -> None:
 
 
 def test_deletes_vanish_and_leave_marks(tmp_path: Path) -> None:
-    """Scenario 37."""
     table = make(tmp_path)
     write(table, {k: k for k in range(2000)})
     write(table, {k: k for k in (3, 4, 9000)}, kind=3)
@@ -86,7 +85,6 @@ def test_deletes_vanish_and_leave_marks(tmp_path: Path) -> None:
 
 
 def test_write_only_rows_stay_invisible_until_a_compaction(tmp_path: Path) -> None:
-    """Scenario 39."""
     table = make(tmp_path, write_only="true")
     write(table, FOUR)
     assert rows(table) == {}
@@ -114,7 +112,7 @@ def test_a_full_compaction_rewrites_what_has_marks_and_writes_an_empty_vector_fi
 
 @pytest.mark.parametrize("bitmap64", ["false", "true"])
 def test_any_order_of_writes_and_compactions_reads_as_a_dictionary(tmp_path: Path, bitmap64: str) -> None:
-    """Scenario 42, by seed."""
+    """Drawn by seed."""
     draw = np.random.default_rng(7)
     table = make(tmp_path, deletion_vectors__bitmap64=bitmap64)
     expected: dict[int, int] = {}
@@ -166,7 +164,6 @@ def test_postponed_rows_are_marked_when_they_are_compacted(tmp_path: Path, produ
 
 
 def test_vectors_cannot_be_switched_unless_the_table_says_so(tmp_path: Path) -> None:
-    """Scenario 38."""
     table = make(tmp_path)
     write(table, FOUR)
     with pytest.raises(OptionError, match="Cannot change deletion vectors mode from true to false"):

@@ -81,7 +81,7 @@ def table(tmp_path: Path) -> MovingKeys:
 
 
 def test_a_restart_reads_only_what_was_committed_since(table: MovingKeys, tmp_path: Path) -> None:
-    """Scenario 22: the second batch opens no data file but those of the first."""
+    """The second batch opens no data file but those of the first."""
     plan = plan_of(table, tmp_path / "local")
     ready(plan, table)
     before = {e.file.file_name for e in table.entries()}
@@ -383,7 +383,7 @@ def test_a_backup_that_is_not_whole_is_not_used(table: MovingKeys, tmp_path: Pat
 
 
 def test_keys_older_than_the_ttl_are_not_in_the_index(tmp_path: Path) -> None:
-    """Scenario 21: how many keys are loaded shows it."""
+    """How many keys are loaded shows it."""
 
     class Later:
         def now_ms(self) -> int:

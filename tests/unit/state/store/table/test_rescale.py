@@ -84,7 +84,7 @@ def test_what_cannot_be_rescaled_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_partition_with_two_bucket_counts_keeps_the_rows_of_both(tmp_path: Path) -> None:
-    """Paimon lets a writer with another 'bucket' add buckets beside those that are there (scenario 24)."""
+    """Paimon lets a writer with another 'bucket' add buckets beside those that are there."""
     table, other = fixed(tmp_path), fixed(tmp_path / "other", "4")
     table.write(rows("a", range(30)))
     other.write(rows("a", range(100, 140)))
