@@ -27,6 +27,7 @@ from bucketline.state.store.table.postpone_compact import plan_postponed
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.streaming.batch.commit import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
 from bucketline.streaming.batch.conform import fit_decode, fit_frame, grow_table, refuse_need
+from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.identity import BatchIdentity, read_identity
 from bucketline.streaming.batch.live_table import LiveTable, forget_table, live_table
 from bucketline.streaming.batch.log import log_to_standard_error
@@ -79,10 +80,11 @@ class TableSink:
 
     def __call__(self, batch: Any, batch_id: int) -> None:
         log_to_standard_error()
-        identity = read_identity(batch.sparkSession, batch_id, self.checkpoint)
-        identity = replace(identity, source=self.source, cluster=self.cluster)
-        check_session(batch.sparkSession)
-        self.write(batch, identity)
+        with explained_in_one_line():
+            identity = read_identity(batch.sparkSession, batch_id, self.checkpoint)
+            identity = replace(identity, source=self.source, cluster=self.cluster)
+            check_session(batch.sparkSession)
+            self.write(batch, identity)
 
     def write(self, batch: Any, identity: BatchIdentity) -> None:
         """As a call, for a batch whose identity is known."""

@@ -30,9 +30,9 @@ from bucketline.state.errors import (
     TableNotFoundError,
     UserNotFoundError,
 )
+from bucketline.streaming.batch.failure import SparkFailedError, SparkLostError, error_within
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.cli.texts import printable
-from bucketline.streaming.job.failure import SparkFailedError, SparkLostError, error_within
 
 DONE, FAILED, USAGE, CONFIGURATION, CONFLICT = 0, 1, 2, 3, 4
 

@@ -15,6 +15,7 @@ from bucketline.conf.resolve import (
 from bucketline.conf.secrets import MaskingFilter
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.table.table import open_table
+from bucketline.streaming.batch.failure import SparkLog
 from bucketline.streaming.batch.log import log_to_standard_error
 from bucketline.streaming.cli.arguments import format_option
 from bucketline.streaming.cli.program import program
@@ -23,7 +24,6 @@ from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.settings import settings_table
 from bucketline.streaming.cli.status import draw_status
 from bucketline.streaming.job.ending import process_ending, signals_to
-from bucketline.streaming.job.failure import SparkLog
 
 _SHOWN_ROWS = 10
 
@@ -83,8 +83,19 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     A real run of Spark on this machine: several micro-batches, compaction along the way and a full one at the end, then
     the table, its snapshots and its levels. What was streamed is kept, and the table is compared with it.
     """
-    run = spark_module("job.quickstart")
-    done = run.run_quickstart(directory, batches=batches, events=events, tell=lambda line: click.echo(line, err=True))
+    ending = process_ending()
+    with signals_to(ending):
+        done = spark_module("job.quickstart").run_quickstart(
+            directory,
+            batches=batches,
+            events=events,
+            tell=lambda line: click.echo(line, err=True),
+            ending=ending,
+            log=SparkLog.EVERYTHING if program.debug else SparkLog.OURS_ONCE,
+        )
+    if done.ended_by is not None:
+        click.echo(f"{done.ended_by}: ended after the batch that was running; the table so far: {done.table_path}")
+        return
     table = open_table(done.table_path)
     _headline(f"bucketline status {table.path}")
     draw_status(table)

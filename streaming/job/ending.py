@@ -10,12 +10,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from bucketline.streaming.job.children import kill_children
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _ONE_REQUEST_SECONDS = 1.0
 _STANDARD_ERROR = 2
 
@@ -50,14 +50,17 @@ class Ending:
         if self._asked_at is None:
             self._asked_at, self.asked_by = moment, number.name
             if not self._session_is_up:
-                self._give_up(code, f"{number.name}: ended before Spark was up; nothing was read or written")
+                self._give_up(code, f"{number.name}: ended before Spark was up; no batch was begun")
         elif moment - self._asked_at >= _ONE_REQUEST_SECONDS:
             self._leave(code, f"{number.name} again: ended at once; the next start takes up the batch that was running")
 
 
 @contextmanager
 def signals_to(ending: Ending) -> Iterator[None]:
-    """Hands the signals of this process to `ending`; outside of the main thread it does nothing."""
+    """Hands the signals of this process to `ending`; outside of the main thread it does nothing.
+
+    SIGHUP stays ignored where it was: that is what `nohup` is for.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -67,8 +70,9 @@ def signals_to(ending: Ending) -> Iterator[None]:
         del frame
         ending.ask(signal.Signals(number))
 
-    for number in SIGNALS:
-        signal.signal(number, ask)
+    for number, handler in before.items():
+        if number is not signal.SIGHUP or handler is not signal.SIG_IGN:
+            signal.signal(number, ask)
     try:
         yield
     finally:
@@ -88,5 +92,6 @@ def _give_up(code: int, why: str) -> None:
 
 def _leave(code: int, why: str) -> None:
     """Ends this process at once. A JVM that it has started ends as well: it finds its standard input closed."""
-    os.write(_STANDARD_ERROR, f"{why}\n".encode())
+    with suppress(OSError):  # a terminal that was closed
+        os.write(_STANDARD_ERROR, f"{why}\n".encode())
     os._exit(code)

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from bucketline.streaming.job.ending import Ending
 
 _LOG = logging.getLogger("bucketline.job")
-_SIGNALS = ("TERM", "INT")
+_SIGNALS = ("TERM", "INT", "HUP")
 
 
 class _JvmHandler:

@@ -7,7 +7,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from bucketline.streaming.job.kafka_failure import KafkaUnreachableError, kafka_failure
+from bucketline.streaming.job.kafka_failure import KafkaUnreachableError, is_about_login, kafka_failure
 
 _LOG = logging.getLogger("bucketline.job")
 
@@ -18,14 +18,15 @@ _TIMEOUT_MS = 20_000
 def cluster_id(spark: Any, options: Mapping[str, str]) -> str | None:
     """The id that the brokers give their cluster; None where it cannot be learned.
 
-    Raises KafkaUnreachableError where no broker answers: Spark would look for three minutes before it says so.
+    Raises KafkaUnreachableError where no broker answers, KafkaRefusedError where they refuse the login: Spark would
+    look for three minutes before it says so.
     """
     try:
         with _admin(spark, options) as admin:
             return str(admin.describeCluster().clusterId().get())
     except (Py4JError, TypeError) as e:
         found = kafka_failure(str(e), options)
-        if isinstance(found, KafkaUnreachableError):
+        if isinstance(found, KafkaUnreachableError) or (found is not None and is_about_login(str(e))):
             raise found from e
         _LOG.debug("the id of the Kafka cluster could not be learned: %s", e)
         return None

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.source_options import SERVERS, TOPIC_OPTIONS, find_option
+from bucketline.streaming.batch.failure import said_by
 
 
 class KafkaDataLostError(BucketlineError):
@@ -58,7 +59,8 @@ _MISSING = re.compile(r"UnknownTopicOrPartitionException|This server does not ho
 _PARTIAL = re.compile(r"must specify all TopicPartitions.*?(Specified: Set\([^)]*\) Assigned: Set\([^)]*\))", re.DOTALL)
 _UNREACHABLE = re.compile(
     r"Timed out waiting for a node assignment|Failed to create new KafkaAdminClient|No resolvable bootstrap urls"
-    r"|Failed to construct kafka consumer"
+    r"|Failed to construct kafka consumer|Timed out waiting to send the call|Call\(callName=\w+.*? timed out at"
+    r"|Cannot fetch record for offset \S+ in \d+ milliseconds|errors\.(?:Disconnect|Network)Exception"
 )
 _REFUSED = re.compile(r"\b((?:\w*Authorization|SaslAuthentication|SslAuthentication)Exception): ([^\n]*)")
 
@@ -71,7 +73,7 @@ def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
     except Exception as e:
         if options is None or (isinstance(e, BucketlineError) and e.code != _OF_SPARK):
             raise
-        found = kafka_failure(f"{e}\n{e.__cause__ or ''}", options)
+        found = kafka_failure(said_by(e), options)
         if found is None:
             raise
         raise found from e
@@ -100,7 +102,7 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
     if refused:
         return KafkaRefusedError(
             f"Kafka at {servers} refuses the job ({refused[1]}: {refused[2].strip()[:200]}): check the options "
-            "kafka.security.protocol and kafka.sasl.*, and what this user may read",
+            f"kafka.security.protocol and kafka.sasl.*, and whether this user may read {_named(topics)}",
             topics=topics,
         )
     if _UNREACHABLE.search(text):
@@ -110,6 +112,12 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
             servers=servers,
         )
     return None
+
+
+def is_about_login(text: str) -> bool:
+    """Whether Kafka refuses who the job says it is, and not only one thing that it asks for."""
+    found = _REFUSED.search(text)
+    return found is not None and found[1] in ("SaslAuthenticationException", "SslAuthenticationException")
 
 
 def _data_lost(text: str, topics: str) -> KafkaDataLostError:

@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import random
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,15 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.store.table.table import create_table
 from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.job.await_end import await_end
+from bucketline.streaming.job.ending import Ending
+from bucketline.streaming.job.gate import BatchGate
+from bucketline.streaming.job.open_session import open_session
+from bucketline.streaming.job.start_report import StartReport
 
 COLUMNS = "id BIGINT NOT NULL, customer STRING, status STRING, amount DECIMAL(12, 2), updated TIMESTAMP(6)"
 OPTIONS = {"bucket": "2", "num-sorted-run.compaction-trigger": "3"}
@@ -46,12 +49,16 @@ Order = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class QuickstartRun:
-    """A finished run: where the table is, and the orders that must be in it, by id."""
+    """A finished run: where the table is, and the orders that must be in it, by id.
+
+    `ended_by` names the signal that ended it before all batches were written; None where nothing did.
+    """
 
     table_path: str
     expected: dict[int, Order]
     batch_count: int
     event_count: int
+    ended_by: str | None = None
 
     def explains(self, rows: pa.Table) -> bool:
         """Whether these are exactly the rows that the events leave."""
@@ -63,10 +70,19 @@ class QuickstartRun:
         return f"{events} in {batches} make {counted(len(self.expected), 'order')}"
 
 
-def run_quickstart(directory: str | None, *, batches: int, events: int, tell: Callable[[str], None]) -> QuickstartRun:
-    """Generates and streams; `tell` is given a line for people now and then.
+def run_quickstart(
+    directory: str | None,
+    *,
+    batches: int,
+    events: int,
+    tell: Callable[[str], None],
+    ending: Ending,
+    log: SparkLog = SparkLog.OURS_ONCE,
+) -> QuickstartRun:
+    """Generates and streams; `tell` is given a line for people now and then. `ending` is asked whether to end.
 
-    Raises OptionError for a folder that is not empty or a Spark that does not start, and whatever a sink raises.
+    Raises OptionError for a folder that is not empty or a Spark that does not start, and BucketlineError for whatever
+    ends the query.
     """
     root = _empty_folder(directory)
     tell(f"everything is in {root}")
@@ -74,16 +90,19 @@ def run_quickstart(directory: str | None, *, batches: int, events: int, tell: Ca
     for number in range(batches):
         _write_batch(root / "input", number, list(_events(expected, number, events)))
     path = create_table(str(root / "shop.db" / "orders"), COLUMNS, primary_key=["id"], options=OPTIONS).path
-    with _spark(root) as spark, _told_progress(tell):
-        _stream(spark, root, path)
-    return QuickstartRun(path, expected, batches, batches * events)
+    own = _settings(root)
+    with explained(), open_session("bucketline quickstart", None, ending, log, own) as spark, _told_progress(tell):
+        ended_early = _stream(spark, root, path, ending)
+    return QuickstartRun(path, expected, batches, batches * events, ending.asked_by if ended_early else None)
 
 
-def _stream(spark: Any, root: Path, path: str) -> None:
-    """All files that are there, one a batch, each exactly once."""
+def _stream(spark: Any, root: Path, path: str, ending: Ending) -> bool:
+    """All files that are there, one a batch, each exactly once; whether it was asked to end before all were read."""
     source = spark.readStream.schema(_SPARK_COLUMNS).option("maxFilesPerTrigger", 1).json(str(root / "input"))
-    writer = source.writeStream.foreachBatch(TableSink(path)).option("checkpointLocation", str(root / "checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    gate = BatchGate(TableSink(path))
+    writer = source.writeStream.foreachBatch(gate).option("checkpointLocation", str(root / "checkpoint"))
+    await_end(writer.trigger(availableNow=True).start(), gate, ending, StartReport())
+    return gate.is_closed
 
 
 def _events(orders: dict[int, Order], batch: int, count: int) -> Iterator[tuple[RowKind, Order]]:
@@ -132,31 +151,19 @@ def _empty_folder(directory: str | None) -> Path:
     return root
 
 
-@contextmanager
-def _spark(root: Path) -> Iterator[Any]:
-    """A Spark of this machine alone, whose workers run this very Python."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .appName("bucketline quickstart")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.local.dir", str(root / "spark"))
-        .config("spark.sql.warehouse.dir", str(root / "spark"))
-    )
-    try:
-        spark = builder.getOrCreate()
-    except (PySparkException, OSError) as e:
-        raise OptionError(f"Spark did not start; it needs Java 17 or later (JAVA_HOME): {e}", key="spark") from e
-    try:
-        yield spark
-    finally:
-        spark.stop()
+def _settings(root: Path) -> dict[str, str]:
+    """Of a Spark of this machine alone, which leaves nothing outside of the folder."""
+    return {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.local.dir": str(root / "spark"),
+        "spark.sql.warehouse.dir": str(root / "spark"),
+    }
 
 
 @contextmanager

@@ -1,24 +1,18 @@
 """The streaming job of a job file: table → source → sink → query, until it is done or told to end.
 
-SIGTERM and SIGINT end the job after the batch that is running, whether this process gets them or Spark's JVM; a second
-one does not wait. A job that dies in the middle of a batch loses nothing: the next start recognises what has been
-written.
+SIGTERM, SIGINT and SIGHUP end the job after the batch that is running, whether this process gets them or Spark's JVM;
+a second one does not wait. A job that dies in the middle of a batch loses nothing: the next start recognises what has
+been written.
 """
 
 import json
 import logging
 import re
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.java_gateway import ensure_callback_server_started
-
-from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.errors import OptionError
 from bucketline.conf.job import JobConfig, Trigger
 from bucketline.conf.resolve import show_settings
 from bucketline.conf.source_options import (
@@ -29,17 +23,16 @@ from bucketline.conf.source_options import (
     source_options,
     start_at,
 )
-from bucketline.conf.spark_options import check_spark_settings
 from bucketline.conf.wording import counted
 from bucketline.state.store.table.table import Table
+from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.job.await_end import await_end
 from bucketline.streaming.job.check import check_job, sink_options_of
 from bucketline.streaming.job.ending import Ending, process_ending, signals_to
-from bucketline.streaming.job.failure import SparkFailedError, SparkLog, explain
 from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.job_table import open_or_create
-from bucketline.streaming.job.jvm_signals import jvm_signals_to
 from bucketline.streaming.job.kafka_admin import cluster_id, partitions_of
 from bucketline.streaming.job.kafka_checkpoint import (
     check_source,
@@ -49,15 +42,12 @@ from bucketline.streaming.job.kafka_checkpoint import (
     with_new_partitions,
 )
 from bucketline.streaming.job.kafka_failure import kafka_failures
-from bucketline.streaming.job.session import awaited_packages, start_session, submit_arguments
+from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.source import read_stream
-from bucketline.streaming.job.spark_log import spark_log
 from bucketline.streaming.job.start_report import StartReport
 from bucketline.streaming.job.table_offsets import Topics, newest_offsets
 
 _LOG = logging.getLogger("bucketline.job")
-_POLL_SECONDS = 0.2
-_LONGEST_PAUSE_SECONDS = 10.0
 
 
 def run_job(
@@ -91,7 +81,8 @@ def run_job(
         _LOG.warning("%s", line)
     for key, shown, origin in show_settings(config.settings):
         _LOG.info("%s = %s (%s)", key, shown, origin)
-    with _session(config, spark, ending, log) as session:
+    name = f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}"
+    with explained(), open_session(name, spark, ending, log) as session:
         kafka = config.source.format == KAFKA
         cluster = cluster_id(session, given.options) if kafka else None
         if reset_identity:
@@ -110,16 +101,15 @@ def run_job(
             storage_options=config.storage,
         )
         gate = BatchGate(sink)
-        with kafka_failures(given.options if kafka else None), _explained():
+        with kafka_failures(given.options if kafka else None), explained():
             stream = read_stream(session, config.source, given, table.table_schema.fields, step)
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
             _LOG.info("starting the query: reading from %s", _source_name(config.source.format, given.options))
             query = _with_trigger(writer, config.trigger).start()
         with kafka_failures(given.options if kafka else None):
-            _await_end(query, gate, ending, StartReport())
+            await_end(query, gate, ending, StartReport())
         if config.trigger.interval_ms is None and not gate.is_closed:
-            with _explained():
-                _finish(sink, session, str(query.id))
+            _finish(sink, session, str(query.id))
 
 
 def _finish(sink: TableSink, session: Any, query_id: str) -> None:
@@ -127,48 +117,6 @@ def _finish(sink: TableSink, session: Any, query_id: str) -> None:
     hidden = sink.finish(session, query_id)
     if hidden:
         _LOG.warning("the job ends with %s that cannot be read yet; they are in the table", counted(hidden, "row"))
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Raises what Spark and Py4J raise as an error of ours."""
-    try:
-        yield
-    except (PySparkException, Py4JError, ConnectionError) as e:
-        raise explain(str(e)) from e
-
-
-@contextmanager
-def _session(config: JobConfig, spark: Any | None, ending: Ending, log: SparkLog) -> Iterator[Any]:
-    """The session that is given; else one of its own, which is stopped in the end.
-
-    While it is open, requests to end wait for the batch, whichever of the two processes gets the signal.
-    """
-    if spark is not None:
-        with _listening(spark, ending, log):
-            yield spark
-        return
-    packages = awaited_packages(submit_arguments())
-    _LOG.info("starting Spark%s", f", which first fetches {packages}" if packages else "")
-    session = start_session(f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}")
-    with signals_to(ending), _listening(session, ending, log):  # again, as PySpark has taken SIGINT for itself
-        _LOG.info("Spark %s is up: %s", session.version, session.sparkContext.master)
-        try:
-            yield session
-        finally:
-            with suppress(PySparkException, Py4JError, ConnectionError):
-                session.stop()
-
-
-@contextmanager
-def _listening(session: Any, ending: Ending, log: SparkLog) -> Iterator[None]:
-    context = session.sparkContext
-    for line in check_spark_settings(dict(context.getConf().getAll())):
-        _LOG.warning("%s", line)
-    ensure_callback_server_started(context._gateway)
-    with spark_log(context, log), jvm_signals_to(ending, context._jvm):
-        ending.session_is_up()
-        yield
 
 
 def _source_name(name: str, options: Mapping[str, str]) -> str:
@@ -184,36 +132,6 @@ def _with_trigger(writer: Any, trigger: Trigger) -> Any:
     if trigger.interval_ms is None:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
-
-
-def _await_end(query: Any, gate: BatchGate, ending: Ending, starting: StartReport) -> None:
-    """Returns when the query is done or has ended after a batch; raises what stopped it."""
-    free_since: float | None = None
-    try:
-        while not query.awaitTermination(_POLL_SECONDS):
-            if ending.asked_by is None:
-                starting.watch(query, gate)
-            elif not gate.is_closed:
-                gate.close()
-                _LOG.info("%s: the job ends after the batch that is running", ending.asked_by)
-            elif not gate.is_busy:
-                # Spark notes after the sink that the batch is done: waiting for that saves the next start a look.
-                free_since = free_since if free_since is not None else time.monotonic()
-                late = time.monotonic() - free_since > _LONGEST_PAUSE_SECONDS
-                if late or gate.is_holding or not query.status["isTriggerActive"]:
-                    query.stop()
-    except (PySparkException, Py4JError, ConnectionError) as e:
-        error = gate.error if isinstance(gate.error, BucketlineError) else explain(f"{e}\n{gate.error or ''}")
-        if ending.asked_by is None or not isinstance(error, SparkFailedError):
-            raise error from e
-        _LOG.warning(
-            "%s: the batch that was running was not finished, the next start writes it: %s",
-            ending.asked_by,
-            error.message,
-        )
-    except BaseException:
-        query.stop()
-        raise
 
 
 def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cluster: str | None) -> SourceOptions:

@@ -31,8 +31,9 @@ _QUIET: Mapping[str, str] = {"spark.ui.showConsoleProgress": "false"}
 _PACKAGES = "spark.jars.packages"
 
 
-def start_session(name: str) -> Any:
-    """The running Spark session, or a new one; workers get this Python unless someone has chosen another.
+def start_session(name: str, settings: Mapping[str, str] | None = None) -> Any:
+    """The running Spark session, or a new one with these settings; workers get this Python unless someone has chosen
+    another.
 
     Raises OptionError when Spark does not start.
     """
@@ -40,7 +41,7 @@ def start_session(name: str) -> Any:
         if _LAUNCHED_BY_SPARK not in os.environ:
             os.environ.setdefault(_PYTHON_OF_WORKERS, sys.executable)
             if SparkContext._gateway is None and _CONNECT not in os.environ:
-                _start_jvm(name)
+                _start_jvm(name, settings or {})
         return SparkSession.builder.appName(name).getOrCreate()
     except Py4JJavaError as e:
         why = str(e.java_exception.toString()).splitlines()[0]
@@ -64,12 +65,15 @@ def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> di
     return {key: text for key, text in _QUIET.items() if key not in chosen}
 
 
-def _start_jvm(name: str) -> None:
-    conf = SparkConf(loadDefaults=False)
+def _start_jvm(name: str, settings: Mapping[str, str]) -> None:
+    conf, of_context = SparkConf(loadDefaults=False), SparkConf(loadDefaults=False).setAppName(name)
     for key, text in settings_of_own(submit_arguments(), _defaults(submit_arguments())).items():
         conf.set(key, text)
+    for key, text in settings.items():
+        conf.set(key, text)
+        of_context.set(key, text)
     gateway = launch_gateway(conf, popen_kwargs={"process_group": 0})
-    SparkContext(conf=SparkConf(loadDefaults=False).setAppName(name), gateway=gateway)
+    SparkContext(conf=of_context, gateway=gateway)
 
 
 def submit_arguments() -> list[str]:

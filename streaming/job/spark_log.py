@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import PurePath
 from typing import Any
 
 from py4j.protocol import Py4JError
 
-from bucketline.streaming.job.failure import SparkLog
+from bucketline.streaming.batch.failure import SparkLog
 
 _LEVELS: Mapping[str, str] = {
     "org.apache.spark.sql.execution.streaming.MicroBatchExecution": "OFF",
@@ -17,9 +18,12 @@ _LEVELS: Mapping[str, str] = {
     "org.apache.spark.scheduler.TaskSetManager": "WARN",
     "org.apache.spark.scheduler.DAGScheduler": "ERROR",
     "org.apache.spark.sql.execution.python": "ERROR",
+    "org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin": "ERROR",
+    "org.apache.spark.sql.kafka010.KafkaOffsetReaderConsumer": "ERROR",
 }
 """Loggers that print the error of a task or of the query, traceback and all (their packages differ by Spark version).
-The last two warn of what every stop and every failed task brings: no job to cancel, tasks that are interrupted."""
+Some warn of what every stop and every failed task brings: no job to cancel, tasks that are interrupted; and of each time
+that Kafka was asked for offsets in vain."""
 _TOLD_BY_US = r"(?s)(.*\n\s+at .*|Task \d+ in stage .* failed \d+ times; aborting job.*)"
 """Messages with a traceback in their text: several loggers repeat the error of a task. Lost executors stay told."""
 _PYTHON_REPEATING = "py4j"
@@ -31,9 +35,10 @@ def spark_log(context: Any, log: SparkLog) -> Iterator[None]:
     if log is SparkLog.EVERYTHING:
         yield
         return
-    python = logging.getLogger(_PYTHON_REPEATING)
+    python, root = logging.getLogger(_PYTHON_REPEATING), logging.getLogger()
     python_before = python.level
     python.setLevel(logging.CRITICAL + 1)
+    root.addFilter(_is_not_of_py4j)
     accumulators = getattr(context, "_accumulatorServer", None)
     if accumulators is not None:
         accumulators.handle_error = _say_nothing
@@ -44,9 +49,16 @@ def spark_log(context: Any, log: SparkLog) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(Py4JError, ConnectionError):  # the JVM may have ended
+        with suppress(Py4JError, ConnectionError):
             _restore(log4j, told, before)
-        python.setLevel(python_before)
+            # Where the JVM has ended this is not reached: each thread that was talking to it still has its say.
+            python.setLevel(python_before)
+            root.removeFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J logs a call that is not answered by Python's root logger, with its traceback."""
+    return PurePath(record.pathname).parent.name != _PYTHON_REPEATING
 
 
 def _say_nothing(request: object, address: object) -> None:

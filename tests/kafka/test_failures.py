@@ -1,5 +1,6 @@
 """What goes wrong on Kafka's side stops a job with a code of its own, and nothing is written or skipped."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from bucketline.state.store.table.table import open_table
 from bucketline.streaming.job.kafka_failure import (
     KafkaDataLostError,
     KafkaOffsetsError,
+    KafkaRefusedError,
     KafkaTopicMissingError,
     KafkaUnreachableError,
 )
@@ -82,3 +84,59 @@ def test_brokers_that_do_not_answer_are_named(spark: Any, kafka_broker: KafkaBro
     for servers in ("127.0.0.1:1", "no-such-host.invalid:9092"):
         with pytest.raises(KafkaUnreachableError, match=f"no broker answers at {servers}"):
             run_job(orders.job(f"source.options.kafka.bootstrap.servers={servers}"), spark)
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "says"),
+    [
+        ("reader", "not-the-password", "SaslAuthenticationException: Authentication failed: Invalid username or"),
+        ("reader", "the-password", "TopicAuthorizationException: .*whether this user may read topic secret"),
+    ],
+)
+def test_a_cluster_that_refuses_the_login_or_the_topic_is_told_by_its_words(
+    spark: Any, tmp_path: Path, user: str, password: str, says: str
+) -> None:
+    with KafkaBroker(users={"reader": "the-password"}) as broker:
+        orders = Orders(tmp_path, broker, "secret")
+        orders.put(range(3))
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        options = {
+            "bootstrap.servers": broker.sasl_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
+        }
+        job = orders.job(*(f"source.options.kafka.{key}={text}" for key, text in options.items()))
+        with pytest.raises(KafkaRefusedError, match=f"Kafka at {broker.sasl_servers} refuses the job .{says}") as e:
+            run_job(job, spark)
+    assert password not in f"{e.value!r} {e.value.fields}"
+    assert open_table(orders.table).snapshots().num_rows == 0
+
+
+class StopsBroker(logging.Handler):
+    """Stops a broker when the first batch has been written."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        super().__init__(logging.INFO)
+        self._broker = broker
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._broker.stop()
+
+
+def test_brokers_that_are_lost_under_a_running_job_are_no_lost_spark(spark: Any, tmp_path: Path) -> None:
+    quick = ("request.timeout.ms=3000", "default.api.timeout.ms=4000")
+    with KafkaBroker() as broker:
+        orders = Orders(tmp_path, broker, "going")
+        orders.put(range(10))
+        logger, handler = logging.getLogger("bucketline.progress"), StopsBroker(broker)
+        before = logger.level
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+        try:
+            with pytest.raises(KafkaUnreachableError, match="nothing was lost, run it again"):
+                run_job(orders.job("trigger=0 s", *(f"source.options.kafka.{q}" for q in quick)), spark)
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(before)
+    assert orders.sums() == dict.fromkeys(range(10), 1)

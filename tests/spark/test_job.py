@@ -17,8 +17,8 @@ from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.errors import SchemaMismatchError, TableNotFoundError
 from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.failure import SparkFailedError
 from bucketline.streaming.decode.rejects import RejectedRecordsError
-from bucketline.streaming.job.failure import SparkFailedError
 from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.run import run_job, set_aside
 

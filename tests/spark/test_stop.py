@@ -2,12 +2,14 @@
 
 import json
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from bucketline.state.store.table.table import open_table
 from tests.support.job_process import JobFolder, JobProcess, started
 
 pytestmark = pytest.mark.spark
@@ -43,6 +45,14 @@ def interrupt_group(job: JobProcess) -> None:
     job.signal_group(signal.SIGINT)
 
 
+def hang_up_python(job: JobProcess) -> None:
+    job.python().send_signal(signal.SIGHUP)
+
+
+def hang_up_java(job: JobProcess) -> None:
+    job.java().send_signal(signal.SIGHUP)
+
+
 def to_everybody(job: JobProcess) -> None:
     """As systemd does, unless its KillMode says otherwise: Spark's Python workers get the signal as well."""
     for process in job.processes():
@@ -61,6 +71,8 @@ def assert_quiet(job: JobProcess) -> None:
         (to_java, False),
         (to_group, False),
         (interrupt_group, False),
+        (hang_up_python, False),
+        (hang_up_java, False),
         (to_python, True),
         (to_java, True),
         (to_group, True),
@@ -112,7 +124,7 @@ def test_before_spark_is_up_a_signal_ends_the_start_with_128_and_its_number(
         below = job.processes()[1:]
         send(job)
         assert job.end() == code, job.output
-        assert "ended before Spark was up; nothing was read or written" in job.lines[-1]
+        assert "ended before Spark was up; no batch was begun" in job.lines[-1]
         assert below and not psutil.wait_procs(below, timeout=20)[1]
     assert_quiet(job)
     assert not (folder.root / "checkpoint").exists()
@@ -142,6 +154,33 @@ def test_the_jvm_ends_with_a_python_that_was_killed(folder: JobFolder) -> None:
 
 def test_a_jvm_that_was_killed_is_one_line(folder: JobFolder) -> None:
     with started(folder, folder.command()) as job:
+        job.read_until("batch 1:")
+        job.java().kill()
+        assert job.end() == 1
+    assert job.output.count("error [") == job.output.count("error [SPARK_LOST]: ") == 1, job.output
+    assert_quiet(job)
+
+
+def quickstart(folder: JobFolder) -> list[str]:
+    made = [sys.executable, "-m", "bucketline.streaming", "quickstart", "--directory", str(folder.root / "q")]
+    return [*made, "--batches", "60", "--events", "20"]
+
+
+@pytest.mark.parametrize("send", [to_java, interrupt_group])
+def test_a_signal_ends_the_quickstart_after_its_batch(folder: JobFolder, send: Send) -> None:
+    with started(folder, quickstart(folder)) as job:
+        job.read_until("batch 1:")
+        send(job)
+        assert job.end() == 0, job.output
+    assert_quiet(job)
+    assert ": ended after the batch that was running; the table so far: " in job.lines[-1]
+    table = open_table(str(folder.root / "q" / "shop.db" / "orders"))
+    batches = [s["commit_identifier"] for s in table.snapshots().to_pylist() if s["commit_kind"] == "APPEND"]
+    assert batches == list(range(len(batches))) and 2 <= len(batches) < 60
+
+
+def test_a_quickstart_whose_jvm_was_killed_says_so_in_one_line(folder: JobFolder) -> None:
+    with started(folder, quickstart(folder)) as job:
         job.read_until("batch 1:")
         job.java().kill()
         assert job.end() == 1

@@ -20,6 +20,7 @@ import pyspark
 from bucketline.state.store.table.table import Table, open_table
 
 _LONGEST_SECONDS = 400
+_DRIVERS = {"--conf-file", "quickstart"}
 _SPARK = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.memory=512m")
 _COMMAND_LINE = [sys.executable, "-m", "bucketline.streaming", "ingest"]
 _SCRIPT = Path(__file__).parents[2] / "streaming" / "submit" / "bucketline_ingest.py"
@@ -102,7 +103,7 @@ class JobProcess:
 
     def python(self) -> psutil.Process:
         """The Python of the driver: the started process, or the one that spark-submit has started."""
-        return next(p for p in self.processes() if p.name() != "java" and "--conf-file" in p.cmdline())
+        return next(p for p in self.processes() if p.name() != "java" and _DRIVERS & set(p.cmdline()))
 
     def signal_group(self, number: signal.Signals) -> None:
         os.killpg(self._process.pid, number)
@@ -113,6 +114,12 @@ def _lives(process: psutil.Process) -> bool:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def _as_from_a_terminal() -> None:
+    """Tests may be run with signals ignored, by `nohup` or in the background of a script."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
@@ -135,6 +142,7 @@ def started(folder: JobFolder, command: Sequence[str]) -> Iterator[JobProcess]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=_as_from_a_terminal,
     )
 
     def kill() -> None:

@@ -16,9 +16,9 @@ from bucketline.state.errors import (
     SchemaMismatchError,
     StorageError,
 )
+from bucketline.streaming.batch.failure import error_within
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.cli.program import Program, program
-from bucketline.streaming.job.failure import error_within
 
 _SPARK_TEXT = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was raised by the Python Proxy.
 Traceback (most recent call last):

@@ -63,13 +63,27 @@ def test_signals_within_a_second_are_one_and_a_later_one_ends_the_job_at_once(en
     assert left.value.args[:2] == ("batch", 143)
 
 
-def test_handlers_are_put_back(ending: Ending) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    ending.session_is_up()
-    with signals_to(ending):
-        signal.raise_signal(signal.SIGTERM)
-        assert ending.asked_by == "SIGTERM"
-    assert signal.getsignal(signal.SIGTERM) is before
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_handlers_are_put_back(number: signal.Signals, ending: Ending) -> None:
+    outer = signal.signal(number, signal.SIG_DFL)
+    try:
+        ending.session_is_up()
+        with signals_to(ending):
+            signal.raise_signal(number)
+            assert ending.asked_by == number.name
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, outer)
+
+
+def test_a_hangup_that_is_ignored_stays_ignored(ending: Ending) -> None:
+    outer = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals_to(ending):
+            signal.raise_signal(signal.SIGHUP)
+        assert ending.asked_by is None and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, outer)
 
 
 def test_outside_of_the_main_thread_signals_are_left_alone(ending: Ending) -> None:
@@ -116,4 +130,4 @@ def test_a_start_that_is_given_up_takes_its_children_along_and_prints_one_line(w
     waiting.send_signal(signal.SIGTERM)
     assert waiting.wait(30) == 143
     assert waiting.stdout.read() == "", "the child held the pipe open until it was killed"
-    assert waiting.stderr.read() == "SIGTERM: ended before Spark was up; nothing was read or written\n"
+    assert waiting.stderr.read() == "SIGTERM: ended before Spark was up; no batch was begun\n"

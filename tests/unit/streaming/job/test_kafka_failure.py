@@ -51,6 +51,17 @@ LOST = (
             "KAFKA_UNREACHABLE",
             "no broker answers at broker:9092",
         ),
+        (
+            "org.apache.kafka.common.errors.TimeoutException: Call(callName=listOffsets(api=METADATA), deadlineMs=1, "
+            "tries=1, nextAllowedTryMs=2) timed out at 3 after 1 attempt(s)",
+            "KAFKA_UNREACHABLE",
+            "no broker answers at broker:9092",
+        ),
+        (
+            "java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 milliseconds",
+            "KAFKA_UNREACHABLE",
+            "no broker answers at broker:9092",
+        ),
         ("Failed to create new KafkaAdminClient SQLSTATE: XXKST", "KAFKA_UNREACHABLE", "kafka.bootstrap.servers"),
         (
             "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [orders]",

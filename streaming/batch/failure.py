@@ -1,0 +1,157 @@
+"""What an error of Spark says in one line: the error of ours inside it, or its own cause.
+
+Spark hands on what its Python side raised as text only: tracebacks of several processes, one inside the other.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from types import TracebackType
+
+from bucketline.conf.errors import BucketlineError
+
+_OURS = re.compile(r"\bbucketline\.[\w.]+\.(\w+): ([^\n]*)")
+_CAUSE = re.compile(
+    r"^(?:: |Caused by: )?(?:[A-Za-z_$][\w$]*\.)*([A-Z][\w$]*(?:Error|Exception)): (\S[^\n]*)$", re.MULTILINE
+)
+_WRAPPERS = ("Py4JJavaError", "Py4JException", "PythonException", "SparkException", "StreamingQueryException")
+"""Errors that tell that there was another one."""
+_CODED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
+_STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\].*?terminated with exception: ", re.DOTALL)
+_CALL_UNANSWERED = re.compile(r"An error occurred while calling \S+\Z")
+"""All that Py4J says of a call where the JVM ends before it answers; an answer comes with a trace of Java."""
+_OF_A_STOP = re.compile(r"Interrupted(?:IO)?Exception|ClosedByInterruptException|cancelled part of cancelled job group")
+_TALKS_TO_JVM = ("py4j", "pyspark")
+
+
+class SparkLog(Enum):
+    """What Spark and Py4J log of an error that ends the job: nothing, as the job reports it, or all they have."""
+
+    OURS_ONCE = "ours once"
+    EVERYTHING = "everything"
+
+
+class SparkFailedError(BucketlineError):
+    """Spark ended the query for a reason of its own; what the batch had not committed is written at the next start.
+
+    `said` is all that Spark said of it, for programs that look for a reason; it is never shown.
+    """
+
+    code = "SPARK_FAILED"
+    said = ""
+
+
+class SparkLostError(BucketlineError):
+    """Spark's JVM has ended under the job; what the batch had not committed is written at the next start."""
+
+    code = "SPARK_LOST"
+
+
+def error_within(text: str) -> BucketlineError | None:
+    """The error of ours that an error of Spark tells of; None where it tells of none."""
+    kinds = _kinds_by_name(BucketlineError)
+    told = [(name, message.strip()) for name, message in _OURS.findall(text) if name in kinds]
+    if not told:
+        return None
+    # Causes come first in what Python prints.
+    name, message = told[-1]
+    return kinds[name](message)
+
+
+def cause_line(text: str) -> str:
+    """The line that says why: the last error that Spark has a code for and the innermost cause, or the first line."""
+    found = [(name, message.strip()) for name, message in _CAUSE.findall(text)]
+    coded = [message for _, message in found if _CODED.match(message) and not _STREAM_FAILED.match(message)]
+    telling = [f"{name}: {message}" for name, message in found if name not in _WRAPPERS and message not in coded]
+    if coded or telling:
+        return " / ".join((*coded[-1:], *telling[-1:]))
+    return (_STREAM_FAILED.sub("", text).strip().splitlines() or ["no message"])[0]
+
+
+def explain(error: BaseException, within: BaseException | None = None) -> BucketlineError:
+    """The error to report for what Spark or Py4J raised; `within` is what a sink raised before, where it did."""
+    text = "\n".join(said_by(e) for e in (error, within) if e is not None)
+    found = error_within(text)
+    if found is not None and not isinstance(found, SparkFailedError):
+        return found
+    if is_jvm_lost(error) or (within is not None and is_jvm_lost(within)):
+        return SparkLostError("Spark's JVM ended while the job ran: it was killed, or ran out of memory")
+    if isinstance(within, SparkFailedError):
+        return within
+    failed = found or SparkFailedError(f"Spark ended the query: {cause_line(text)}")
+    assert isinstance(failed, SparkFailedError)
+    failed.said = text
+    return failed
+
+
+def said_by(error: BaseException) -> str:
+    """The text of an error, and of those that it came from."""
+    said, seen = [], set[int]()
+    following: list[BaseException | None] = [error]
+    while following:
+        found = following.pop(0)
+        if found is not None and id(found) not in seen:
+            seen.add(id(found))
+            said.append(f"{found}\n{found.said}" if isinstance(found, SparkFailedError) else str(found))
+            following += [found.__cause__, found.__context__]
+    return "\n".join(said)
+
+
+def is_jvm_lost(error: BaseException) -> bool:
+    """Whether an error says that Spark's JVM does not answer: by where it was raised, not by what it says, as sources
+    and storage refuse connections too."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, ConnectionError):
+        return _raised_in(error.__traceback__) in _TALKS_TO_JVM
+    if "Py4JJavaError" in kinds:
+        return False
+    return "Py4JNetworkError" in kinds or ("Py4JError" in kinds and _CALL_UNANSWERED.match(str(error)) is not None)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raises what Spark and Py4J raise as an error of ours, from theirs."""
+    try:
+        yield
+    except Exception as e:
+        if not _is_of_spark(e):
+            raise
+        raise explain(e) from e
+
+
+@contextmanager
+def explained_in_one_line() -> Iterator[None]:
+    """As `explained`, without Spark's tracebacks in what Python prints of the error: they are in its `__context__`.
+
+    What a query raises that is being stopped stays as it is: by its text Spark knows that nothing has failed.
+    Source: Spark 4.0 StreamExecution.isInterruptedByStop.
+    """
+    try:
+        yield
+    except Exception as e:
+        if not _is_of_spark(e) or _OF_A_STOP.search(str(e)):
+            raise
+        raise explain(e) from None
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    return bool({"PySparkException", "Py4JError"} & kinds) or is_jvm_lost(error)
+
+
+def _raised_in(trace: TracebackType | None) -> str | None:
+    """The package whose call failed, Python's own modules left aside."""
+    found = None
+    while trace is not None:
+        package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        found = found if package in ("socket", "ssl") else package
+        trace = trace.tb_next
+    return found
+
+
+def _kinds_by_name(kind: type[BucketlineError]) -> dict[str, type[BucketlineError]]:
+    found = {kind.__name__: kind}
+    for narrower in kind.__subclasses__():
+        found |= _kinds_by_name(narrower)
+    return found

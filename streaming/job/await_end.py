@@ -1,0 +1,55 @@
+"""Waiting for a query: until it is done, until something stops it, or until somebody asks for its end."""
+
+import logging
+import time
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.streaming.batch.failure import SparkFailedError, explain
+from bucketline.streaming.job.ending import Ending
+from bucketline.streaming.job.gate import BatchGate
+from bucketline.streaming.job.start_report import StartReport
+
+_LOG = logging.getLogger("bucketline.job")
+_POLL_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 10.0
+
+
+def await_end(query: Any, gate: BatchGate, ending: Ending, starting: StartReport) -> None:
+    """Returns when the query is done or has ended after a batch; raises what stopped it."""
+    free_since: float | None = None
+    try:
+        while not query.awaitTermination(_POLL_SECONDS):
+            if ending.asked_by is None:
+                starting.watch(query, gate)
+            elif not gate.is_closed:
+                gate.close()
+                _LOG.info("%s: the job ends after the batch that is running", ending.asked_by)
+            elif not gate.is_busy:
+                # Spark notes after the sink that the batch is done: waiting for that saves the next start a look.
+                free_since = free_since if free_since is not None else time.monotonic()
+                late = time.monotonic() - free_since > _LONGEST_PAUSE_SECONDS
+                if late or gate.is_holding or not query.status["isTriggerActive"]:
+                    query.stop()
+    except (PySparkException, Py4JError, ConnectionError) as e:
+        error = _error_of(e, gate.error)
+        if ending.asked_by is None or not isinstance(error, SparkFailedError):
+            raise error from e
+        _LOG.warning(
+            "%s: the batch that was running was not finished, the next start writes it: %s",
+            ending.asked_by,
+            error.message,
+        )
+    except BaseException:
+        query.stop()
+        raise
+
+
+def _error_of(error: Exception, of_sink: BaseException | None) -> BucketlineError:
+    """What to report for a query that has failed: what the sink raised says more than what Spark made of it."""
+    if isinstance(of_sink, BucketlineError) and not isinstance(of_sink, SparkFailedError):
+        return of_sink
+    return explain(error, of_sink)
