@@ -49,7 +49,7 @@ def index_of(table: Table) -> dict[tuple[bytes, int], list[int]]:
     assert newest is not None
     entries = table.manifests.read_index(newest.index_manifest)
     assert all(n == 1 for n in Counter((e.partition, e.bucket) for e in entries).values())
-    store = HashIndexStore(table.io, table.path, cached=HashCache(0))
+    store = HashIndexStore(table.io, table.path, cached=HashCache(0), storage={})
     return {(p, e.bucket): store.hashes(e).tolist() for p, es in hash_entries(entries).items() for e in es}
 
 

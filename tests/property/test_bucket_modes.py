@@ -200,7 +200,7 @@ class Life:
         index = [e for e in index if e.index_type == HASH]
         places = Counter((e.partition, e.bucket) for e in index)
         assert all(n == 1 for n in places.values())
-        store = HashIndexStore(table.io, table.path, cached=HashCache(0))
+        store = HashIndexStore(table.io, table.path, cached=HashCache(0), storage={})
         found: dict[bytes, list[int]] = {}
         for partition, entries in hash_entries(index).items():
             found[partition] = sorted(h for e in entries for h in store.hashes(e).tolist())

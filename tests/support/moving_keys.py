@@ -44,7 +44,7 @@ class MovingKeys:
         texts = {"id": "INT NOT NULL", "pt": "STRING", "v": "INT"}
         fields = tuple(DataField(i, name, parse_type_text(text)) for i, (name, text) in enumerate(texts.items()))
         schema = TableSchema(0, fields, 2, ("pt",), ("id",), {"bucket": "-1", **self.options})
-        io, path = file_io_for(str(self.path))
+        io, path = file_io_for(str(self.path), {})
         assert Schemas(io, path).create(schema)
         self.table: Table = open_table(str(self.path))
         self._sequences: dict[tuple[bytes, int], int] = {}

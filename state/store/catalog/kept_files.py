@@ -41,10 +41,14 @@ def located(root: str, path: str) -> str:
     return path if path.startswith("/") or _URI.match(path) else f"{root}/{path}"
 
 
+def reach(io: FileIO, schema: TableSchema, path: str) -> tuple[FileIO, str]:
+    """What reaches a file of the table by its full path: the table's own storage, or that of the path."""
+    return file_io_for(path, schema.storage) if _URI.match(path) else (io, path)
+
+
 def remove_file(io: FileIO, schema: TableSchema, path: str) -> None:
     """Removes a file of the table, on its own storage or wherever its full path says; a missing one is no error."""
-    if _URI.match(path):
-        io, path = file_io_for(path, schema.storage)
+    io, path = reach(io, schema, path)
     io.delete(path)
 
 

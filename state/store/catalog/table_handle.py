@@ -5,7 +5,7 @@ Source: Paimon 2.0 FileStoreTable.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import NoReturn, Self
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ class TableHandle:
     io: FileIO
     path: str
     table_schema: TableSchema
+    _: KW_ONLY
     read_options: Mapping[str, str] = field(default_factory=dict)
     """The read options that the table was opened with; `table_schema.options` includes them."""
     location: str | None = None

@@ -98,7 +98,7 @@ def open_to_examine(
         if not schemas:
             raise
         schema = schemas[0]
-    table = TableHandle(io, root, schema, reading, remote_location(io, path), storage)
+    table = TableHandle(io, root, schema, read_options=reading, location=remote_location(io, path), storage=storage)
     return replace(table, table_schema=table.with_read_options(schema))
 
 

@@ -14,7 +14,7 @@ from bucketline.state.bucket.allocation import Int32s
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.hash_index import decode_hash_index
-from bucketline.state.store.catalog.kept_files import index_path, located
+from bucketline.state.store.catalog.kept_files import index_path, located, reach
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.doctor.problem import Problem
 from bucketline.state.store.index.hash_index_store import hash_entries
@@ -51,7 +51,9 @@ def hash_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
 
 def _hashes(table: TableHandle, entry: IndexManifestEntry) -> Int32s:
     """The hashes in one file, ascending."""
-    found = decode_hash_index(table.io.read(located(table.path, index_path(table.table_schema, entry))))
+    schema = table.table_schema
+    io, path = reach(table.io, schema, located(table.path, index_path(schema, entry)))
+    found = decode_hash_index(io.read(path))
     found.sort()
     return found
 

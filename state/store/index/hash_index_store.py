@@ -94,7 +94,7 @@ class HashIndexStore:
         path: str,
         *,
         cached: HashCache,
-        storage: Mapping[str, str] | None = None,
+        storage: Mapping[str, str],
         ids: IdSource = SYSTEM_IDS,
     ) -> None:
         self._io = io

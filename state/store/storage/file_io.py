@@ -82,10 +82,11 @@ class FileIO(Protocol):
         ...
 
 
-def file_io_for(uri: str, storage: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
+def file_io_for(uri: str, storage: Mapping[str, str] | None) -> tuple[FileIO, str]:
     """The FileIO for a path or URI, and the path it names there, without a slash at the end.
 
-    `storage` are storage options (`s3.endpoint`, ...); those of other schemes than the URI's do not count.
+    `storage` are storage options (`s3.endpoint`, ...); those of other schemes than the URI's do not count. It has no
+    default, so that no caller can forget to hand them on.
     A local path may be relative to the working directory; `%` is taken literally, as Paimon does. Schemes may be
     written in capitals (`FILE:/data`). Raises OptionError for a URI that nothing here can open, and as
     `check_storage_options`.

@@ -310,7 +310,15 @@ def open_table(
     sink_options(writing)
     io, root = file_io_for(path, storage)
     schema = newest_schema(io, branch_path(root, reading), table=root)
-    table = Table(io, root, schema, reading, remote_location(io, path), writing, storage)
+    table = Table(
+        io,
+        root,
+        schema,
+        read_options=reading,
+        location=remote_location(io, path),
+        write_options=writing,
+        storage=storage,
+    )
     return replace(table, table_schema=table.with_read_options(table.table_schema))
 
 

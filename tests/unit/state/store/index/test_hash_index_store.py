@@ -22,7 +22,7 @@ def int32s(*values: int) -> np.ndarray:
 
 def store(path: Path, *, budget: int = 1 << 20) -> tuple[HashIndexStore, FaultyIO]:
     io = FaultyIO(LocalIO())
-    return HashIndexStore(io, str(path), cached=HashCache(budget)), io
+    return HashIndexStore(io, str(path), cached=HashCache(budget), storage={}), io
 
 
 def written(found: HashIndexStore, bucket: int, *hashes: int) -> IndexManifestEntry:
@@ -85,7 +85,7 @@ def test_an_owner_reads_its_own_buckets_only(tmp_path: Path) -> None:
 
 def test_the_cache_forgets_the_partition_used_least_recently(tmp_path: Path) -> None:
     io, cached = FaultyIO(LocalIO()), HashCache(6 * 5)
-    found = HashIndexStore(io, str(tmp_path), cached=cached)
+    found = HashIndexStore(io, str(tmp_path), cached=cached, storage={})
     entries = {p: replace(written(found, 0, *range(i, i + 2)), partition=p) for i, p in enumerate([b"a", b"b", b"c"])}
     for p in (b"a", b"b", b"a", b"c", b"a"):
         found.known([entries[p]])
@@ -121,7 +121,7 @@ def test_the_index_that_paimon_wrote_knows_every_row_of_its_table() -> None:
     table = open_table(str(path))
     newest = table.snapshot_store.latest()
     assert newest is not None
-    found = HashIndexStore(LocalIO(), str(path), cached=HashCache(1 << 20))
+    found = HashIndexStore(LocalIO(), str(path), cached=HashCache(1 << 20), storage={})
     by_partition = hash_entries(table.manifests.read_index(newest.index_manifest))
     keys = table.table_schema.trimmed_primary_key
     rows = table.to_arrow(columns=keys)

@@ -146,19 +146,19 @@ def test_a_store_whose_rename_refuses_publishes_by_rename(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("prefix", ["", "file:", "file://", "FILE:", "File://"])
 def test_local_paths_come_with_and_without_a_scheme(prefix: str, tmp_path: Path) -> None:
-    io, root = file_io_for(f"{prefix}{tmp_path}/w/k=a%20b//t/")
+    io, root = file_io_for(f"{prefix}{tmp_path}/w/k=a%20b//t/", {})
     assert isinstance(io, LocalIO)
     assert root == f"{tmp_path}/w/k=a%20b/t"
 
 
 def test_a_file_uri_with_a_host_is_refused() -> None:
     with pytest.raises(OptionError):
-        file_io_for("file://host/data")
+        file_io_for("file://host/data", {})
 
 
 def test_an_unknown_scheme_is_refused_by_name() -> None:
     with pytest.raises(OptionError, match="ftp"):
-        file_io_for("ftp://host/data")
+        file_io_for("ftp://host/data", {})
 
 
 def test_other_schemes_go_to_pyarrow() -> None:

@@ -49,7 +49,7 @@ def identity(number: int) -> BatchIdentity:
 def hashes_by_bucket(table: Table) -> dict[int, np.ndarray]:
     newest = table.snapshot_store.latest()
     assert newest is not None
-    store = HashIndexStore(table.io, table.path, cached=HashCache(0))
+    store = HashIndexStore(table.io, table.path, cached=HashCache(0), storage={})
     entries = hash_entries(table.manifests.read_index(newest.index_manifest))
     return {e.bucket: store.hashes(e) for found in entries.values() for e in found}
 
@@ -173,7 +173,7 @@ def test_a_share_of_the_index_holds_its_hashes_from_every_bucket(tmp_path: Path)
     newest = table.snapshot_store.latest()
     assert newest is not None
     (entries,) = hash_entries(table.manifests.read_index(newest.index_manifest)).values()
-    store = HashIndexStore(table.io, table.path, cached=HashCache(1 << 20))
+    store = HashIndexStore(table.io, table.path, cached=HashCache(1 << 20), storage={})
     parts = [store.known(entries, hashes_of=Ownership(share, 3)) for share in range(3)]
     assert sum(len(p.hashes) for p in parts) == 300
     for share, part in enumerate(parts):
