@@ -33,7 +33,7 @@ from bucketline.state.commit.schema_edit import (
 )
 from bucketline.state.commit.widen import narrows
 from bucketline.state.format.schema_json import CURRENT_VERSION, TableSchema
-from bucketline.state.types.logical import DataField, DataType
+from bucketline.state.types.logical import DataField, DataType, all_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,8 @@ def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
         refuse_column(
             path, f"Column {shown(path)} cannot specify NOT NULL in the table: rows that exist have no value for it"
         )
-    ids = FreshIds(schema.highest_field_id)
+    # pypaimon up to 1.4 leaves nested fields out of the highest id.
+    ids = FreshIds(max(schema.highest_field_id, *(f.id for f in all_fields(schema.fields))))
     field = DataField(ids.next(), path[-1], ids.renumber(change.type), description=change.comment)
 
     def insert(fields: list[DataField]) -> list[DataField]:

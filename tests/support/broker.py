@@ -50,20 +50,25 @@ class KafkaRecord:
 
 
 class KafkaBroker:
-    """Starts when made, on `port` or a free one, and stops with `stop`. Writing to a topic does not create it."""
+    """Starts when made, on `port` or a free one, and stops with `stop`. Writing to a topic does not create it.
 
-    def __init__(self, port: int | None = None) -> None:
+    With `users` and their passwords it also serves `sasl_servers`, where clients log in (SASL_PLAINTEXT, PLAIN) and may
+    do nothing: no user has been given any right.
+    """
+
+    def __init__(self, port: int | None = None, users: Mapping[str, str] | None = None) -> None:
         java = shutil.which("java")
         if java is None:
             raise BrokerError("java is not on PATH")
         self._scratch = tempfile.TemporaryDirectory(prefix="bucketline-kafka-")
         self._folder = Path(self._scratch.name)
         self._java = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path("kafka")]
-        free_port, controller_port = _free_ports(2)
+        free_port, controller_port, sasl_port = _free_ports(3)
         port = free_port if port is None else port
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self._settings = self._folder / "server.properties"
-        self._settings.write_text(_settings(self._folder / "log", port, controller_port))
+        self.sasl_servers = f"127.0.0.1:{sasl_port}" if users else None
+        self._settings.write_text(_settings(self._folder / "log", port, controller_port, sasl_port, users or {}))
         self._process: subprocess.Popen[bytes] | None = None
         self._client: AdminClient | None = None
         try:
@@ -252,15 +257,17 @@ def _free_ports(count: int) -> Sequence[int]:
             listener.close()
 
 
-def _settings(data: Path, port: int, controller_port: int) -> str:
+def _settings(data: Path, port: int, controller_port: int, sasl_port: int, users: Mapping[str, str]) -> str:
+    served = f"PLAINTEXT://127.0.0.1:{port}" + (f",SASL://127.0.0.1:{sasl_port}" if users else "")
     return "\n".join(
         (
             "process.roles=broker,controller",
             "node.id=1",
             f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
-            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}",
-            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            f"listeners={served},CONTROLLER://127.0.0.1:{controller_port}",
+            f"advertised.listeners={served}",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+            *(_login(users) if users else ()),
             "controller.listener.names=CONTROLLER",
             f"log.dirs={data}",
             "auto.create.topics.enable=false",
@@ -278,6 +285,17 @@ def _settings(data: Path, port: int, controller_port: int) -> str:
             "group.initial.rebalance.delay.ms=0",
             "",
         )
+    )
+
+
+def _login(users: Mapping[str, str]) -> Iterable[str]:
+    known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    return (
+        "sasl.enabled.mechanisms=PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config="
+        f"org.apache.kafka.common.security.plain.PlainLoginModule required {known};",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:ANONYMOUS",
     )
 
 

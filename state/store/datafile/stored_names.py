@@ -1,8 +1,9 @@
 """Are the columns of a data file those of the schema that it was written under? Asked of their names and field ids.
 
 A column that a file lacks is read as nulls, as Paimon does; so a damaged name would turn values into nulls. Files that
-others brought into a table may lack columns and have ids of their own, and are left alone: what is refused is one
-column that does not fit where all the others do.
+others brought into a table (Hive's, after a migration) may lack columns, name one otherwise and have ids of their own,
+and are left alone. What is refused is one column that does not fit where all the others do: one whose id says so, or
+one whose name is the column's but for one bit, where the file has no ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.near_names import flipped_name
 from bucketline.state.types.logical import DataField
 
 
@@ -39,5 +41,10 @@ def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence
     odd_names = [(mine, its) for mine, its in zip(wanted, own, strict=False) if mine != its]
     if len(own) == len(wanted) > 1 and len(odd_names) == 1:
         ((mine, its),) = odd_names
-        if its not in wanted:
-            raise CorruptFileError(f"the schema has column {mine}, the file {its} in its place", column=mine)
+        if flipped_name(its, wanted) == mine:
+            raise CorruptFileError(
+                f"the schema has column {mine}, the file {its} in its place: the same name with one bit flipped, and "
+                "read as nulls it would lose all values. Put the file back from a copy; if it was written with that "
+                "name (by Hive, before a migration), write it again with the column's",
+                column=mine,
+            )

@@ -3,7 +3,7 @@
 Source: the rules of Paimon 2.0 SnapshotManager, HintFileUtils, SchemaManager.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.format.paths import SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
@@ -15,7 +15,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.doctor.problem import passable
 from bucketline.state.store.doctor.snapshots import snapshot_findings
-from bucketline.state.types.logical import all_fields
+from bucketline.state.types.logical import DataField, DataType
 
 
 def folder_findings(table: TableHandle) -> Iterator[Finding]:
@@ -53,21 +53,49 @@ def _schemas(table: TableHandle) -> Iterator[Finding]:
             continue
         for message in (*_schema(schema), *(_evolved(before, schema) if before is not None else ())):
             yield Finding(Severity.ERROR, "schema", path, message)
+        yield from (Finding(Severity.WARNING, "schema", path, message) for message in _nested_ids(schema))
         before = schema
 
 
 def _schema(schema: TableSchema) -> Iterator[str]:
-    ids = [f.id for f in all_fields(schema.fields)]
     names = [f.name for f in schema.fields]
-    if len(set(ids)) < len(ids):
+    if any(len({f.id for f in row}) < len(row) for row in _rows(schema.fields)):
         yield "two fields have the same id, so old files would be misread"
-    if max(ids, default=-1) > schema.highest_field_id:
+    if max((f.id for f in schema.fields), default=-1) > schema.highest_field_id:
         yield "highestFieldId is below a field's id, which would be given again"
     for key in (*schema.primary_keys, *schema.partition_keys):
         if key not in names:
             yield f"key column {key} is no column"
     if len(set(names)) < len(names):
         yield "two columns have the same name"
+
+
+def _nested_ids(schema: TableSchema) -> Iterator[str]:
+    """pypaimon up to 1.4 counts the fields of each nested row from 0, and takes the highest id of columns alone."""
+    if (
+        max((f.id for row in _rows(schema.fields) for f in row), default=-1)
+        > schema.highest_field_id
+        >= max((f.id for f in schema.fields), default=-1)
+    ):
+        yield (
+            "highestFieldId is below the id of a nested field; rows are read right, but Paimon may give that id again "
+            "when a field is added to the nested row"
+        )
+
+
+def _rows(fields: Sequence[DataField]) -> Iterator[Sequence[DataField]]:
+    """The columns, and the fields of each nested row: an id tells the fields of one of them apart."""
+    yield fields
+    for field in fields:
+        yield from _rows_in(field.type)
+
+
+def _rows_in(data_type: DataType) -> Iterator[Sequence[DataField]]:
+    if data_type.fields:
+        yield from _rows(data_type.fields)
+    for inner in (data_type.element, data_type.key, data_type.value):
+        if inner is not None:
+            yield from _rows_in(inner)
 
 
 def _evolved(before: TableSchema, after: TableSchema) -> Iterator[str]:

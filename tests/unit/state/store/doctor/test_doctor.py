@@ -1,5 +1,6 @@
 """The doctor finds nothing in sound tables, and each thing that is broken on purpose."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -291,3 +292,40 @@ def test_a_branch_is_held_against_its_own_schemas(tmp_path: Path) -> None:
     # As if only the branch had been changed.
     (tmp_path / "t" / "schema" / "schema-1").unlink()
     assert examine(open_table(str(tmp_path / "t"))) == []
+
+
+INNER = pa.struct([("a", pa.int32()), ("b", pa.string()), ("c", pa.int64()), ("d", pa.int64())])
+NESTED = pa.schema([pa.field("id", pa.int64(), nullable=False), ("one", INNER), ("many", pa.list_(INNER))])
+
+
+def _count_nested_ids_from_0(path: Path) -> None:
+    """As pypaimon up to 1.4 writes a schema."""
+
+    def counted(kind: object) -> object:
+        if not isinstance(kind, dict):
+            return kind
+        inner = {key: counted(kind[key]) for key in ("element", "key", "value") if key in kind}
+        rows = [{**f, "id": i, "type": counted(f["type"])} for i, f in enumerate(kind.get("fields", ()))]
+        return {**kind, **inner, **({"fields": rows} if rows else {})}
+
+    found = json.loads(path.read_text())
+    columns = [{**f, "id": i, "type": counted(f["type"])} for i, f in enumerate(found["fields"])]
+    path.write_text(json.dumps(found | {"fields": columns, "highestFieldId": len(columns) - 1}))
+
+
+def test_nested_fields_counted_from_0_in_each_row_are_told_apart_by_their_row(tmp_path: Path) -> None:
+    made = create_table(str(tmp_path / "t"), NESTED, ("id",), options={"bucket": "1"})
+    _count_nested_ids_from_0(Path(made.path, "schema", "schema-0"))
+    table = open_table(made.path)
+    value = {"a": 1, "b": "x", "c": 2, "d": 3}
+    rows = pa.Table.from_pylist([{"id": i, "one": value, "many": [value, None]} for i in range(3)], schema=NESTED)
+    table.write(rows)
+    assert table.to_arrow().sort_by("id").to_pylist() == rows.to_pylist()
+    (found,) = examine(table, rows=True)
+    assert (found.severity, found.rule) == (Severity.WARNING, "schema") and "id of a nested field" in found.message
+
+    table = table.add_column(["one", "e"], "INT")
+    assert [f.id for f in table.table_schema.fields[1].type.fields] == [0, 1, 2, 3, 4]
+    assert {f.severity for f in examine(table, rows=True)} == {Severity.WARNING}
+    expected = [row | {"one": value | {"e": None}} for row in rows.to_pylist()]
+    assert table.to_arrow().sort_by("id").to_pylist() == expected
