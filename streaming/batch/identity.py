@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.streaming.batch.classic import require_classic
 from bucketline.streaming.batch.offsets_log import Offsets, aligned, parse_offsets, records_behind
 
 QUERY_ID = "sql.streaming.queryId"
@@ -50,13 +51,9 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
     """The identity of the batch that the calling thread is in.
 
     `checkpoint` is the query's checkpoint location; None asks the running query for it.
-    Raises UnsupportedTableError outside a streaming query, in another thread, and under Spark Connect.
+    Raises UnsupportedTableError outside a streaming query and in another thread, OptionError under Spark Connect.
     """
-    if not hasattr(spark, "_jsparkSession"):
-        raise UnsupportedTableError(
-            "the sink needs a classic Spark session, and this is Spark Connect: foreachBatch runs there in another "
-            "process, which cannot see the query's id; run the job with spark-submit"
-        )
+    require_classic(spark)
     query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
     if not query_id:
         raise UnsupportedTableError(

@@ -9,6 +9,8 @@ from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.table.local_compact import commit_compaction, plan_compaction, plan_postpone_table
 from bucketline.state.store.table.rescale import commit_rescale, plan_rescale
+from bucketline.streaming.batch.classic import require_classic
+from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.tasks.compact_task import compact_over_spark
 from bucketline.streaming.tasks.rebucket_task import rebucket_over_spark, rescale_over_spark
 
@@ -26,9 +28,11 @@ def compact(
     `strategy` is "full" or "minor"; `partitions` are mappings from partition column to value; `options` override the
     table's for this run; `storage_options` say how its storage is reached. Postponed rows are moved to their buckets
     on the way; a partition without a bucket count gets `postpone.default-bucket-num`, or as many as Spark has cores.
-    Raises as `Table.compact` does, and Spark's own errors from tasks.
+    Raises as `Table.compact` does; SparkFailedError for what Spark fails of.
     """
-    return repeat_if_gone(lambda: _compact_once(spark, path, strategy, partitions, options, storage_options))
+    require_classic(spark)
+    with explained_in_one_line():
+        return repeat_if_gone(lambda: _compact_once(spark, path, strategy, partitions, options, storage_options))
 
 
 def _compact_once(
@@ -60,8 +64,11 @@ def rescale(
     options: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Gives partitions another number of buckets, in Spark tasks. Arguments and errors as in `Table.rescale`."""
-    return repeat_if_gone(lambda: _rescale_once(spark, path, bucket_num, partitions, options, storage_options))
+    """Gives partitions another number of buckets, in Spark tasks. Arguments and errors as of `compact` and
+    `Table.rescale`."""
+    require_classic(spark)
+    with explained_in_one_line():
+        return repeat_if_gone(lambda: _rescale_once(spark, path, bucket_num, partitions, options, storage_options))
 
 
 def _rescale_once(

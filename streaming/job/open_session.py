@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 
 from bucketline.conf.spark_options import check_spark_settings
+from bucketline.streaming.batch.classic import require_classic
 from bucketline.streaming.batch.failure import SparkLog
 from bucketline.streaming.job.ending import Ending, signals_to
 from bucketline.streaming.job.jvm_signals import jvm_signals_to
@@ -45,6 +46,7 @@ def open_session(
 
 @contextmanager
 def _listening(session: Any, ending: Ending, log: SparkLog) -> Iterator[None]:
+    require_classic(session)
     context = session.sparkContext
     for line in check_spark_settings(dict(context.getConf().getAll())):
         _LOG.warning("%s", line)

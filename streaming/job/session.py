@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.properties_file import parse_properties
+from bucketline.streaming.batch.classic import connect_refused
 
 _LAUNCHED_BY_SPARK = "PYSPARK_GATEWAY_PORT"
 _PYTHON_OF_WORKERS = "PYSPARK_PYTHON"
@@ -35,12 +36,14 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Any:
     """The running Spark session, or a new one with these settings; workers get this Python unless someone has chosen
     another.
 
-    Raises OptionError when Spark does not start.
+    Raises OptionError when Spark does not start, and for Spark Connect.
     """
+    if _CONNECT in os.environ:
+        raise connect_refused()
     try:
         if _LAUNCHED_BY_SPARK not in os.environ:
             os.environ.setdefault(_PYTHON_OF_WORKERS, sys.executable)
-            if SparkContext._gateway is None and _CONNECT not in os.environ:
+            if SparkContext._gateway is None:
                 _start_jvm(name, settings or {})
         return SparkSession.builder.appName(name).getOrCreate()
     except Py4JJavaError as e:

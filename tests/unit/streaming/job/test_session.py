@@ -1,8 +1,14 @@
 """What a job starts its own Spark with."""
 
+from typing import Any
+
 import pytest
 
-from bucketline.streaming.job.session import awaited_packages, settings_of_own
+from bucketline.conf.errors import OptionError
+from bucketline.streaming.batch.classic import require_classic
+from bucketline.streaming.batch.procedures import compact, rescale
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.job.session import awaited_packages, settings_of_own, start_session
 
 BARS = "spark.ui.showConsoleProgress"
 
@@ -32,3 +38,25 @@ def test_sparks_progress_bars_are_off_unless_somebody_chose_them(
 )
 def test_packages_that_spark_fetches_first_are_known(text: str, packages: str | None) -> None:
     assert awaited_packages(text.split()) == packages
+
+
+@pytest.mark.parametrize("start", [start_session, lambda name: require_classic(_connect_session())])
+def test_spark_connect_is_refused_with_the_remedy(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
+    with pytest.raises(OptionError, match=r"needs a classic session.*unset SPARK_REMOTE.*spark-submit"):
+        start("x")
+
+
+@pytest.mark.parametrize("run", [lambda s: compact(s, "/t"), lambda s: rescale(s, "/t", 2), lambda s: _call_sink(s)])
+def test_whoever_works_with_a_session_refuses_spark_connect(run: Any) -> None:
+    with pytest.raises(OptionError, match="needs a classic session"):
+        run(_connect_session())
+
+
+def _connect_session() -> Any:
+    """As PySpark makes it, without the server that it talks to."""
+    return type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+
+
+def _call_sink(spark: Any) -> None:
+    TableSink("/t")(type("Frame", (), {"sparkSession": spark})(), 0)
