@@ -22,8 +22,8 @@ _LEVELS: Mapping[str, str] = {
     "org.apache.spark.sql.kafka010.KafkaOffsetReaderConsumer": "ERROR",
 }
 """Loggers that print the error of a task or of the query, traceback and all (their packages differ by Spark version).
-Some warn of what every stop and every failed task brings: no job to cancel, tasks that are interrupted; and of each time
-that Kafka was asked for offsets in vain."""
+Some warn of what every stop and every failed task brings: no job to cancel, tasks that are interrupted; and of each
+time that Kafka was asked for offsets in vain."""
 _TOLD_BY_US = r"(?s)(.*\n\s+at .*|Task \d+ in stage .* failed \d+ times; aborting job.*)"
 """Messages with a traceback in their text: several loggers repeat the error of a task. Lost executors stay told."""
 _PYTHON_REPEATING = "py4j"
