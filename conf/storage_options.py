@@ -2,7 +2,8 @@
 
 They are given when a table is opened, never stored in one: whoever reads a table must not learn its writers' keys.
 Options of several storages may be given together; each counts for addresses of its own scheme.
-Source: Paimon 2.0 S3Loader (`s3.`, `s3a.` and `fs.s3a.` are the same), AzureFileIO, GSFileIO, HadoopUtils (`hadoop.`);
+Source: Paimon 2.0 S3Loader (`s3.`, `s3a.` and `fs.s3a.` are the same), OSSFileIO, AzureFileIO, GSFileIO, HadoopUtils
+(`hadoop.`);
 pypaimon's S3Options (`fs.s3.`).
 """
 
@@ -27,15 +28,21 @@ S3_CONNECT_TIMEOUT: Option[int] = Option(
 S3_ATTEMPTS: Option[int] = Option("s3.attempts.maximum", parse_int, None, "times a request is tried")
 S3_ROLE = Option("s3.assumed.role.arn", parse_text, None, "role that is taken on")
 S3_ROLE_SESSION = Option("s3.assumed.role.session.name", parse_text, None, "name of the role's session")
+OSS_ENDPOINT = Option("fs.oss.endpoint", parse_text, None, "address of the store, as oss-cn-hangzhou.aliyuncs.com")
+OSS_ACCESS_KEY = Option("fs.oss.accessKeyId", parse_text, None, "id of the key")
+OSS_SECRET_KEY = Option("fs.oss.accessKeySecret", parse_text, None, "the key")
+OSS_SESSION_TOKEN = Option("fs.oss.securityToken", parse_text, None, "token of short-lived keys")
 AZURE_ACCOUNT_KEY = "fs.azure.account.key."
 AZURE_SAS_TOKEN = "fs.azure.sas.fixed.token."
-GCS_PROJECT = Option("fs.gs.project.id", parse_text, None, "project of the buckets")
+GCS_PROJECT = Option("fs.gs.project.id", parse_text, None, "project of the buckets; no request for a file needs it")
 GCS_ENDPOINT = Option("fs.gs.storage.root.url", parse_text, None, "address of the store")
+GCS_KEYFILE = Option("fs.gs.auth.service.account.json.keyfile", parse_text, None, "file with a service account's key")
 GCS_AUTH = Option(
     "fs.gs.auth.type",
-    parse_choice("application-default", "unauthenticated"),
+    parse_choice("application-default", "unauthenticated", "service-account-json-keyfile"),
     "application-default",
-    "application-default: credentials of the environment; unauthenticated: none",
+    "application-default: credentials of the environment; service-account-json-keyfile: those of the file that "
+    "`fs.gs.auth.service.account.json.keyfile` names; unauthenticated: none",
 )
 HADOOP = "hadoop."
 
@@ -58,6 +65,7 @@ _S3_SPELLINGS = {
     "fs.s3.accessKeySecret": "s3.secret-key",
     "fs.s3.securityToken": "s3.session.token",
 }
+_TOGETHER = ((S3_ACCESS_KEY, S3_SECRET_KEY), (OSS_ACCESS_KEY, OSS_SECRET_KEY))
 _STORAGE_PREFIXES = tuple(
     ["s3.", "s3a.", "fs.", "oss.", "obs.", "cosn.", "gs.", "dfs.", "hadoop.", "dlf.", "jindo.", "security."]
 )
@@ -117,10 +125,13 @@ def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
         found[name] = text
     for option in STORAGE_OPTIONS.values():
         option.find(found)
-    if (S3_ACCESS_KEY.key in found) != (S3_SECRET_KEY.key in found):
-        missing = S3_SECRET_KEY if S3_ACCESS_KEY.key in found else S3_ACCESS_KEY
+    for one, other in _TOGETHER:
+        if (one.key in found) != (other.key in found):
+            missing = other if one.key in found else one
+            raise OptionError(f"'{one.key}' and '{other.key}' go together: '{missing.key}' is not set", key=missing.key)
+    if (GCS_KEYFILE.key in found) != (GCS_AUTH.get(found) == "service-account-json-keyfile"):
         raise OptionError(
-            f"'{S3_ACCESS_KEY.key}' and '{S3_SECRET_KEY.key}' go together: '{missing.key}' is not set", key=missing.key
+            f"'{GCS_KEYFILE.key}' and '{GCS_AUTH.key}' = service-account-json-keyfile go together", key=GCS_KEYFILE.key
         )
     attempts = S3_ATTEMPTS.find(found)
     if attempts is not None and attempts < 1:
@@ -143,6 +154,30 @@ def s3_settings(options: Mapping[str, str]) -> S3Settings:
         attempts=S3_ATTEMPTS.find(options),
         role=S3_ROLE.find(options),
         role_session=S3_ROLE_SESSION.find(options),
+    )
+
+
+def oss_settings(options: Mapping[str, str]) -> S3Settings:
+    """The settings of OSS, which speaks S3, among storage options that have been checked.
+
+    Its region is the first part of its endpoint's host. Raises OptionError where the endpoint or the keys are missing.
+    """
+    for needed in (OSS_ENDPOINT, OSS_ACCESS_KEY):
+        if needed.key not in options:
+            raise OptionError(f"a path on OSS needs the storage option '{needed.key}'", key=needed.key)
+    endpoint = OSS_ENDPOINT.find(options) or ""
+    return S3Settings(
+        endpoint=endpoint,
+        access_key=OSS_ACCESS_KEY.find(options),
+        secret_key=OSS_SECRET_KEY.find(options),
+        session_token=OSS_SESSION_TOKEN.find(options),
+        region=endpoint.rpartition("://")[2].partition(".")[0].removesuffix("-internal"),
+        path_style=False,
+        https=None,
+        connect_timeout_ms=None,
+        attempts=None,
+        role=None,
+        role_session=None,
     )
 
 

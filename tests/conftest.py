@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.support.broker import KafkaBroker
 from tests.support.jars import spark_kafka_jars
 from tests.support.peer import PaimonJava, PyPaimon
+from tests.support.s3_server import S3Server
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +33,13 @@ def kafka_broker() -> Iterator[KafkaBroker]:
     """A Kafka broker of this session; tests use topics of their own."""
     with KafkaBroker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 store of this session, with one bucket; tests use folders of their own."""
+    with S3Server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

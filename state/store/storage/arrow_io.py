@@ -1,8 +1,7 @@
-"""Files on whatever pyarrow can open: S3, GCS, ABFS, HDFS.
+"""Files on HDFS, and on whatever else pyarrow can open.
 
-Reading works everywhere. Publishing needs a store operation that makes a file only if there is none: HDFS refuses to
-rename onto an existing file; for object stores pyarrow has no conditional put, so a caller may pass one in, and without
-it commits are refused before anything is written.
+Publishing needs a store operation that makes a file only if there is none: HDFS refuses to rename onto an existing
+file. Elsewhere a caller may pass one in, and without it commits are refused before anything is written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,17 +14,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.storage_options import (
-    AZURE_ACCOUNT_KEY,
-    AZURE_SAS_TOKEN,
-    GCS_AUTH,
-    GCS_ENDPOINT,
-    GCS_PROJECT,
-    S3Settings,
-    azure_secret,
-    hadoop_settings,
-    s3_settings,
-)
+from bucketline.conf.storage_options import hadoop_settings
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.paths import temporary_name
@@ -44,11 +33,8 @@ class Rename(Enum):
 
 _RENAME_OF = {"hdfs": Rename.REFUSES}
 _HAS_FOLDERS = frozenset({"hdfs", "local", "mock", "subtree"})
-_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
-_AZURE_SCHEMES = frozenset({"abfs", "abfss"})
-_GCS_SCHEMES = frozenset({"gs", "gcs"})
 _HDFS_SCHEMES = frozenset({"hdfs", "viewfs"})
-_ARROW_SCHEMES = frozenset({*_AZURE_SCHEMES, *_GCS_SCHEMES, *_HDFS_SCHEMES, "mock"})
+_ARROW_SCHEMES = frozenset({*_HDFS_SCHEMES, "mock"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +162,6 @@ def arrow_io_for(uri: str, storage: Mapping[str, str]) -> tuple[ArrowIO, str]:
     Raises OptionError when pyarrow cannot open such a URI.
     """
     scheme = uri.partition(":")[0]
-    if scheme in _S3_SCHEMES:
-        return ArrowIO(_s3(s3_settings(storage))), uri.partition("://")[2].rstrip("/")
-    if scheme in _AZURE_SCHEMES and (found := _azure(uri, storage)) is not None:
-        return found
-    if scheme in _GCS_SCHEMES and any(option.is_set(storage) for option in (GCS_AUTH, GCS_ENDPOINT, GCS_PROJECT)):
-        return ArrowIO(_gcs(storage)), uri.partition("://")[2].rstrip("/")
     if scheme in _HDFS_SCHEMES and hadoop_settings(storage):
         return _hdfs(uri, hadoop_settings(storage))
     if scheme not in _ARROW_SCHEMES:
@@ -191,52 +171,6 @@ def arrow_io_for(uri: str, storage: Mapping[str, str]) -> tuple[ArrowIO, str]:
     except (pa.ArrowException, OSError) as e:
         raise OptionError(f"{uri}: pyarrow cannot open it: {_first_line(e)}", uri=uri, scheme=scheme) from e
     return ArrowIO(filesystem, _RENAME_OF.get(filesystem.type_name, Rename.REPLACES)), path.rstrip("/")
-
-
-def _s3(settings: S3Settings) -> fs.FileSystem:
-    """S3 as the settings say; what they leave open comes from the environment."""
-    given = {
-        "endpoint_override": settings.endpoint,
-        "access_key": settings.access_key,
-        "secret_key": settings.secret_key,
-        "session_token": settings.session_token,
-        "region": settings.region,
-        "scheme": None if settings.https is None else "https" if settings.https else "http",
-        "connect_timeout": None if settings.connect_timeout_ms is None else settings.connect_timeout_ms / 1000,
-        "retry_strategy": None if settings.attempts is None else fs.AwsStandardS3RetryStrategy(settings.attempts),
-        "role_arn": settings.role,
-        "session_name": settings.role_session,
-    }
-    virtual = settings.endpoint is not None and not settings.path_style
-    return fs.S3FileSystem(**{k: v for k, v in given.items() if v is not None}, force_virtual_addressing=virtual)
-
-
-def _azure(uri: str, storage: Mapping[str, str]) -> tuple[ArrowIO, str] | None:
-    """An Azure account with a key or token of its own; None leaves the account to the environment.
-
-    Such a URI is `abfss://container@account.dfs.core.windows.net/path`.
-    """
-    container, at, rest = uri.partition("://")[2].partition("@")
-    host, _, path = rest.partition("/")
-    account = host.partition(".")[0]
-    key = azure_secret(storage, AZURE_ACCOUNT_KEY, account)
-    token = azure_secret(storage, AZURE_SAS_TOKEN, account)
-    if not at or (key is None and token is None):
-        return None
-    try:
-        files = fs.AzureFileSystem(account, account_key=key, sas_token=token)
-    except (pa.ArrowException, OSError, ValueError) as e:
-        raise OptionError(f"{uri}: pyarrow cannot open it: {_first_line(e)}", uri=uri, scheme="abfs") from e
-    return ArrowIO(files), f"{container}/{path}".rstrip("/")
-
-
-def _gcs(storage: Mapping[str, str]) -> fs.FileSystem:
-    scheme, separator, host = (GCS_ENDPOINT.find(storage) or "").rpartition("://")
-    given = {"project_id": GCS_PROJECT.find(storage), "endpoint_override": host or None}
-    if separator:
-        given["scheme"] = scheme
-    chosen = {key: value for key, value in given.items() if value is not None}
-    return fs.GcsFileSystem(anonymous=GCS_AUTH.get(storage) == "unauthenticated", **chosen)
 
 
 def _hdfs(uri: str, settings: Mapping[str, str]) -> tuple[ArrowIO, str]:

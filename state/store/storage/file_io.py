@@ -14,13 +14,18 @@ from bucketline.conf.storage_options import check_storage_options
 from bucketline.state.store.storage.arrow_io import arrow_io_for
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.storage.object_io import object_io_for
+from bucketline.state.store.storage.object_store import OBJECT_SCHEMES
 
 
 class FileIO(Protocol):
     """Storage, as the table format needs it. Implementations can be pickled and hold no open files."""
 
     def require_publish(self) -> None:
-        """Returns if `publish` works here. Raises UnsupportedTableError naming the remedy; nothing is touched."""
+        """Returns if `publish` works here. Raises UnsupportedTableError naming the remedy; no file is touched.
+
+        Object stores are tried once in a process, with an object of its own that is removed again.
+        """
         ...
 
     def read(self, path: str) -> bytes:
@@ -38,6 +43,8 @@ class FileIO(Protocol):
     def publish(self, path: str, data: bytes) -> bool:
         """Makes the file if there is none, all at once and durably; False if there is one, which stays as it is.
 
+        Where a request may be repeated on its way, a file with the same bytes counts as made by this call: bytes that
+        decide who wins hold something unique.
         After a StorageError it may or may not have happened, now or a little later: read back. Only an error with
         `published` = False in its fields says that it did not and will not.
         """
@@ -78,7 +85,10 @@ class FileIO(Protocol):
         ...
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file, made with its folders, durable once closed. Raises StorageError if it exists."""
+        """A new file, made with its folders, durable once closed.
+
+        Raises StorageError if it exists: when it is opened, or, where asking is a request, when it is closed.
+        """
         ...
 
 
@@ -100,4 +110,7 @@ def file_io_for(uri: str, storage: Mapping[str, str] | None) -> tuple[FileIO, st
         if not path.startswith("/") or path.startswith("//"):
             raise OptionError(f"{uri}: a file URI names an absolute path, as in file:/data/warehouse", uri=uri)
         return LocalIO(), LocalIO.absolute(path)
-    return arrow_io_for(f"{scheme}:{rest}", check_storage_options(storage))
+    options = check_storage_options(storage)
+    if scheme in OBJECT_SCHEMES:
+        return object_io_for(f"{scheme}:{rest}", options)
+    return arrow_io_for(f"{scheme}:{rest}", options)

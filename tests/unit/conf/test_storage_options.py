@@ -26,6 +26,8 @@ from bucketline.state.format.manifest import (
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage import file_io
 from bucketline.state.store.storage.arrow_io import ArrowIO, arrow_io_for
+from bucketline.state.store.storage.object_io import ObjectIO
+from bucketline.state.store.storage.object_store import clients_of
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
@@ -290,6 +292,9 @@ def test_a_table_of_others_that_stores_such_options_is_written_as_it_is(tmp_path
         ({"s3.region": "a", "fs.s3a.endpoint.region": "b"}, "two spellings"),
         ({"s3.attempts.maximum": "0"}, "must be at least 1"),
         ({"fs.gs.auth.type": "magic"}, "must be one of"),
+        ({"fs.gs.auth.service.account.json.keyfile": "/k"}, "go together"),
+        ({"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE"}, "go together"),
+        ({"fs.oss.accessKeyId": "a"}, "'fs.oss.accessKeySecret' is not set"),
     ],
 )
 def test_what_is_no_storage_option_is_refused_by_name(options: dict[str, str], says: str, tmp_path: Path) -> None:
@@ -326,21 +331,89 @@ AZURE_TOKEN = "fs.azure.sas.fixed.token.acct.blob.core.windows.net"
 GCS = {"fs.gs.auth.type": "UNAUTHENTICATED", "fs.gs.storage.root.url": "http://h:1"}
 
 
+OSS = {"fs.oss.endpoint": "oss-x.example.com", "fs.oss.accessKeyId": "a", "fs.oss.accessKeySecret": "hunter2"}
+
+
 @pytest.mark.parametrize(
     ("uri", "options", "kind", "path"),
     [
-        ("s3://bucket/a/b/", {**STORAGE, "s3.region": "r", "s3.attempts.maximum": "2"}, fs.S3FileSystem, "bucket/a/b"),
-        ("s3a://bucket/a", {**STORAGE, "s3.connection.ssl.enabled": "false"}, fs.S3FileSystem, "bucket/a"),
-        ("gs://bucket/a", GCS, fs.GcsFileSystem, "bucket/a"),
-        ("abfss://box@acct.dfs.core.windows.net/a/b", {AZURE_KEY: "a2V5"}, fs.AzureFileSystem, "box/a/b"),
-        ("abfs://box@acct.dfs.core.windows.net/", {AZURE_TOKEN: "sv=1"}, fs.AzureFileSystem, "box"),
+        ("s3://bucket/a/b/", {**STORAGE, "s3.region": "r", "s3.attempts.maximum": "2"}, "S3", "bucket/a/b"),
+        ("S3A://bucket/a", {**STORAGE, "s3.connection.ssl.enabled": "false"}, "S3", "bucket/a"),
+        ("oss://bucket/a", OSS, "S3", "bucket/a"),
+        ("gs://bucket/a", GCS, "GCS", "bucket/a"),
+        ("abfss://box@acct.dfs.core.windows.net/a/b", {AZURE_KEY: "a2V5"}, "Azure", "box/a/b"),
+        ("abfs://box@acct.dfs.core.windows.net/", {AZURE_TOKEN: "sv=1"}, "Azure", "box"),
     ],
 )
 def test_each_storage_is_opened_with_the_options_of_its_own(
-    uri: str, options: dict[str, str], kind: type[fs.FileSystem], path: str
+    uri: str, options: dict[str, str], kind: str, path: str
 ) -> None:
-    io, root = arrow_io_for(uri, check_storage_options(options))
-    assert isinstance(io.filesystem, kind) and root == path
+    io, root = file_io.file_io_for(uri, options)
+    assert isinstance(io, ObjectIO) and root == path
+    assert kind in type(clients_of(io.address).once).__name__
+    assert "hunter2" not in f"{io!r} {clients_of(io.address)!r}" and "a2V5" not in repr(io)
+    sent = pickle.loads(pickle.dumps(io))
+    assert (sent.address, sent.root) == (io.address, root)
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "client"),
+    [
+        (
+            {**STORAGE, "s3.path.style.access": "true", "s3.session.token": "t", "s3.region": "r"},
+            {
+                "endpoint": "http://here:9000",
+                "access_key_id": "AKIA1234",
+                "secret_access_key": "hunter2",
+                "session_token": "t",
+                "region": "r",
+            },
+            {"allow_http": "true"},
+        ),
+        (
+            STORAGE,
+            {"endpoint": "http://bucket.here:9000", "virtual_hosted_style_request": "true"},
+            {"allow_http": "true"},
+        ),
+        ({"s3.endpoint": "here"}, {"endpoint": "https://bucket.here"}, {"allow_http": "false"}),
+        (
+            {"s3.endpoint": "here", "s3.connection.ssl.enabled": "false"},
+            {"endpoint": "http://bucket.here"},
+            {"allow_http": "true"},
+        ),
+        ({"s3.connection.establish.timeout": "7 s"}, {}, {"connect_timeout": "7s"}),
+    ],
+)
+def test_the_options_of_s3_reach_the_client(
+    options: dict[str, str], config: dict[str, object], client: dict[str, object]
+) -> None:
+    io, _ = file_io.file_io_for("s3://bucket/t", options)
+    assert isinstance(io, ObjectIO)
+    made = clients_of(io.address).patient
+    assert {k: made.config.get(k) for k in config} == config
+    assert {k: made.client_options.get(k) for k in client} == client
+
+
+def test_the_number_of_attempts_is_that_of_the_client_that_repeats() -> None:
+    io, _ = file_io.file_io_for("s3://bucket/t", {"s3.attempts.maximum": "3"})
+    assert isinstance(io, ObjectIO)
+    clients = clients_of(io.address)
+    assert (clients.patient.retry_config["max_retries"], clients.once.retry_config["max_retries"]) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "says"),
+    [
+        ("s3://", {}, "names no bucket"),
+        ("s3:///a", {}, "names no bucket"),
+        ("oss://bucket/a", {}, "'fs.oss.endpoint'"),
+        ("abfss://box@acct.dfs.core.windows.net/a", {AZURE_KEY: "no base64!"}, "cannot be opened"),
+    ],
+)
+def test_a_bucket_that_cannot_be_opened_is_refused(uri: str, options: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError, match=says) as caught:
+        file_io.file_io_for(uri, options)
+    assert "base64!" not in caught.value.message and "\n" not in caught.value.message
 
 
 def test_a_storage_that_cannot_be_opened_is_one_line_without_its_settings() -> None:

@@ -1,7 +1,8 @@
-"""What every FileIO promises, on local files and through pyarrow; and what each does on its own."""
+"""What every FileIO promises, on local files, through pyarrow, and on S3; and what each does on its own."""
 
 import os
 import pickle
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,29 +19,44 @@ from bucketline.state.store.storage.arrow_io import ArrowIO, Rename, arrow_io_fo
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.faulty_io import FaultyIO
+from tests.support.s3_server import S3Server
 
-IMPLEMENTATIONS: dict[str, Callable[[], FileIO]] = {
+ON_LOCAL_FILES: dict[str, Callable[[], FileIO]] = {
     "local": LocalIO,
     "arrow with a conditional put": lambda: ArrowIO(fs.LocalFileSystem(), put_if_absent=LocalIO().publish),
     "faulty without faults": lambda: FaultyIO(LocalIO()),
 }
 
 
-@pytest.fixture(params=IMPLEMENTATIONS)
-def io(request: pytest.FixtureRequest) -> FileIO:
-    return IMPLEMENTATIONS[request.param]()
+@pytest.fixture(params=[*ON_LOCAL_FILES, "S3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileIO, str]:
+    """An IO, and the path of an empty folder of its own."""
+    if request.param == "S3":
+        server: S3Server = request.getfixturevalue("s3_server")
+        return server.new_folder()
+    return ON_LOCAL_FILES[request.param](), str(tmp_path)
 
 
-def test_new_files_are_read_back_with_their_folders_made(io: FileIO, tmp_path: Path) -> None:
-    path = f"{tmp_path}/a/b/f"
+@pytest.fixture
+def io(place: tuple[FileIO, str]) -> FileIO:
+    return place[0]
+
+
+@pytest.fixture
+def root(place: tuple[FileIO, str]) -> str:
+    return place[1]
+
+
+def test_new_files_are_read_back_with_their_folders_made(io: FileIO, root: str) -> None:
+    path = f"{root}/a/b/f"
     io.write_new(path, b"12345")
     assert io.read(path) == io.read_optional(path) == b"12345"
     assert (io.size(path), io.exists(path)) == (5, True)
-    assert abs(io.modified_ms(path) - os.stat(path).st_mtime * 1000) < 1000
+    assert abs(io.modified_ms(path) - time.time() * 1000) < 60_000
 
 
-def test_a_new_file_never_replaces_another(io: FileIO, tmp_path: Path) -> None:
-    path = f"{tmp_path}/f"
+def test_a_new_file_never_replaces_another(io: FileIO, root: str) -> None:
+    path = f"{root}/f"
     io.write_new(path, b"first")
     with pytest.raises(StorageError) as caught:
         io.write_new(path, b"second")
@@ -48,24 +64,24 @@ def test_a_new_file_never_replaces_another(io: FileIO, tmp_path: Path) -> None:
     assert io.read(path) == b"first"
 
 
-def test_publishing_makes_a_file_once(io: FileIO, tmp_path: Path) -> None:
-    path = f"{tmp_path}/snapshot/snapshot-1"
+def test_publishing_makes_a_file_once(io: FileIO, root: str) -> None:
+    path = f"{root}/snapshot/snapshot-1"
     io.require_publish()
     assert io.publish(path, b"first") is True
     assert io.publish(path, b"second") is False
     assert io.read(path) == b"first"
-    assert io.list_names(f"{tmp_path}/snapshot") == ["snapshot-1"]
+    assert io.list_names(f"{root}/snapshot") == ["snapshot-1"]
 
 
-def test_overwriting_replaces_and_leaves_nothing_else(io: FileIO, tmp_path: Path) -> None:
+def test_overwriting_replaces_and_leaves_nothing_else(io: FileIO, root: str) -> None:
     for content in (b"1", b"22"):
-        io.overwrite(f"{tmp_path}/LATEST", content)
-        assert io.read(f"{tmp_path}/LATEST") == content
-    assert io.list_names(str(tmp_path)) == ["LATEST"]
+        io.overwrite(f"{root}/LATEST", content)
+        assert io.read(f"{root}/LATEST") == content
+    assert io.list_names(root) == ["LATEST"]
 
 
-def test_missing_files_are_named_as_missing(io: FileIO, tmp_path: Path) -> None:
-    path = f"{tmp_path}/none"
+def test_missing_files_are_named_as_missing(io: FileIO, root: str) -> None:
+    path = f"{root}/none"
     assert io.read_optional(path) is None
     assert io.exists(path) is False
     for call in (io.read, io.size, io.modified_ms, io.open_input):
@@ -75,39 +91,41 @@ def test_missing_files_are_named_as_missing(io: FileIO, tmp_path: Path) -> None:
     io.delete(path)
 
 
-def test_deleted_files_are_gone(io: FileIO, tmp_path: Path) -> None:
-    io.write_new(f"{tmp_path}/f", b"")
-    io.delete(f"{tmp_path}/f")
-    assert io.list_names(str(tmp_path)) == []
+def test_deleted_files_are_gone(io: FileIO, root: str) -> None:
+    io.write_new(f"{root}/f", b"")
+    io.delete(f"{root}/f")
+    assert io.list_names(root) == []
 
 
-def test_a_deleted_folder_is_gone_with_what_was_in_it(io: FileIO, tmp_path: Path) -> None:
+def test_a_deleted_folder_is_gone_with_what_was_in_it(io: FileIO, root: str) -> None:
     for name in ("a/b/f", "a/g", "h"):
-        io.write_new(f"{tmp_path}/{name}", b"")
-    io.delete_folder(f"{tmp_path}/a")
-    io.delete_folder(f"{tmp_path}/none")
-    assert io.list_names(str(tmp_path)) == ["h"]
+        io.write_new(f"{root}/{name}", b"")
+    io.delete_folder(f"{root}/a")
+    io.delete_folder(f"{root}/none")
+    assert io.list_names(root) == ["h"]
 
 
-def test_listings_are_sorted_and_empty_where_there_is_no_folder(io: FileIO, tmp_path: Path) -> None:
+def test_listings_are_sorted_and_empty_where_there_is_no_folder(io: FileIO, root: str) -> None:
     for name in ("b", "a", "c/y", "c/x"):
-        io.write_new(f"{tmp_path}/{name}", b"xy")
-    assert io.list_names(str(tmp_path)) == ["a", "b", "c"]
-    found = io.list_files(str(tmp_path))
-    assert [f.path for f in found] == [f"{tmp_path}/{n}" for n in ("a", "b", "c/x", "c/y")]
+        io.write_new(f"{root}/{name}", b"xy")
+    assert io.list_names(root) == ["a", "b", "c"]
+    found = io.list_files(root)
+    assert [f.path for f in found] == [f"{root}/{n}" for n in ("a", "b", "c/x", "c/y")]
     assert {f.size_bytes for f in found} == {2}
-    assert io.list_names(f"{tmp_path}/none") == []
-    assert io.list_files(f"{tmp_path}/none") == []
+    assert io.list_names(f"{root}/none") == []
+    assert io.list_files(f"{root}/none") == []
 
 
-def test_arrow_writes_and_reads_through_streams(io: FileIO, tmp_path: Path) -> None:
-    path, table = f"{tmp_path}/bucket-0/data.parquet", pa.table({"a": [1, 2]})
+def test_arrow_writes_and_reads_through_streams(io: FileIO, root: str) -> None:
+    path, table = f"{root}/bucket-0/data.parquet", pa.table({"a": [1, 2]})
     with io.open_output(path) as sink:
         pq.write_table(table, sink)
     with io.open_input(path) as source:
         assert pq.read_table(source).equals(table)
-    with pytest.raises(StorageError):
-        io.open_output(path)
+    with pytest.raises(StorageError), io.open_output(path) as sink:
+        sink.write(b"another")
+    with io.open_input(path) as source:
+        assert pq.read_table(source).equals(table)
 
 
 def test_local_publishing_leaves_no_temporary_file_when_it_loses_or_fails(tmp_path: Path) -> None:

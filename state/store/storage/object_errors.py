@@ -1,0 +1,75 @@
+"""What an object store answers, as StorageError: what happened, where, and whether trying again may help."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bucketline.state.errors import StorageError
+
+try:
+    import obstore.exceptions as _named
+except ImportError:
+    _named = None  # type: ignore[assignment, unused-ignore] # depends on whether obstore is installed
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_SAYS = re.compile(r"<Message>([^<]*)</Message>")
+_QUERY = re.compile(r"\?[^\s\"')]*")
+"""A query string may hold a signature."""
+
+_PASSING = frozenset({408, 409, 412, 425, 429})
+"""Statuses of the 400s after which the same request may succeed."""
+
+RANGE_NOT_THERE = 416
+
+
+def _classes(*names: str) -> tuple[type[Exception], ...]:
+    return () if _named is None else tuple(getattr(_named, name) for name in names)
+
+
+STORE_ERRORS: tuple[type[Exception], ...] = (*_classes("BaseError"), OSError)
+SETTINGS_ERRORS: tuple[type[Exception], ...] = (*STORE_ERRORS, ValueError, TypeError)
+"""What clients raise that cannot be made of the settings they get."""
+
+TAKEN_ERRORS = _classes("AlreadyExistsError", "PreconditionError", "NotModifiedError")
+"""How clients name 409, 412 and 304 after a conditional put."""
+
+_REFUSALS = _classes("PermissionDeniedError", "UnauthenticatedError", "NotSupportedError", "InvalidPathError")
+
+
+def status_of(error: Exception) -> int | None:
+    """The status of the store's answer; None when there was no answer."""
+    found = _STATUS.search(str(error))
+    return None if found is None else int(found[1])
+
+
+def object_error(path: str, error: Exception, **fields: object) -> StorageError:
+    """The error as a StorageError that names the path; `fields` are added to the error's."""
+    text = str(error)
+    status, code = status_of(error), _CODE.search(text)
+    no_bucket = code is not None and code[1] in ("NoSuchBucket", "ContainerNotFound")
+    missing = not no_bucket and (isinstance(error, FileNotFoundError) or status == 404)
+    final = missing or no_bucket or isinstance(error, _REFUSALS)
+    final = final or (status is not None and 400 <= status < 500 and status not in _PASSING)
+    said = "no such file" if missing else _said(text, status, code[1] if code else None)
+    details = {"path": path, "retryable": not final, "missing": missing, "status": status, **fields}
+    return StorageError(f"{path}: {said}", **details)
+
+
+@contextmanager
+def object_errors(path: str) -> Iterator[None]:
+    """Turns a store's errors into StorageError."""
+    try:
+        yield
+    except STORE_ERRORS as e:
+        raise object_error(path, e) from e
+
+
+def _said(text: str, status: int | None, code: str | None) -> str:
+    says = _SAYS.search(text)
+    if status is not None and (code or says):
+        return f"the store answered {status} {code or ''}{': ' + says[1] if says else ''}".replace("  ", " ")
+    first, _, rest = text.partition("\n")
+    # The reason stands at the end of a chain of causes, which is printed below the first line.
+    causes = re.findall(r"^\s*source: \w*\(?\s*\"([^\"]+)\"", rest, re.MULTILINE)
+    return _QUERY.sub("", first if not causes else f"{first}: {causes[-1]}")

@@ -1,0 +1,268 @@
+"""Files in object stores: S3 and what speaks it, GCS, Azure, through obstore.
+
+Publishing is a put on the condition that there is no such object, sent once: what the client cannot know (a lost
+answer, a time-out, a conflict of two puts at once) is raised, and the commit loop finds out. A store that takes the
+condition and does not keep it would lose commits, so this is tried once in each process before the first commit.
+Paths are `bucket/key`, and keys are taken as they are: nothing is escaped. There are no folders.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import StorageError, UnsupportedTableError
+from bucketline.state.format.paths import temporary_name
+from bucketline.state.store.storage.file_info import FileInfo
+from bucketline.state.store.storage.object_errors import STORE_ERRORS, TAKEN_ERRORS, object_error, object_errors
+from bucketline.state.store.storage.object_reader import ObjectReader
+from bucketline.state.store.storage.object_store import StoreAddress, StoreClients, address_of, clients_of
+from bucketline.state.store.storage.object_writer import PART_BYTES, ObjectWriter
+from bucketline.state.store.storage.requests import Request, RequestCounts
+
+try:
+    import obstore
+except ImportError:
+    obstore = None
+
+_PAGE_FILES = 1000
+"""Objects that a page of a listing holds, and that one request deletes."""
+
+_PARTS_AT_ONCE = 3
+_NOT_KNOWN = frozenset({400, 405, 501})
+"""Answers of stores that do not know the condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectIO:
+    """A bucket or container; `root` is the path that it was opened for. Errors as in FileIO."""
+
+    address: StoreAddress
+    root: str
+    ids: IdSource = SYSTEM_IDS
+
+    @property
+    def requests(self) -> RequestCounts:
+        """The requests that this process has sent to the bucket."""
+        return self._clients.counter.counts
+
+    def require_publish(self) -> None:
+        clients = self._clients
+        with clients.lock:
+            if clients.refuses_second is None:
+                clients.refuses_second = self._refuses_second()
+        if not clients.refuses_second:
+            raise UnsupportedTableError(
+                f"cannot commit safely to the {self.address.kind.value} bucket {self.address.bucket!r}: the store does "
+                "not keep the condition 'If-None-Match: *', by which an object is created only where there is none, so "
+                "two writers could lose each other's commits. Put the table into a store that keeps it; reading works "
+                "as it is",
+                bucket=self.address.bucket,
+            )
+
+    def read(self, path: str) -> bytes:
+        clients = self._clients
+        clients.counter.add(Request.GET)
+        with object_errors(path):
+            return bytes(obstore.get(clients.patient, self._key(path)).bytes())
+
+    def read_optional(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except StorageError as e:
+            if e.fields["missing"]:
+                return None
+            raise
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self._create(path, data)
+
+    def publish(self, path: str, data: bytes) -> bool:
+        self.require_publish()
+        clients = self._clients
+        clients.counter.add(Request.PUT)
+        try:
+            obstore.put(clients.once, self._key(path), data, mode="create", use_multipart=False)
+        except TAKEN_ERRORS as e:
+            return self._is_ours(path, data, e)
+        except STORE_ERRORS as e:
+            raise object_error(path, e) from e
+        return True
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        clients = self._clients
+        clients.counter.add(Request.PUT)
+        with object_errors(path):
+            obstore.put(clients.patient, self._key(path), data, use_multipart=False)
+
+    def list_names(self, directory: str) -> list[str]:
+        clients, prefix = self._clients, self._key(directory)
+        with object_errors(directory):
+            found = obstore.list_with_delimiter(clients.patient, prefix or None)
+        paths = [*found["common_prefixes"], *(o["path"] for o in found["objects"])]
+        clients.counter.add(Request.LIST, _pages(len(paths)))
+        return sorted({p.rpartition("/")[2] for p in paths if p != prefix})
+
+    def list_files(self, directory: str) -> list[FileInfo]:
+        bucket, prefix = self.address.bucket, self._key(directory)
+        found = [
+            FileInfo(f"{bucket}/{path}", size, _millis(written))
+            for path, size, written in self._listed(directory)
+            if path != prefix
+        ]
+        return sorted(found, key=lambda f: f.path)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self._head(path)
+        except StorageError as e:
+            if e.fields["missing"]:
+                return False
+            raise
+        return True
+
+    def size(self, path: str) -> int:
+        return self._head(path)[0]
+
+    def modified_ms(self, path: str) -> int:
+        return _millis(self._head(path)[1])
+
+    def delete(self, path: str) -> None:
+        clients = self._clients
+        clients.counter.add(Request.DELETE)
+        with object_errors(path), suppress(FileNotFoundError):
+            obstore.delete(clients.patient, self._key(path))
+
+    def delete_folder(self, directory: str) -> None:
+        clients = self._clients
+        keys = [key for key, _, _ in self._listed(directory)]
+        for start in range(0, len(keys), _PAGE_FILES):
+            clients.counter.add(Request.DELETE)
+            with object_errors(directory), suppress(FileNotFoundError):
+                obstore.delete(clients.patient, keys[start : start + _PAGE_FILES])
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(ObjectReader(self._clients, path, self._key(path)), mode="r")
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        def whole(data: bytes) -> None:
+            self._create(path, data)
+
+        def parts(coming: Iterator[bytes]) -> None:
+            self._create_in_parts(path, coming)
+
+        return pa.PythonFile(ObjectWriter(path, whole, parts), mode="w")
+
+    @property
+    def _clients(self) -> StoreClients:
+        return clients_of(self.address)
+
+    def _key(self, path: str) -> str:
+        bucket, _, key = path.partition("/")
+        assert bucket == self.address.bucket, f"{path} is not in the bucket {self.address.bucket}"
+        return key
+
+    def _create(self, path: str, data: bytes) -> None:
+        clients = self._clients
+        clients.counter.add(Request.PUT)
+        try:
+            obstore.put(clients.patient, self._key(path), data, mode="create", use_multipart=False)
+        except TAKEN_ERRORS as e:
+            # The client may have repeated a put of its own whose answer was lost.
+            if not self._is_ours(path, data, e):
+                raise _exists(path) from e
+        except STORE_ERRORS as e:
+            raise object_error(path, e) from e
+
+    def _create_in_parts(self, path: str, coming: Iterator[bytes]) -> None:
+        """The completion of an upload takes no condition, so what is there is looked for when it begins."""
+        clients = self._clients
+        if self.exists(path):
+            raise _exists(path)
+        clients.counter.add(Request.PUT, 2)
+
+        def counted() -> Iterator[bytes]:
+            for part in coming:
+                clients.counter.add(Request.PUT)
+                yield part
+
+        obstore.put(
+            clients.patient,
+            self._key(path),
+            counted(),
+            use_multipart=True,
+            chunk_size=PART_BYTES,
+            max_concurrency=_PARTS_AT_ONCE,
+        )
+
+    def _is_ours(self, path: str, data: bytes, answer: Exception) -> bool:
+        """Whether an object that is there already holds these bytes: a request that was repeated made it.
+
+        Raises StorageError when there is none: two puts met, and it is open which of them will be.
+        """
+        found = self.read_optional(path)
+        if found is None:
+            raise object_error(path, answer, retryable=True, missing=False) from answer
+        return found == data
+
+    def _refuses_second(self) -> bool:
+        path = f"{self.root}/{temporary_name('probe', self.ids.new_uuid())}"
+        clients, key = self._clients, self._key(path)
+        try:
+            for content in (b"first", b"second"):
+                clients.counter.add(Request.PUT)
+                obstore.put(clients.once, key, content, mode="create", use_multipart=False)
+        except TAKEN_ERRORS:
+            return self.read_optional(path) == b"first"
+        except STORE_ERRORS as e:
+            found = object_error(path, e)
+            if found.fields["status"] in _NOT_KNOWN:
+                return False
+            raise found from e
+        finally:
+            with suppress(StorageError):
+                self.delete(path)
+        return False
+
+    def _head(self, path: str) -> tuple[int, datetime]:
+        clients = self._clients
+        clients.counter.add(Request.HEAD)
+        with object_errors(path):
+            found = obstore.head(clients.patient, self._key(path))
+            return int(found["size"]), found["last_modified"]
+
+    def _listed(self, directory: str) -> list[tuple[str, int, datetime]]:
+        """(key, size, when it was written) of all objects below a folder."""
+        clients = self._clients
+        with object_errors(directory):
+            pages = obstore.list(clients.patient, self._key(directory) or None, chunk_size=_PAGE_FILES)
+            found = [(str(o["path"]), int(o["size"]), o["last_modified"]) for page in pages for o in page]
+        clients.counter.add(Request.LIST, _pages(len(found)))
+        return found
+
+
+def object_io_for(uri: str, storage: Mapping[str, str]) -> tuple[ObjectIO, str]:
+    """The ObjectIO for a URI and the path inside it; `storage` are storage options that have been checked.
+
+    Raises OptionError for settings that do not fit, and where obstore is not installed. Sends no request.
+    """
+    address, key = address_of(uri, storage)
+    root = f"{address.bucket}/{key}".rstrip("/")
+    io = ObjectIO(address, root)
+    clients_of(address)
+    return io, root
+
+
+def _exists(path: str) -> StorageError:
+    return StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
+
+
+def _pages(count: int) -> int:
+    return 1 + max(0, count - 1) // _PAGE_FILES
+
+
+def _millis(time: datetime) -> int:
+    return int(time.timestamp() * 1000)

@@ -1,0 +1,255 @@
+"""Buckets and containers: which one a URI names, how it is reached, and the clients that reach it.
+
+Clients are made once in a process for each bucket and its settings: they hold connections and short-lived keys. There
+are two for each. One repeats what fails; the other sends each request once, since whoever publishes has to know what
+became of it.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+from functools import cache
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.storage_options import (
+    AZURE_ACCOUNT_KEY,
+    AZURE_SAS_TOKEN,
+    GCS_AUTH,
+    GCS_ENDPOINT,
+    GCS_KEYFILE,
+    S3Settings,
+    azure_secret,
+    oss_settings,
+    s3_settings,
+)
+from bucketline.state.store.storage.object_errors import SETTINGS_ERRORS
+from bucketline.state.store.storage.requests import RequestCounter
+
+try:
+    from obstore import store as obstore_stores
+except ImportError:
+    obstore_stores = None
+
+_TIMEOUT = timedelta(minutes=10)
+_SILENCE = timedelta(seconds=60)
+_PUBLISH_TIMEOUT = timedelta(seconds=30)
+_CONNECT_TIMEOUT = timedelta(seconds=10)
+_RETRY_TIME = timedelta(minutes=2)
+_ATTEMPTS = 10
+
+
+class StoreKind(Enum):
+    """Stores by the protocol that they speak."""
+
+    S3 = "S3"
+    OSS = "OSS"
+    GCS = "GCS"
+    AZURE = "Azure"
+
+
+_KINDS = {
+    "s3": StoreKind.S3,
+    "s3a": StoreKind.S3,
+    "s3n": StoreKind.S3,
+    "oss": StoreKind.OSS,
+    "gs": StoreKind.GCS,
+    "gcs": StoreKind.GCS,
+    "abfs": StoreKind.AZURE,
+    "abfss": StoreKind.AZURE,
+    "az": StoreKind.AZURE,
+}
+OBJECT_SCHEMES = frozenset(_KINDS)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StoreAddress:
+    """A bucket and the storage options that reach it; `host` is what a URI of Azure names after the container."""
+
+    kind: StoreKind
+    bucket: str
+    host: str
+    options: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        return f"StoreAddress({self.kind.value}, {self.bucket!r})"
+
+
+@dataclass(slots=True, repr=False)
+class StoreClients:
+    """The clients of one bucket in this process, the requests that they sent, and what is known of the store.
+
+    `refuses_second` is whether the store keeps an object when a second one is to be created under its name; None before
+    it was tried.
+    """
+
+    patient: Any
+    once: Any
+    takes_suffix: bool
+    counter: RequestCounter = field(default_factory=RequestCounter)
+    lock: Lock = field(default_factory=Lock)
+    refuses_second: bool | None = None
+
+
+def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]:
+    """The bucket that a URI names, and the key inside it, without slashes at its ends.
+
+    Raises OptionError for a URI without a bucket, and where obstore is not installed.
+    """
+    parts = urlsplit(uri.partition("?")[0].partition("#")[0])
+    scheme = uri.partition(":")[0]
+    kind = _KINDS[scheme]
+    place, _, key = uri.partition("://")[2].partition("/")
+    bucket, _, host = place.partition("@") if kind is StoreKind.AZURE else (place, "", "")
+    if not bucket or not parts.netloc:
+        raise OptionError(f"{uri}: names no bucket, as in {scheme}://bucket/warehouse/shop.db/t", uri=uri)
+    if obstore_stores is None:
+        raise OptionError(
+            f"{uri}: tables on {kind.value} need the package obstore: install bucketline[stores]",
+            uri=uri,
+            scheme=scheme,
+        )
+    return StoreAddress(kind, bucket, host, tuple(sorted(storage.items()))), key.strip("/")
+
+
+@cache
+def clients_of(address: StoreAddress) -> StoreClients:
+    """The clients of a bucket; the same ones whenever this process asks. Raises OptionError for unusable settings."""
+    options = dict(address.options)
+    try:
+        make = _MAKERS[address.kind](address, options)
+        attempts = _attempts(address, options)
+        patient = make(
+            {"timeout": _TIMEOUT, "read_timeout": _SILENCE}, {"max_retries": attempts - 1, "retry_timeout": _RETRY_TIME}
+        )
+        once = make({"timeout": _PUBLISH_TIMEOUT}, {"max_retries": 0})
+    except SETTINGS_ERRORS as e:
+        reason = str(e).partition("\n")[0]
+        raise OptionError(f"{address.kind.value} bucket {address.bucket!r} cannot be opened: {reason}") from e
+    return StoreClients(patient, once, takes_suffix=address.kind is not StoreKind.AZURE)
+
+
+Make = Callable[[dict[str, Any], dict[str, Any]], Any]
+"""(options of the HTTP client, how requests are repeated) -> a client"""
+
+
+def _attempts(address: StoreAddress, options: Mapping[str, str]) -> int:
+    given = s3_settings(options).attempts if address.kind is StoreKind.S3 else None
+    return _ATTEMPTS if given is None else given
+
+
+def _s3(address: StoreAddress, options: Mapping[str, str]) -> Make:
+    return _s3_client(address.bucket, s3_settings(options), {})
+
+
+def _oss(address: StoreAddress, options: Mapping[str, str]) -> Make:
+    """OSS speaks S3 under the bucket's own host, and has no request that deletes several objects in S3's form."""
+    return _s3_client(address.bucket, oss_settings(options), {"disable_bulk_delete": True})
+
+
+def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Make:
+    endpoint = settings.endpoint
+    if endpoint is not None and "://" not in endpoint:
+        endpoint = f"{'http' if settings.https is False else 'https'}://{endpoint}"
+    virtual = endpoint is not None and not settings.path_style
+    if endpoint is not None and virtual:
+        scheme, _, host = endpoint.partition("://")
+        endpoint = f"{scheme}://{bucket}.{host}"
+    config = {
+        "endpoint": endpoint,
+        "access_key_id": settings.access_key,
+        "secret_access_key": settings.secret_key,
+        "session_token": settings.session_token,
+        "region": settings.region,
+        "virtual_hosted_style_request": virtual or None,
+        **more,
+    }
+    given = {key: value for key, value in config.items() if value is not None}
+    named = endpoint or next((os.environ[k] for k in _ENDPOINTS if k in os.environ), "")
+    client = {"allow_http": named.startswith("http://"), "connect_timeout": _CONNECT_TIMEOUT}
+    if settings.connect_timeout_ms is not None:
+        client["connect_timeout"] = timedelta(milliseconds=settings.connect_timeout_ms)
+    role = _role(settings)
+
+    def make(http: dict[str, Any], retry: dict[str, Any]) -> Any:
+        return obstore_stores.S3Store(
+            bucket, config=given, client_options={**client, **http}, retry_config=retry, credential_provider=role
+        )
+
+    return make
+
+
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+def _role(settings: S3Settings) -> Any:
+    """What asks for the short-lived keys of the role that is to be taken on, and for new ones in time."""
+    if settings.role is None:
+        return None
+    try:
+        import boto3  # noqa: PLC0415 - an optional engine, needed for roles alone
+        from obstore.auth.boto3 import StsCredentialProvider  # noqa: PLC0415
+    except ImportError as e:
+        raise OptionError(
+            "'s3.assumed.role.arn' needs the package boto3, which asks for the role's keys: install boto3",
+            key="s3.assumed.role.arn",
+        ) from e
+    session = boto3.Session(
+        aws_access_key_id=settings.access_key,
+        aws_secret_access_key=settings.secret_key,
+        aws_session_token=settings.session_token,
+        region_name=settings.region,
+    )
+    name = settings.role_session or "bucketline"
+    return StsCredentialProvider(session, RoleArn=settings.role, RoleSessionName=name)
+
+
+def _gcs(address: StoreAddress, options: Mapping[str, str]) -> Make:
+    endpoint = GCS_ENDPOINT.find(options)
+    config = {
+        "base_url": endpoint,
+        "service_account": GCS_KEYFILE.find(options),
+        "skip_signature": True if GCS_AUTH.get(options) == "unauthenticated" else None,
+    }
+    given = {key: value for key, value in config.items() if value is not None}
+    client = {"allow_http": (endpoint or "").startswith("http://"), "connect_timeout": _CONNECT_TIMEOUT}
+
+    def make(http: dict[str, Any], retry: dict[str, Any]) -> Any:
+        return obstore_stores.GCSStore(
+            address.bucket, config=given, client_options={**client, **http}, retry_config=retry
+        )
+
+    return make
+
+
+def _azure(address: StoreAddress, options: Mapping[str, str]) -> Make:
+    """A container of the account that the URI's host names; without a host, of the environment's."""
+    account, _, _ = address.host.partition(".")
+    config: dict[str, Any] = {}
+    if account:
+        config["account_name"] = account
+        config["account_key"] = azure_secret(options, AZURE_ACCOUNT_KEY, account)
+        config["sas_key"] = azure_secret(options, AZURE_SAS_TOKEN, account)
+    given = {key: value for key, value in config.items() if value is not None}
+    named = os.environ.get("AZURE_STORAGE_ENDPOINT", os.environ.get("AZURE_ENDPOINT", ""))
+    is_emulator = os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true"
+    client = {"allow_http": named.startswith("http://") or is_emulator, "connect_timeout": _CONNECT_TIMEOUT}
+
+    def make(http: dict[str, Any], retry: dict[str, Any]) -> Any:
+        return obstore_stores.AzureStore(
+            address.bucket, config=given, client_options={**client, **http}, retry_config=retry
+        )
+
+    return make
+
+
+_MAKERS: Mapping[StoreKind, Callable[[StoreAddress, Mapping[str, str]], Make]] = {
+    StoreKind.S3: _s3,
+    StoreKind.OSS: _oss,
+    StoreKind.GCS: _gcs,
+    StoreKind.AZURE: _azure,
+}

@@ -1,0 +1,128 @@
+"""A new object, written as a file: a small one with one request, a large one in parts while it is being written."""
+
+import io
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from queue import Empty, Full, Queue
+from typing import Any
+
+from bucketline.state.errors import StorageError
+from bucketline.state.store.storage.object_errors import object_error
+
+PART_BYTES = 8 << 20
+_WAITING = 1
+_ASK_AGAIN_SECONDS = 0.05
+
+PutWhole = Callable[[bytes], None]
+"""Makes the object of these bytes. Raises StorageError if there is one."""
+
+PutParts = Callable[[Iterator[bytes]], None]
+"""Makes the object of these parts; an error of the iterator is raised, and what was sent is dropped."""
+
+
+class ObjectWriter(io.RawIOBase):
+    """A file that is an object once it is closed, and nothing before; errors as in FileIO.
+
+    Memory: up to `PART_BYTES` that are being gathered, one such part that waits, and a few that are on their way.
+    """
+
+    def __init__(self, path: str, put_whole: PutWhole, put_parts: PutParts) -> None:
+        self._path, self._put_whole, self._put_parts = path, put_whole, put_parts
+        self._gathered = bytearray()
+        self._sent = 0
+        self._parts = _Parts()
+        self._upload: Future[None] | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._sent + len(self._gathered)
+
+    def write(self, data: Any) -> int:
+        """Takes all of the bytes."""
+        given = memoryview(data).cast("B")
+        self._gathered += given
+        while len(self._gathered) >= PART_BYTES:
+            part = bytes(self._gathered[:PART_BYTES])
+            del self._gathered[:PART_BYTES]
+            self._send(part)
+            self._sent += len(part)
+        return len(given)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            if self._upload is None:
+                self._put_whole(bytes(self._gathered))
+                return
+            if self._gathered:
+                self._send(bytes(self._gathered))
+            self._send(None)
+            self._finished(self._upload)
+        except BaseException:
+            self.drop()
+            raise
+        finally:
+            self._gathered = bytearray()
+            super().close()
+
+    def drop(self) -> None:
+        """Gives up: parts that were sent are removed, and no object is made."""
+        self._parts.is_dropped = True
+        if self._upload is not None:
+            with suppress(Exception):
+                self._upload.result()
+        super().close()
+
+    def __del__(self) -> None:
+        # Who forgets to close has not written all.
+        self._parts.is_dropped = True
+
+    def _send(self, part: bytes | None) -> None:
+        if self._upload is None:
+            pool = ThreadPoolExecutor(1, thread_name_prefix="bucketline-upload")
+            self._upload = pool.submit(self._put_parts, self._parts.coming())
+            pool.shutdown(wait=False)
+        while not self._upload.done():
+            try:
+                self._parts.waiting.put(part, timeout=_ASK_AGAIN_SECONDS)
+            except Full:
+                continue
+            return
+        self._finished(self._upload)
+        raise StorageError(f"{self._path}: the upload ended early", path=self._path, retryable=True, missing=False)
+
+    def _finished(self, upload: Future[None]) -> None:
+        try:
+            upload.result()
+        except StorageError:
+            raise
+        except Exception as e:
+            raise object_error(self._path, e) from e
+
+
+class _Parts:
+    """What goes from the writer to the upload; knows neither, so that a forgotten writer can go."""
+
+    def __init__(self) -> None:
+        self.waiting: Queue[bytes | None] = Queue(_WAITING)
+        self.is_dropped = False
+
+    def coming(self) -> Iterator[bytes]:
+        while True:
+            try:
+                part = self.waiting.get(timeout=_ASK_AGAIN_SECONDS)
+            except Empty:
+                if self.is_dropped:
+                    raise _DroppedError from None
+                continue
+            if part is None:
+                return
+            yield part
+
+
+class _DroppedError(Exception):
+    """Ends an upload that is no longer wanted."""

@@ -1,0 +1,57 @@
+"""How many requests a process has sent to a store, by kind."""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from threading import Lock
+
+
+class Request(Enum):
+    """The kinds that stores charge for in different ways."""
+
+    GET = "get"
+    PUT = "put"
+    LIST = "list"
+    HEAD = "head"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCounts:
+    """Requests by kind. A page of a listing, and a part of an upload, is one request; what a client repeats is not."""
+
+    get: int = 0
+    put: int = 0
+    list: int = 0
+    head: int = 0
+    delete: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.get + self.put + self.list + self.head + self.delete
+
+    def since(self, before: "RequestCounts") -> "RequestCounts":
+        """What came after an earlier count."""
+        return RequestCounts(
+            self.get - before.get,
+            self.put - before.put,
+            self.list - before.list,
+            self.head - before.head,
+            self.delete - before.delete,
+        )
+
+
+class RequestCounter:
+    """Counts for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts = RequestCounts()
+
+    def add(self, kind: Request, count: int = 1) -> None:
+        with self._lock:
+            self._counts = replace(self._counts, **{kind.value: getattr(self._counts, kind.value) + count})
+
+    @property
+    def counts(self) -> RequestCounts:
+        """The requests so far."""
+        return self._counts

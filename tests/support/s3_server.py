@@ -1,0 +1,96 @@
+"""An S3 store on this machine for as long as a test session lasts: moto's server, which keeps objects in memory."""
+
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.error import URLError
+
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.storage.object_io import ObjectIO
+
+START_TIMEOUT_S = 120.0
+BUCKET = "lake"
+
+
+class S3Server:
+    """One bucket, `BUCKET`; `storage` are the storage options that reach it."""
+
+    def __init__(self) -> None:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            self.port = int(found.getsockname()[1])
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def storage(self) -> dict[str, str]:
+        return storage_of(self.endpoint)
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        self._server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + START_TIMEOUT_S
+        while True:
+            with suppress(URLError, ConnectionError, TimeoutError):
+                make_bucket(self.endpoint, BUCKET)
+                return self
+            if self._server.poll() is not None or time.monotonic() > until:
+                raise RuntimeError("moto's server did not start; is moto[server] installed?")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._server is not None
+        self._server.kill()
+        self._server.wait()
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Waits for what threads do on their own. Raises TimeoutError."""
+        until = time.monotonic() + START_TIMEOUT_S
+        while not is_so():
+            if time.monotonic() > until:
+                raise TimeoutError("it did not come to pass")
+
+    def new_folder(self) -> tuple[ObjectIO, str]:
+        """An IO and a folder of its own that nobody else uses."""
+        return object_io(f"s3://{BUCKET}/{uuid.uuid4().hex}", self.endpoint)
+
+    def new_uri(self) -> str:
+        """A URI that nobody else uses."""
+        return f"s3://{BUCKET}/{uuid.uuid4().hex}/shop.db/t"
+
+
+def storage_of(endpoint: str) -> dict[str, str]:
+    """Storage options for a server at this address."""
+    return {
+        "s3.endpoint": endpoint,
+        "s3.access-key": "some-id",
+        "s3.secret-key": "some-key",
+        "s3.path.style.access": "true",
+        "s3.region": "us-east-1",
+    }
+
+
+def object_io(uri: str, endpoint: str) -> tuple[ObjectIO, str]:
+    """As `file_io_for`, for a server at this address."""
+    io, root = file_io_for(uri, storage_of(endpoint))
+    assert isinstance(io, ObjectIO)
+    return io, root
+
+
+def make_bucket(endpoint: str, bucket: str) -> None:
+    request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")
+    with urllib.request.urlopen(request, timeout=5):
+        pass
+
+
+def parts_left(endpoint: str, bucket: str) -> list[str]:
+    """Keys of the uploads in parts that were begun, and neither completed nor given up."""
+    with urllib.request.urlopen(f"{endpoint}/{bucket}?uploads", timeout=5) as answer:
+        return re.findall("<Key>([^<]*)</Key>", answer.read().decode())
