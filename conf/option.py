@@ -20,6 +20,18 @@ UNLIMITED = 2**63 - 1
 """What `unlimited` means for sizes, durations and counts: Java's Long.MAX_VALUE."""
 
 
+class StoredText(str):
+    """The value of an option as the file at `path` holds it: an error about it names the file."""
+
+    path: str
+
+    @staticmethod
+    def of(text: str, path: str) -> "StoredText":
+        found = StoredText(text)
+        found.path = path
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
     """One setting. `default` None means there is none; `fallback_keys` are older names, tried in order."""
@@ -63,7 +75,10 @@ class Option(Generic[T]):
         try:
             return self.parse(text)
         except OptionError as e:
-            raise OptionError(f"option '{key}' = {text!r}: {e.message}", key=key, value=text) from e
+            message = f"option '{key}' = {text!r}: {e.message}"
+            if isinstance(text, StoredText):
+                raise OptionError(f"{message} ({text.path})", key=key, value=str(text), path=text.path) from e
+            raise OptionError(message, key=key, value=text) from e
 
 
 _NUMBER_AND_UNIT = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$")

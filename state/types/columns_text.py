@@ -15,7 +15,7 @@ from itertools import count
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.types.logical import MAX_LENGTH, DataField, DataType, TypeRoot, parse_type_text
+from bucketline.state.types.logical import MAX_LENGTH, DataField, DataType, TypeRoot, parse_type_text, range_problem
 
 MAX_DEPTH = 64
 """Types inside types that are still read."""
@@ -257,20 +257,14 @@ _MOST_NUMBERS = {
 
 
 def _check(found: DataType, numbers: list[int], text: str, place: str) -> None:
-    """Returns if the numbers are in range. Source: Paimon 2.0 DecimalType, CharType, TimestampType, TimeType."""
+    """Returns if the type can be a column's, and its numbers are in range."""
     problem = None
     if found.root in (TypeRoot.VARIANT, TypeRoot.BLOB):
         problem = "is not supported by this release"
     elif len(numbers) > _MOST_NUMBERS.get(found.root, 0) or (numbers and text.startswith(("STRING", "BYTES"))):
         problem = "takes no such numbers"
-    elif found.length is not None and not 1 <= found.length <= MAX_LENGTH:
-        problem = f"needs a length from 1 to {MAX_LENGTH}"
-    elif found.root is TypeRoot.DECIMAL and not (1 <= (found.precision or 0) <= 38):
-        problem = "needs a precision from 1 to 38"
-    elif found.root is TypeRoot.DECIMAL and (found.scale or 0) > (found.precision or 0):
-        problem = "needs a scale from 0 to its precision"
-    elif found.root is not TypeRoot.DECIMAL and (found.precision or 0) > 9:
-        problem = "needs a precision from 0 to 9"
+    else:
+        problem = range_problem(found)
     if problem is not None:
         raise _refused(f"{place}: {text} {problem}")
 

@@ -11,6 +11,8 @@ from enum import Enum
 from bucketline.state.errors import CorruptFileError
 
 MAX_LENGTH = 2147483647
+MAX_DECIMAL_PRECISION = 38
+_MOST_FRACTION_DIGITS = 9
 
 
 class TypeRoot(Enum):
@@ -106,11 +108,15 @@ def _fields_in(data_type: DataType) -> Iterator[DataField]:
 def parse_type(json_value: object) -> DataType:
     """The type that a schema file's `type` value names.
 
-    Raises CorruptFileError for text that is no Paimon type.
+    Raises CorruptFileError for text that is no Paimon type, and for numbers that are out of range.
     Source: Paimon 2.0 DataTypeJsonParser.
     """
     if isinstance(json_value, str):
-        return parse_type_text(json_value)
+        found = parse_type_text(json_value)
+        problem = range_problem(found)
+        if problem is not None:
+            raise CorruptFileError(f"{json_value} {problem}", type=json_value)
+        return found
     if not isinstance(json_value, Mapping) or not isinstance(json_value.get("type"), str):
         raise CorruptFileError(f"no type: {json_value!r}")
     name = str(json_value["type"])
@@ -137,14 +143,31 @@ def parse_type_text(text: str) -> DataType:
     if match is None:
         raise CorruptFileError(f"unknown type {text!r}", type=text)
     name = _ALIASES.get(match["name"], match["name"])
-    args = [int(a) for a in match["args"].split(",")] if match["args"] else []
     nullable = match["tail"] is None or "NOT" not in match["tail"]
     if match["zone"] is not None and "LOCAL" in match["zone"]:
         name = "TIMESTAMP_LTZ"
     try:
+        args = [int(a) for a in match["args"].split(",")] if match["args"] else []
         return _atomic(name, args, nullable)
-    except (KeyError, IndexError) as e:
+    except (KeyError, IndexError, ValueError) as e:
         raise CorruptFileError(f"unknown type {text!r}", type=text) from e
+
+
+def range_problem(data_type: DataType) -> str | None:
+    """What is wrong with the numbers of an atomic type; None when they are in range.
+
+    Source: Paimon 2.0 DecimalType, CharType, TimestampType, TimeType.
+    """
+    precision = data_type.precision or 0
+    if data_type.length is not None and not 1 <= data_type.length <= MAX_LENGTH:
+        return f"needs a length from 1 to {MAX_LENGTH}"
+    if data_type.root is TypeRoot.DECIMAL and not 1 <= precision <= MAX_DECIMAL_PRECISION:
+        return f"needs a precision from 1 to {MAX_DECIMAL_PRECISION}"
+    if data_type.root is TypeRoot.DECIMAL and (data_type.scale or 0) > precision:
+        return "needs a scale from 0 to its precision"
+    if data_type.root is not TypeRoot.DECIMAL and precision > _MOST_FRACTION_DIGITS:
+        return f"needs a precision from 0 to {_MOST_FRACTION_DIGITS}"
+    return None
 
 
 def _atomic(name: str, args: list[int], nullable: bool) -> DataType:

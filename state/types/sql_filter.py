@@ -168,7 +168,8 @@ class _Translator:
         field = self._fields.get(node.name)
         if field is None:
             near = did_you_mean(node.name, self._fields)
-            raise _refused(f"unknown column '{node.name}'{near or '; the table has ' + ', '.join(self._fields)}")
+            known = near or f"; the table has {', '.join(self._fields)}"
+            raise OptionError(f"unknown column '{node.name}'{known}", key="filter", column=node.name)
         return field
 
 

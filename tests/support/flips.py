@@ -43,6 +43,12 @@ class Outcome:
     raw: list[str] = field(default_factory=list)
     unnamed: list[str] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        return (
+            f"of the reads {self.right} gave the same rows, {self.errors.total()} an error {dict(self.errors)}, "
+            f"{len(self.wrong)} wrong rows, {len(self.raw)} a raw error; {len(self.unnamed)} errors name no file"
+        )
+
 
 def draw_flips(paths: list[Path], count: int, draw: random.Random) -> Iterator[Flip]:
     """Flips all over the files: half of them by bytes, half by files, at whose ends and beginnings much is said."""

@@ -5,7 +5,7 @@ single row. Values come as they are stored: a decimal is its bytes, a timestamp 
 Source: Avro 1.11 specification; Paimon 2.0 AvroSchemaConverter (a map whose keys are no text is an array of entries).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -16,8 +16,9 @@ import pyarrow as pa
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.avro.container import BlockReader, encode_varint
-from bucketline.state.format.avro.schema import ANNOTATION, MALFORMED, Json, inline_schema
+from bucketline.state.format.avro.schema import ANNOTATION, DIGITS, MALFORMED, NAMESPACE, Json, inline_schema
 
+_MOST_DIGITS = 38
 _PLAIN = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -43,10 +44,12 @@ _ANNOTATED = {
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """fastavro's parsed schema of an array of the file's records, and the Arrow type of one."""
+    """fastavro's parsed schema of an array of the file's records, and the Arrow type of one as it is stored."""
 
     items: object
     record: pa.DataType
+    declared: Mapping[str, pa.DataType]
+    """As the annotations mean the columns, if a Paimon writer made them."""
 
 
 class AvroColumns:
@@ -60,6 +63,11 @@ class AvroColumns:
     def names(self) -> list[str]:
         """The names of the record's fields."""
         return [f.name for f in self._layout.record]
+
+    @property
+    def declared(self) -> dict[str, pa.DataType]:
+        """The columns' types as the annotations mean them; empty if the file is not by a Paimon writer."""
+        return dict(self._layout.declared)
 
     @property
     def offset(self) -> int:
@@ -93,17 +101,21 @@ def _layout(text: bytes) -> _Layout:
     if not pa.types.is_struct(record):
         raise CorruptFileError("the Avro schema is not that of a record")
     try:
-        return _Layout(fastavro.parse_schema({"type": "array", "items": found}), record)
+        declared: dict[str, pa.DataType] = {}
+        if f'"{NAMESPACE}"'.encode() in text:
+            declared = {f.name: f.type for f in _arrow_of(found, "the record", has_decimals=True)}
+        return _Layout(fastavro.parse_schema({"type": "array", "items": found}), record, declared)
     except MALFORMED as e:
         raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
 
 
-def _arrow_of(found: Json, path: str) -> pa.DataType:
+def _arrow_of(found: Json, path: str, *, has_decimals: bool = False) -> pa.DataType:
+    """The type of values as they are stored, but for decimals if `has_decimals`: those are stored as bytes."""
     if isinstance(found, list):
         branches = [b for b in found if b != "null"]
         if len(branches) != 1:
             raise UnsupportedTableError(f"{path} is an Avro union of several types", field=path)
-        return _arrow_of(branches[0], path)
+        return _arrow_of(branches[0], path, has_decimals=has_decimals)
     if isinstance(found, str):
         return _PLAIN[found]
     assert isinstance(found, dict)
@@ -111,18 +123,26 @@ def _arrow_of(found: Json, path: str) -> pa.DataType:
     if kind == "record":
         fields = found["fields"]
         assert isinstance(fields, list)
-        return pa.struct(
-            [pa.field(str(f["name"]), _arrow_of(f["type"], str(f["name"]))) for f in map(_as_dict, fields)]
-        )
+        inner = [(str(f["name"]), f["type"]) for f in map(_as_dict, fields)]
+        return pa.struct([pa.field(n, _arrow_of(t, n, has_decimals=has_decimals)) for n, t in inner])
     if kind == "array":
-        items = _arrow_of(found["items"], path)
+        items = _arrow_of(found["items"], path, has_decimals=has_decimals)
         is_entry = pa.types.is_struct(items) and [f.name for f in items] == ["key", "value"]
         return pa.map_(items[0].type, items[1].type) if annotation == "map" and is_entry else pa.list_(items)
     if kind == "fixed":
         return pa.binary(int(str(found["size"])))
     if kind == "enum":
         return pa.string()
+    if has_decimals and annotation == "decimal":
+        return _decimal(found[DIGITS])
     return _ANNOTATED.get((kind, str(annotation)), _PLAIN[kind])
+
+
+def _decimal(digits: Json) -> pa.DataType:
+    match digits:
+        case [int(precision), int(scale)] if 1 <= precision <= _MOST_DIGITS and 0 <= scale <= precision:
+            return pa.decimal128(precision, scale)
+    return pa.binary()
 
 
 def _as_dict(value: Json) -> dict[str, Json]:

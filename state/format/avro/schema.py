@@ -88,6 +88,9 @@ def holds_records(value: object, wanted: Json) -> bool:
     return False
 
 
+DIGITS = "digits"
+"""Where `inline_schema` puts precision and scale."""
+
 ANNOTATION = "annotation"
 """Where `inline_schema` puts a logical type: fastavro does not look there, and so returns what is stored."""
 
@@ -139,7 +142,8 @@ class _Inliner:
 
     def _annotate(self, plain: dict[str, Json], found: dict[str, Json]) -> Json:
         if self._annotated:
-            return plain | {ANNOTATION: found.get("logicalType")}
+            digits = [found.get("precision"), found.get("scale", 0)]
+            return plain | {ANNOTATION: found.get("logicalType"), DIGITS: digits}
         return plain if "items" in plain else plain["type"]
 
     def _inline_map(self, values: Json) -> Json:

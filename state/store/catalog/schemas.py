@@ -4,7 +4,9 @@ Source: Paimon 2.0 SchemaManager.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 
+from bucketline.conf.option import StoredText
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.paths import SCHEMA_DIR, parse_schema_id, schema_name
 from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
@@ -40,7 +42,8 @@ class Schemas:
                 known = decode_schema(data)
             if known.id != schema_id:
                 raise CorruptFileError(f"{path} holds schema {known.id}", path=path, found=known.id)
-            self._known[schema_id] = known
+            options: dict[str, str] = {key: StoredText.of(text, path) for key, text in known.options.items()}
+            known = self._known[schema_id] = replace(known, options=options)
         return known
 
     def create(self, schema: TableSchema) -> bool:

@@ -15,6 +15,7 @@ class AvroRows:
     """An Avro file that is read from front to back; its constructor reads the header. An Avro file has no row count."""
 
     row_count = None
+    has_units = True
     declare = staticmethod(declared)
 
     def __init__(self, source: pa.NativeFile) -> None:
@@ -29,6 +30,11 @@ class AvroRows:
     def ids(self) -> dict[str, int]:
         """Nothing: Avro files have no field ids."""
         return {}
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The types that the file states, by name; none if it is not by a Paimon writer."""
+        return self._columns.declared
 
     @property
     def offset(self) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
-from bucketline.state.format.paths import extension_of
+from bucketline.state.format.paths import SCHEMA_DIR, extension_of, schema_name
 from bucketline.state.format.row_ranges import TRACKED, written_fields
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.datafile.avro_rows import AvroRows
@@ -23,6 +23,7 @@ from bucketline.state.store.datafile.orc_instants import check_instants, instant
 from bucketline.state.store.datafile.orc_rows import OrcRows
 from bucketline.state.store.datafile.parquet_rows import ParquetRows, RowGroup
 from bucketline.state.store.datafile.stored_names import check_columns
+from bucketline.state.store.datafile.stored_types import check_types
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_field, arrow_type, key_value_fields
@@ -79,7 +80,8 @@ def read_data_file(
     Raises CorruptFileError when the file is not what its metadata says, UnsupportedTableError for another format,
     StorageError when it cannot be fetched.
     """
-    sources = _sources(schema, stored, meta, columns, partition)
+    with naming_file(path):
+        sources = _sources(schema, stored, meta, columns, partition)
     out = read_schema(schema, columns)
     opened = _READERS.get(extension_of(meta.file_name))
     if opened is None:
@@ -92,8 +94,7 @@ def read_data_file(
                 offset=min(source.size(), meta.file_size),
             )
         place.rows = opened(source, stored.options)
-        if meta.write_cols is None:
-            check_columns(place.rows.names, place.rows.ids, stored.fields)
+        _check_schema(place.rows, meta, stored)
         bounds = instant_bounds(meta, stored)
         for batch in _stored_batches(place.rows, meta, sources, batch_rows, batch_bytes, groups):
             arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
@@ -131,6 +132,12 @@ class StoredRows(Protocol):
 
     @property
     def ids(self) -> Mapping[str, int]: ...
+
+    @property
+    def types(self) -> Mapping[str, pa.DataType]: ...
+
+    @property
+    def has_units(self) -> bool: ...
 
     @property
     def offset(self) -> int: ...
@@ -172,6 +179,16 @@ def _naming(path: str) -> Iterator[_Place]:
             raise StorageError(f"{path}: {e}", path=path, retryable=True, missing=False) from e
         with naming_file(path):
             raise CorruptFileError(str(e), offset=place.offset) from e
+
+
+def _check_schema(rows: StoredRows, meta: DataFileMeta, stored: TableSchema) -> None:
+    """Returns if an open file can be one of its schema. Raises CorruptFileError naming the schema file."""
+    try:
+        if meta.write_cols is None:
+            check_columns(rows.names, rows.ids, stored.fields)
+        check_types(rows.types, stored.fields, has_units=rows.has_units)
+    except CorruptFileError as e:
+        raise CorruptFileError(f"{e.message} ({SCHEMA_DIR}/{schema_name(stored.id)})", **e.fields) from e
 
 
 def _stored_batches(

@@ -37,6 +37,8 @@ class OrcRows:
     `options` are those of the schema that the file was written under.
     """
 
+    has_units = False
+
     def __init__(self, source: pa.NativeFile, options: Mapping[str, str]) -> None:
         self._checked = checked_source(source)
         self._source = source if self._checked is None else pa.PythonFile(self._checked, mode="r")
@@ -62,6 +64,12 @@ class OrcRows:
     def ids(self) -> dict[str, int]:
         """The field ids of those top-level columns that have one, by name."""
         return ids_in(self._file.schema, b"paimon.id")
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The types that the file states of the columns with a field id, by name."""
+        ids = self.ids
+        return {f.name: f.type for f in self._file.schema if f.name in ids}
 
     @property
     def offset(self) -> int:

@@ -41,6 +41,7 @@ class ParquetRows:
     """A Parquet file that is read from front to back; its constructor reads the footer."""
 
     declare = staticmethod(declared)
+    has_units = True
 
     def __init__(self, source: pa.NativeFile) -> None:
         self._source = source
@@ -62,6 +63,18 @@ class ParquetRows:
     def ids(self) -> dict[str, int]:
         """The field ids of those top-level columns that have one, by name."""
         return ids_in(self._file.schema_arrow, b"PARQUET:field_id")
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The types that the file states of the columns with a field id, by name. INT96 counts nanoseconds."""
+        ids = self.ids
+        found = {f.name: f.type for f in self._file.schema_arrow if f.name in ids}
+        for name in self._int96_columns(list(found)):
+            if pa.types.is_timestamp(found[name]):
+                found[name] = pa.timestamp("ns")
+            else:
+                del found[name]
+        return found
 
     def batches(
         self, columns: Sequence[str], batch_rows: int, batch_bytes: int, groups: Sequence[int] | None = None

@@ -20,8 +20,9 @@ from bucketline.conf.read_options import (
     POSTPONE_MERGE_ON_READ,
 )
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
-from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.format.paths import POSTPONE_BUCKET, SCHEMA_DIR, schema_name
 from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -76,6 +77,17 @@ def filter_expression(condition: Filter | None, schema: TableSchema) -> pc.Expre
     return parse_filter(condition, schema.fields) if isinstance(condition, str) else condition
 
 
+def _projection_of(sight: Sight, request: Request) -> Projection:
+    """As `plan_projection`; what does not fit the schema is refused with the name of the file that says it."""
+    try:
+        return plan_projection(sight.schema, request.columns, filter_expression(request.filter, sight.schema))
+    except (SchemaMismatchError, OptionError) as e:
+        if isinstance(e, OptionError) and "column" not in e.fields:
+            raise
+        path = f"{sight.table.path}/{SCHEMA_DIR}/{schema_name(sight.schema.id)}"
+        raise type(e)(f"{e.message} ({path})", **{"path": path, **e.fields}) from e
+
+
 def _first(rows: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
     left = limit
     while left > 0 and (batch := next(rows, None)) is not None:
@@ -88,7 +100,7 @@ def _rows_at(table: TableHandle, request: Request) -> Rows:
     for sight in asked:
         refuse_unreadable(sight.schema)
     own = next(s for s in asked if s.table is table)
-    projection = plan_projection(own.schema, request.columns, filter_expression(request.filter, own.schema))
+    projection = _projection_of(own, request)
     asked = [_with_asked(s, projection) for s in asked]
     out = arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
     planned = plan_sights(asked, read_optimized=request.read_optimized)
@@ -185,7 +197,7 @@ def _changes_of(table: TableHandle, request: Request, changes_since: Version) ->
         raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
     own = own_sight(table, request.version)
     refuse_unreadable(own.schema)
-    projection = plan_projection(own.schema, request.columns, filter_expression(request.filter, own.schema))
+    projection = _projection_of(own, request)
     own = _with_asked(own, projection)
     versions = Versions(table.io, table.metadata_path)
     since = _position(versions, changes_since)

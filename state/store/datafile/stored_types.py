@@ -1,0 +1,76 @@
+"""Are the types of a data file those of the schema that it was written under? Asked of precisions and scales.
+
+Files hold plain numbers, so a digit that is damaged in a schema file would change what they mean. Other tools widen
+types and have rules of their own for units of time; so what is refused is one column of a file, where the two types
+are the same but for one bit of their text.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type_text
+
+_TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+_PRECISIONS = {"ms": range(4), "us": range(4, 7), "ns": range(7, 10)}
+_ASCII_BITS = 7
+
+_Pair = tuple[DataType, list[DataType]]
+"""A type of the schema, and those that the file's may be."""
+
+
+def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *, has_units: bool) -> None:
+    """Returns if a file's columns can have the types of its schema. Raises CorruptFileError naming the one that cannot.
+
+    `types` are those that the file itself states, of the columns that a Paimon writer made. `has_units` is whether
+    they state the unit of a timestamp.
+    """
+    odd = [(f.name, pair) for f in stored if f.name in types for pair in _different(f.type, types[f.name], has_units)]
+    if len(odd) != 1:
+        return
+    ((name, (declared, possible)),) = odd
+    found = next((p for p in possible if _is_one_bit_off(p, declared)), None)
+    if found is not None:
+        raise CorruptFileError(
+            f"column {name}: the schema says {declared.as_nullable()}, the file {found}: a bit of one is flipped",
+            column=name,
+            expected=str(declared),
+            found=str(found),
+        )
+
+
+def _different(declared: DataType, found: pa.DataType, has_units: bool) -> Iterator[_Pair]:
+    """The types inside of a column, itself included, whose numbers differ. Other differences are not looked at."""
+    if declared.root is TypeRoot.DECIMAL and pa.types.is_decimal(found):
+        if (declared.precision, declared.scale) != (found.precision, found.scale):
+            yield declared, [DataType(TypeRoot.DECIMAL, precision=found.precision, scale=found.scale)]
+    elif declared.root in _TIMESTAMPS and pa.types.is_timestamp(found):
+        if has_units and arrow_type(declared).unit != found.unit:
+            plain = declared.as_nullable()
+            yield declared, [replace(plain, precision=p) for p in _PRECISIONS.get(found.unit, ())]
+    elif declared.root is TypeRoot.ROW and pa.types.is_struct(found):
+        for field in declared.fields:
+            position = found.get_field_index(field.name)
+            if position >= 0:
+                yield from _different(field.type, found.field(position).type, has_units)
+    elif declared.element is not None and (pa.types.is_list(found) or pa.types.is_map(found)):
+        inner = found.key_type if pa.types.is_map(found) else found.value_type
+        yield from _different(declared.element, inner, has_units)
+    elif declared.key is not None and declared.value is not None and pa.types.is_map(found):
+        yield from _different(declared.key, found.key_type, has_units)
+        yield from _different(declared.value, found.item_type, has_units)
+
+
+def _is_one_bit_off(found: DataType, declared: DataType) -> bool:
+    """Whether one bit, flipped in the text of the one type, makes it the other."""
+    text, wanted = str(found), declared.as_nullable()
+    for place, letter in enumerate(text):
+        for bit in range(_ASCII_BITS):
+            with suppress(CorruptFileError):
+                if parse_type_text(f"{text[:place]}{chr(ord(letter) ^ 1 << bit)}{text[place + 1 :]}") == wanted:
+                    return True
+    return False
