@@ -61,11 +61,22 @@ def _convert(column: pa.Array, stored: DataType, wanted: DataType, declare: Decl
         column = column.dictionary_decode()
     if declare is declared and stored == wanted and column.type.equals(arrow_type(wanted)):
         return column
+    if not _has_shape(column.type, stored.root):
+        raise pa.ArrowTypeError(f"{column.type} is no {stored.root.value}")
     if stored.root is TypeRoot.ROW and wanted.root is TypeRoot.ROW:
         return _convert_row(column, stored, wanted, declare)
     if stored.root is wanted.root and stored.root in _COLLECTIONS:
         return _convert_collection(column, stored, wanted, declare)
     return recast(declare(column, stored), stored, wanted)
+
+
+def _has_shape(found: pa.DataType, root: TypeRoot) -> bool:
+    """Whether an Arrow type has the parts that values of the logical type have. The footer of a file may be damaged."""
+    if root is TypeRoot.ROW:
+        return bool(pa.types.is_struct(found))
+    if root is TypeRoot.ARRAY:
+        return bool(pa.types.is_list(found) or pa.types.is_large_list(found))
+    return bool(pa.types.is_map(found)) if root in _COLLECTIONS else True
 
 
 def _convert_row(column: pa.Array, stored: DataType, wanted: DataType, declare: Declare) -> pa.Array:

@@ -127,3 +127,19 @@ def test_the_smallest_numbers_are_written_with_as_many_digits_as_tell_them_apart
 @given(st.lists(st.floats(width=32), max_size=20))
 def test_short_numbers_are_written_as_folder_names_write_them(values: list[float]) -> None:
     assert float_texts(pa.array(values, pa.float32())).to_pylist() == [float_text(v) for v in values]
+
+
+@pytest.mark.parametrize(
+    ("declared", "found"),
+    [
+        ("l ARRAY<INT>", pa.struct({"element": pa.int32()})),
+        ("l ARRAY<INT>", pa.int32()),
+        ("l ROW<a INT>", pa.list_(pa.int32())),
+        ("l MAP<INT, INT>", pa.list_(pa.struct({"key": pa.int32(), "value": pa.int32()}))),
+        ("l ROW<a ARRAY<INT>>", pa.struct({"a": pa.struct({"element": pa.int32()})})),
+    ],
+)
+def test_a_column_of_another_shape_than_declared_is_refused(declared: str, found: pa.DataType) -> None:
+    (field,) = parse_columns(declared)
+    with pytest.raises(UnsupportedTableError, match=r"cannot read a column of .* is no (ARRAY|ROW|MAP)"):
+        read_column(pa.nulls(2, found), field.type, field.type)
