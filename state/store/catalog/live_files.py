@@ -6,7 +6,7 @@ of all snapshots in between, whoever committed them, and starts over when one of
 
 from collections.abc import Iterable, Iterator
 
-from bucketline.state.errors import CorruptFileError
+from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import EntryIdentity, FileKind, ManifestEntry, Snapshot
 from bucketline.state.store.catalog.manifests import Manifests
@@ -31,14 +31,21 @@ class TableView:
 
         A rollback that was cut short is finished. Raises MissingSnapshotError when snapshots are gone that were there.
         """
-        latest = newest_to_write(self._snapshots)
-        if self.snapshot is not None and (latest is None or latest.id < self.snapshot.id):
-            self._snapshots.check_rolled_back(self.snapshot.id, "this writer", latest)
-        if latest is None:
-            self._reset(None, ())
-        elif self.snapshot is None or latest.id < self.snapshot.id or not self._advance_to(latest):
-            self._reset(latest, self._manifests.live_entries(latest))
-        return self.snapshot
+        while True:
+            latest = newest_to_write(self._snapshots)
+            if self.snapshot is not None and (latest is None or latest.id < self.snapshot.id):
+                self._snapshots.check_rolled_back(self.snapshot.id, "this writer", latest)
+            if latest is None:
+                self._reset(None, ())
+                return None
+            try:
+                if self.snapshot is None or latest.id < self.snapshot.id or not self._advance_to(latest):
+                    self._reset(latest, self._manifests.live_entries(latest))
+                return self.snapshot
+            except StorageError as e:
+                # A process that is stopped while it reads finds that the snapshot has expired meanwhile.
+                if not self._snapshots.is_gone(latest, e):
+                    raise
 
     def files(self, bucket_id: BucketId) -> tuple[DataFileMeta, ...]:
         """The live files of a bucket, by name; empty when it has none."""
@@ -85,7 +92,13 @@ class TableView:
             snapshot = latest if snapshot_id == latest.id else self._snapshots.get(snapshot_id)
             if snapshot is None:
                 return False
-            self._apply(self._manifests.delta_entries(snapshot))
+            try:
+                delta = self._manifests.delta_entries(snapshot)
+            except StorageError as e:
+                if not self._snapshots.is_gone(snapshot, e):
+                    raise
+                return False
+            self._apply(delta)
             self.snapshot = snapshot
         return True
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from bucketline.state.commit.newest import Vanished
 from bucketline.state.commit.replay import newest_of_user
+from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import EARLIEST, LATEST, SNAPSHOT_DIR, parse_snapshot_id, snapshot_name
 from bucketline.state.format.snapshot_json import encode_snapshot
@@ -20,6 +21,9 @@ from bucketline.state.store.catalog.newest_snapshot import (
     read_snapshot,
 )
 from bucketline.state.store.storage.file_io import FileIO
+
+_SETTLED_MS = 3_600_000
+"""No writer is stopped for so long between a publication and its second look at its files: an hour."""
 
 
 class Snapshots:
@@ -107,6 +111,24 @@ class Snapshots:
 
     def exists(self, snapshot_id: int) -> bool:
         return self.io.exists(self.path(snapshot_id))
+
+    def is_gone(self, snapshot: Snapshot, error: StorageError) -> bool:
+        """Whether an error comes of files that went with their snapshot, which has expired or was taken back."""
+        return bool(error.fields.get("missing")) and self.get(snapshot.id) != snapshot
+
+    def settled_id(self, now_ms: int) -> int | None:
+        """The newest snapshot that its writer will not take back; None for a table without snapshots.
+
+        LATEST is written once a writer has looked for its files again after the publication. One that did not come to
+        that, or does not write it, is believed after `_SETTLED_MS`.
+        """
+        newest, hinted = self.latest_id(), self._hint(LATEST)
+        while newest is not None and hinted is not None and newest > hinted:
+            found = self.get(newest)
+            if found is None or found.time_ms <= now_ms - _SETTLED_MS:
+                break
+            newest -= 1
+        return newest
 
     def delete(self, snapshot_id: int) -> None:
         """Removes the snapshot's file, and nothing that it names; a missing one is no error."""

@@ -51,6 +51,8 @@ from bucketline.state.store.storage.file_io import FileIO
 
 __all__ = ["AppendCheck", "CommitResult", "Committed", "Committer", "Conflict", "Unknown"]
 
+_LOOKS = 5
+
 
 class Committer:
     """Commits to the table at `path`, one at a time; `schema` is any of its schemas, with the options in force."""
@@ -185,11 +187,13 @@ class Committer:
         delta: list[ManifestFileMeta] | None = None
         seen = based_on
         tried: CommitBase | None = None
+        missed = 0
         proof = FilesProof(
             self._io, brought_files(self._path, self._schema, half), self._clock, planned_ms=self._planned_ms
         )
         while True:
             of_try: list[str] = []
+            base: CommitBase | None = None
             try:
                 base = CommitBase(self._newest(view), self._manifests, view)
                 if tried is not None:
@@ -204,9 +208,14 @@ class Committer:
                 snapshot = self._write(plan, base, delta, of_try, retries)
                 proof.add_manifests([self._manifests.path(name) for name in (*of_half, *of_try)])
                 gone = proof.first_gone()
-            except BucketlineError:
+            except BucketlineError as e:
                 # Nothing of this half was published: every earlier try is known to have lost.
-                discard_manifests(self._manifests, of_half + of_try)
+                discard_manifests(self._manifests, of_try)
+                missed += bool(e.fields.get("missing"))
+                if self._may_come_right(base, e, missed) and retries.wait():
+                    tried = base or tried
+                    continue
+                discard_manifests(self._manifests, of_half)
                 raise
             if gone is not None:
                 discard_manifests(self._manifests, of_half + of_try)
@@ -228,6 +237,17 @@ class Committer:
                 discard_manifests(self._manifests, of_half)
                 return _gave_up(snapshot, retries.done)
             tried = base
+
+    def _may_come_right(self, base: CommitBase | None, error: BucketlineError, missed: int) -> bool:
+        """Whether a file is missing because its snapshot expired, or was taken back, before all of it was read.
+
+        A file can also be missing for a moment, of the newest snapshot: while its writer takes it back, or a removal
+        of orphans has put it aside. So it is looked for `_LOOKS` times.
+        """
+        if not isinstance(error, StorageError) or not error.fields.get("missing"):
+            return False
+        latest = None if base is None else base.latest
+        return missed <= _LOOKS or (latest is not None and self._snapshots.is_gone(latest, error))
 
     def _newest(self, view: LiveView | None) -> Snapshot | None:
         return newest_to_write(self._snapshots) if view is None else view.refresh()

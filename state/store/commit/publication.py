@@ -108,10 +108,13 @@ def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) ->
 def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str, retries: Retries) -> None:
     """Removes a snapshot that was published too late: its files were removed while this process was stopped.
 
-    Raises CorruptFileError where another one builds on it already; it stays then.
+    Raises CorruptFileError where another one builds on it already, or none would be left; it stays then.
     """
+    has_before = snapshots.exists(snapshot.id - 1)
+    if not has_before and snapshot.id > 1 and snapshots.ids() == [snapshot.id]:
+        raise _broken(snapshot, gone, "all snapshots before it have expired; put the file back from a copy")
     is_base = snapshots.exists(snapshot.id + 1)
-    if not is_base and snapshots.exists(snapshot.id - 1):
+    if not is_base and has_before:
         # As before a rollback: other writers that have seen the snapshot ask the hint whether it may be gone.
         snapshots.write_latest_hint(snapshot.id - 1)
     while not is_base:
@@ -121,10 +124,13 @@ def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str, retries: Ret
         # It was built upon just now, by a commit that may have missed this one, and is taken back itself then.
         snapshots.publish(snapshot)
         is_base = not retries.wait() or snapshots.exists(snapshot.id + 1)
-    raise CorruptFileError(
-        f"snapshot {snapshot.id} names {gone}, which was removed as an orphan while this writer was stopped, and "
-        f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1} and write the "
-        "rows again",
+    rest = f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1}"
+    raise _broken(snapshot, gone, f"{rest} and write the rows again")
+
+
+def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"snapshot {snapshot.id} names {gone}, which was removed as an orphan while this writer was stopped, and {why}",
         path=gone,
         snapshot=snapshot.id,
     )

@@ -217,7 +217,8 @@ class _Expiry:
         return tuple(t.name for t in over)
 
     def _range(self, retention: Retention, clock: Clock) -> tuple[int, int]:
-        earliest, latest = self._snapshots.earliest_id(), self._snapshots.latest_id()
+        # A snapshot that is taken back must leave the one before it, and what it has deleted.
+        earliest, latest = self._snapshots.earliest_id(), self._snapshots.settled_id(clock.now_ms())
         if earliest is None or latest is None:
             return 0, 0
         consumers = next_of_consumers(self._io, self._path)

@@ -16,14 +16,16 @@ from bucketline.state.commit.file_age import CLOCK_SKEW_MS, PROOF_MS, QUICK_MS, 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CorruptFileError, FilesGoneError
 from bucketline.state.format.data_file import EMPTY_ROW
-from bucketline.state.format.entries import FileKind, IndexManifestEntry
+from bucketline.state.format.entries import CommitKind, FileKind, IndexManifestEntry
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.live_files import TableView
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.commit.commit_proof import FILES_GONE
-from bucketline.state.store.commit.committer import CommitResult, Committed, Committer, Conflict, Unknown
+from bucketline.state.store.commit.committer import AppendCheck, CommitResult, Committed, Committer, Conflict, Unknown
 from bucketline.state.store.maintenance.expiry import delete_tag, expire_snapshots
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from bucketline.state.store.table.local_compact import compact_table
@@ -32,7 +34,7 @@ from bucketline.state.store.table.overwrite import overwrite_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.table.table import Table, create_table
 from tests.support.aged_table import assert_whole, stored_files
-from tests.support.commit_table import CommitTable, CountedPause
+from tests.support.commit_table import CommitTable, CountedPause, StillClock
 from tests.support.commits import data_file
 from tests.support.faulty_io import Fault, FaultyIO
 from tests.support.memory_io import MemoryIO
@@ -344,6 +346,94 @@ def test_other_writers_go_on_after_a_snapshot_that_they_have_seen_is_taken_back(
     assert isinstance(outcome, Conflict) and outcome.rule == FILES_GONE
     found = view.refresh()
     assert found is not None and found.id == 1
+
+
+@pytest.mark.parametrize("expiry_is_ours", [True, False])
+def test_snapshots_do_not_expire_for_one_that_is_taken_back(expiry_is_ours: bool) -> None:
+    """The one before it, and the files that it has deleted, are all that is left then.
+
+    Another tool's expiry may not know that: the last snapshot stays, whatever it misses.
+    """
+    table = CommitTable().create()
+    storage = table.storage
+    assert isinstance(storage, MemoryIO)
+    for name in ("a", "b"):
+        message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"data-{name}.parquet"),))
+        table.committer().commit(table.put_files([message]), user=name, identifier=1)
+    live = [e.file for e in table.live()]
+    merged = (data_file("data-c.parquet", level=5),)
+    message = CommitMessage(EMPTY_ROW, 0, 2, compact_before=tuple(live), compact_after=merged)
+    table.put_files([message])
+
+    def stop(name: str, path: str) -> None:
+        if name == "publish":
+            table.pause.clock.now += 30 * HOUR_MS
+            storage.delete(table.data_path("data-c.parquet"))
+            io.before_call = expire
+
+    def expire(name: str, path: str) -> None:
+        if name == "size" and expiry_is_ours:
+            retention = Retention(min_count=1, max_count=1, time_ms=0, limit=50)
+            # The snapshot says when it was planned, so the clock of the expiry is as good as set back.
+            clock = StillClock(table.latest().time_ms)
+            expire_snapshots(storage, table.path, table.schema, clock, retention=retention)
+        elif name == "size":
+            for snapshot_id in (1, 2):
+                table.snapshots.delete(snapshot_id)
+
+    io = FaultyIO(storage, before_call=stop)
+    committer = table.committer(io)
+    if expiry_is_ours:
+        outcome = committer.commit([message], user="me", identifier=1, kind=CommitKind.COMPACT)
+        assert isinstance(outcome, Conflict) and outcome.rule == FILES_GONE
+        assert table.snapshots.ids() == [2] and table.live_names() == ["data-a.parquet", "data-b.parquet"]
+        assert_whole(table)
+    else:
+        with pytest.raises(CorruptFileError, match="before it have expired"):
+            committer.commit([message], user="me", identifier=1, kind=CommitKind.COMPACT)
+        assert table.snapshots.ids() == [3]
+
+
+@pytest.mark.parametrize("with_view", [False, True])
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_writer_that_is_stopped_until_its_base_has_expired_plans_again(with_view: bool, known: int) -> None:
+    """At each read: snapshots go on, and the one that is being read expires with its files."""
+    for at in count(1):
+        table = CommitTable().create()
+        storage = table.storage
+        names = ["data-0.parquet"]
+
+        def append(n: int, table: CommitTable = table) -> None:
+            message = CommitMessage(EMPTY_ROW, n % 2, 2, new_files=(data_file(f"data-{n}.parquet"),))
+            table.committer().commit(table.put_files([message]), user="rival", identifier=n)
+
+        append(0)
+        reads = count(1)
+
+        def go_on(name: str, path: str, table: CommitTable = table, reads: "count[int]" = reads, at: int = at) -> None:
+            if name == "read" and next(reads) == at:
+                for n in (11, 12, 13):
+                    append(n)
+                retention = Retention(min_count=1, max_count=1, time_ms=0, limit=50)
+                expire_snapshots(table.storage, table.path, table.schema, table.pause.clock, retention=retention)
+
+        io = FaultyIO(storage)
+        view = TableView(Snapshots(io, table.path), Manifests(io, table.path)) if with_view else None
+        if view is not None and known:
+            view.refresh()
+            append(3)
+            names.append("data-3.parquet")
+        io.before_call = go_on
+        ours = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-ours.parquet"),))
+        outcome = table.committer(io).commit(
+            table.put_files([ours]), user="me", view=view, append_check=AppendCheck.ALL_RULES
+        )
+        assert isinstance(outcome, Committed), at
+        assert set(table.live_names()) >= {*names, "data-ours.parquet"}
+        assert_whole(table)
+        if next(reads) <= at:
+            break
+    assert at > 2
 
 
 def test_a_commit_that_is_tried_for_hours_proves_its_files_each_time() -> None:
