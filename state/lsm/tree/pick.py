@@ -12,7 +12,16 @@ from bucketline.state.lsm.tree.compact_options import CompactOptions, LookupComp
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.run import LevelSortedRun
 
-__all__ = ["CompactOptions", "CompactUnit", "Pick", "last_full_seed_ms", "pick_compaction", "pick_full"]
+__all__ = [
+    "CompactOptions",
+    "CompactUnit",
+    "Pick",
+    "drops_deletes",
+    "last_full_seed_ms",
+    "pick_compaction",
+    "pick_full",
+    "pick_level0",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,7 @@ def pick_compaction(
     if len(files) == 1 and files[0].level == candidate.output_level:
         return Pick(None, was_full=candidate.full, idle_count=idle_count)
     unit = CompactUnit(
-        files, candidate.output_level, drop_deletes=_drops_deletes(levels, candidate.output_level, options)
+        files, candidate.output_level, drop_deletes=drops_deletes(levels, candidate.output_level, options)
     )
     return Pick(unit, was_full=candidate.full, idle_count=idle_count)
 
@@ -103,14 +112,15 @@ def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collecti
     runs = levels.runs()
     if not runs:
         return None
-    drop_deletes = _drops_deletes(levels, levels.max_level, options)
+    drop_deletes = drops_deletes(levels, levels.max_level, options)
     if len(runs) > 1 or runs[0].level != levels.max_level:
         return CompactUnit(levels.files, levels.max_level, drop_deletes=drop_deletes)
     chosen = tuple(f for f in levels.files if options.force_rewrite_all_files or f.file_name in must_rewrite)
     return CompactUnit(chosen, levels.max_level, file_rewrite=True, drop_deletes=drop_deletes) if chosen else None
 
 
-def _drops_deletes(levels: Levels, output_level: int, options: CompactOptions) -> bool:
+def drops_deletes(levels: Levels, output_level: int, options: CompactOptions) -> bool:
+    """Whether a unit that goes to this level need not keep deletes: nothing older than it is left that they hide."""
     return output_level != 0 and (output_level >= levels.highest_level or options.deletion_vectors)
 
 
@@ -142,6 +152,17 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
         # Paimon holds its writers back here; a batch that compacts by itself can do more instead.
         taken = _similar(bucket, count - trigger + 1)
     return _unit(bucket, taken) if taken > 1 else None
+
+
+def pick_level0(levels: Levels, options: CompactOptions, *, hour: int) -> CompactUnit | None:
+    """All of level 0, and the runs above that are not much larger; None when level 0 is empty. `hour` as above."""
+    bucket = _Bucket(levels.runs(), levels.max_level, options.size_ratio_at(hour))
+    candidate = _level0_up(bucket)
+    if candidate is None:
+        return None
+    files = tuple(f for r in bucket.runs[: candidate.count] for f in r.run.files)
+    drop = drops_deletes(levels, candidate.output_level, options)
+    return CompactUnit(files, candidate.output_level, drop_deletes=drop)
 
 
 def _level0_up(bucket: _Bucket) -> _Candidate | None:

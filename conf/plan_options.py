@@ -1,0 +1,145 @@
+"""Our own options of compaction plans and of the processes that work on them; set beside those of the sink."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import (
+    Option,
+    did_you_mean,
+    parse_count,
+    parse_duration,
+    parse_enum,
+    parse_int,
+    parse_size,
+)
+from bucketline.conf.table_options import COMPACTION_TRIGGER, MAX_SIZE_AMPLIFICATION
+
+
+class Strategy(Enum):
+    """Which buckets a plan takes, and in which order."""
+
+    MINOR = "minor"
+    FULL = "full"
+    LEVEL_0 = "level-0"
+    SIZE_AMPLIFICATION = "size-amplification"
+    READ_AMPLIFICATION = "read-amplification"
+
+
+class PlanTrigger(Enum):
+    """When a writer plans."""
+
+    COMMITS = "commits"
+    TIME = "time"
+    BOTH = "both"
+    EITHER = "either"
+
+
+PLAN_STRATEGY = Option(
+    "compaction-plan.strategy",
+    parse_enum(Strategy),
+    Strategy.MINOR,
+    "minor: what a writer would compact, most runs first; full: everything to the last level; level-0: level 0 of the "
+    "buckets with most runs there; size-amplification: buckets whose newer runs are large beside the oldest; "
+    "read-amplification: buckets with most sorted runs",
+)
+PLAN_TRIGGER = Option(
+    "compaction-plan.trigger",
+    parse_enum(PlanTrigger),
+    PlanTrigger.COMMITS,
+    "when a writer with 'compaction' = 'dedicated' plans: after so many commits, after a time, when both or when "
+    "either has come",
+)
+PLAN_COMMITS = Option("compaction-plan.commits", parse_int, 5, "batches between two plans of a writer")
+PLAN_INTERVAL = Option("compaction-plan.interval", parse_duration, 3_600_000, "time between two plans of a writer")
+PLAN_MAX_BYTES = Option(
+    "compaction-plan.max-bytes",
+    parse_size,
+    None,
+    "bytes of input files that one plan takes; its first item may be larger; default: no bound",
+)
+PLAN_MIN_RUNS = Option(
+    "compaction-plan.min-runs",
+    parse_int,
+    None,
+    "level-0 and read-amplification: runs from which on a bucket is taken; default: the table's "
+    "num-sorted-run.compaction-trigger",
+)
+PLAN_MIN_AMPLIFICATION = Option(
+    "compaction-plan.min-amplification-percent",
+    parse_count,
+    None,
+    "size-amplification: percent of the oldest run that the newer ones reach in a bucket that is taken; default: the "
+    "table's compaction.max-size-amplification-percent",
+)
+PLAN_PARTITION_IDLE_TIME = Option(
+    "compaction-plan.partition-idle-time",
+    parse_duration,
+    None,
+    "only partitions that got no new file for so long; default: all",
+)
+PLAN_FULL_AFTER = Option(
+    "compaction-plan.full-after",
+    parse_duration,
+    None,
+    "a bucket that was not compacted fully for so long is, whatever the strategy takes; default: never",
+)
+COMPACTOR_LEASE = Option(
+    "compactor.lease",
+    parse_duration,
+    60_000,
+    "how long a compactor that shows no sign of life keeps an item from others",
+)
+COMPACTOR_POLL = Option("compactor.poll", parse_duration, 5_000, "time between two looks of a compactor for work")
+
+PLAN_OPTIONS: Mapping[str, Option[object]] = {
+    found.key: found
+    for found in tuple(globals().values())
+    if isinstance(found, Option) and found.key.startswith("comp")
+}
+"""Every option above by its key, in the order of this file."""
+
+_OF_PLANS = {key: o for key, o in PLAN_OPTIONS.items() if key.startswith("compaction-plan.")}
+SHORTEST_LEASE_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """The settings of plans, read and checked. Times in ms; None means: no bound."""
+
+    strategy: Strategy
+    trigger: PlanTrigger
+    commits: int
+    interval_ms: int
+    max_bytes: int | None
+    min_runs: int
+    min_amplification_percent: int
+    partition_idle_ms: int | None
+    full_after_ms: int | None
+
+
+def plan_options(options: Mapping[str, str]) -> PlanOptions:
+    """The settings of plans in `options`, with defaults from those of the table among them.
+
+    Raises OptionError for an unknown `compaction-plan.` key and for values that cannot be read or make no sense.
+    """
+    for key in options:
+        if key.startswith("compaction-plan.") and key not in _OF_PLANS:
+            raise OptionError(f"unknown option '{key}'{did_you_mean(key, _OF_PLANS)}", key=key)
+    runs = PLAN_MIN_RUNS.find(options)
+    percent = PLAN_MIN_AMPLIFICATION.find(options)
+    for option, found in ((PLAN_COMMITS, PLAN_COMMITS.get(options)), (PLAN_MIN_RUNS, runs)):
+        if found is not None and found < 1:
+            raise OptionError(f"option '{option.key}' must be at least 1", key=option.key, value=found)
+    return PlanOptions(
+        strategy=PLAN_STRATEGY.get(options),
+        trigger=PLAN_TRIGGER.get(options),
+        commits=PLAN_COMMITS.get(options),
+        interval_ms=PLAN_INTERVAL.get(options),
+        max_bytes=PLAN_MAX_BYTES.find(options),
+        min_runs=max(1, COMPACTION_TRIGGER.get(options)) if runs is None else runs,
+        min_amplification_percent=MAX_SIZE_AMPLIFICATION.get(options) if percent is None else percent,
+        partition_idle_ms=PLAN_PARTITION_IDLE_TIME.find(options),
+        full_after_ms=PLAN_FULL_AFTER.find(options),
+    )

@@ -1,0 +1,193 @@
+"""Which buckets become items, in which order, with which inputs; and whether it is time to plan.
+
+Nothing here is compacted that `lsm.tree.pick` would not: a strategy says which of its picks are taken, and which first.
+Times are local wall-clock time, as files tell theirs.
+Source: Paimon 2.0 CompactProcedure (partition_idle_time); Hudi 1.x has strategies and triggers of such names.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from bucketline.conf.plan_options import PlanOptions, PlanTrigger, Strategy
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.lsm.tree.levels import Levels
+from bucketline.state.lsm.tree.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full, pick_level0
+from bucketline.state.lsm.tree.run import KeyOrder
+from bucketline.state.plans.item_unit import why_unsound
+from bucketline.state.plans.plan import InputFile, Item
+
+HOUR_MS = 3_600_000
+
+PartitionTest = Callable[[bytes], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBucket:
+    """A bucket as a plan sees it: its live files, the index files with its deletion vectors, and the data files that
+    these have vectors of (`masked`)."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    vector_files: tuple[str, ...] = ()
+    masked: frozenset[str] = frozenset()
+
+    @property
+    def place(self) -> tuple[bytes, int]:
+        return self.partition, self.bucket
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A unit of a bucket; the larger `urgency`, the sooner."""
+
+    bucket: PlannedBucket
+    unit: CompactUnit
+    urgency: tuple[float, ...]
+
+
+def choose_keyed(
+    buckets: Iterable[PlannedBucket],
+    options: CompactOptions,
+    plan: PlanOptions,
+    *,
+    key_order: KeyOrder,
+    local_ms: int,
+    busy: Collection[tuple[bytes, int]] = (),
+    chosen: PartitionTest = lambda partition: True,
+) -> tuple[Item, ...]:
+    """The items of a plan for a table with a primary key, the most urgent first, at most one a bucket.
+
+    `busy` are the buckets with an item that somebody may still do; `chosen` says which partitions are looked at.
+    """
+    choices = []
+    for b in _looked_at(buckets, plan, local_ms, chosen):
+        if b.place in busy or b.bucket < 0:
+            continue
+        levels = Levels.from_files(b.files, options.num_levels, key_order)
+        unit = _unit(levels, options, plan, b.masked, local_ms)
+        if unit is not None:
+            assert why_unsound(unit, levels) is None, why_unsound(unit, levels)
+            choices.append(_Choice(b, unit, _urgency(levels, plan)))
+    return _within_budget(choices, plan.max_bytes)
+
+
+def choose_append(
+    buckets: Iterable[PlannedBucket],
+    options: AppendCompactOptions,
+    plan: PlanOptions,
+    *,
+    local_ms: int,
+    busy_files: Collection[str] = (),
+    chosen: PartitionTest = lambda partition: True,
+) -> tuple[Item, ...]:
+    """The items of a plan for an append table: each a group of small files that follow each other.
+
+    A bucket may have several, as they have nothing to do with each other; `busy_files` are inputs of open items.
+    """
+    choices = []
+    for b in _looked_at(buckets, plan, local_ms, chosen):
+        for group in pick_append(b.files, options, full=plan.strategy is Strategy.FULL):
+            if not any(f.file_name in busy_files for f in group):
+                choices.append(_Choice(b, CompactUnit(group, 0), (float(len(group)),)))
+    return _within_budget(choices, plan.max_bytes)
+
+
+def is_due(plan: PlanOptions, *, commits: int, since_last_ms: int | None) -> bool:
+    """Whether a writer plans with its commit number `commits`, counted from 1; `since_last_ms` is how long ago it, or
+    anybody, planned, None if never."""
+    by_commits = commits % plan.commits == 0
+    by_time = since_last_ms is None or since_last_ms >= plan.interval_ms
+    if plan.trigger is PlanTrigger.COMMITS:
+        return by_commits
+    if plan.trigger is PlanTrigger.TIME:
+        return by_time
+    return by_commits and by_time if plan.trigger is PlanTrigger.BOTH else by_commits or by_time
+
+
+def _looked_at(
+    buckets: Iterable[PlannedBucket], plan: PlanOptions, local_ms: int, chosen: PartitionTest
+) -> list[PlannedBucket]:
+    found = sorted((b for b in buckets if b.files and chosen(b.partition)), key=lambda b: b.place)
+    if plan.partition_idle_ms is None:
+        return found
+    newest: dict[bytes, int] = {}
+    for b in found:
+        made = max((f.creation_time_ms or 0 for f in b.files), default=0)
+        newest[b.partition] = max(newest.get(b.partition, 0), made)
+    return [b for b in found if local_ms - newest[b.partition] >= plan.partition_idle_ms]
+
+
+def _unit(
+    levels: Levels, options: CompactOptions, plan: PlanOptions, masked: frozenset[str], local_ms: int
+) -> CompactUnit | None:
+    must_rewrite = masked if options.deletion_vectors else ()
+    last_full_ms = last_full_seed_ms(levels)
+    if plan.full_after_ms is not None and (last_full_ms is None or local_ms - last_full_ms >= plan.full_after_ms):
+        full = pick_full(levels, options, must_rewrite=must_rewrite)
+        if full is not None:
+            return full
+    hour = local_ms // HOUR_MS % 24
+    if plan.strategy is Strategy.FULL:
+        return pick_full(levels, options, must_rewrite=must_rewrite)
+    if plan.strategy is Strategy.LEVEL_0:
+        return pick_level0(levels, options, hour=hour) if len(levels.level0) >= plan.min_runs else None
+    if plan.strategy is Strategy.SIZE_AMPLIFICATION:
+        enough = len(levels.runs()) > 1 and _amplification(levels) >= plan.min_amplification_percent
+        return pick_full(levels, options) if enough else None
+    if plan.strategy is Strategy.READ_AMPLIFICATION and len(levels.runs()) < plan.min_runs:
+        return None
+    picked = pick_compaction(
+        levels,
+        options,
+        now_ms=local_ms,
+        last_full_ms=last_full_ms,
+        hour=hour,
+        idle_count=max(0, len(levels.level0) - 1),
+    ).unit
+    if picked is None and plan.strategy is Strategy.READ_AMPLIFICATION and len(levels.runs()) > 1:
+        return pick_full(levels, options)
+    return picked
+
+
+def _urgency(levels: Levels, plan: PlanOptions) -> tuple[float, ...]:
+    runs, level0 = float(len(levels.runs())), float(len(levels.level0))
+    if plan.strategy is Strategy.SIZE_AMPLIFICATION:
+        return _amplification(levels), runs
+    if plan.strategy is Strategy.LEVEL_0:
+        return level0, runs
+    return runs, level0
+
+
+def _amplification(levels: Levels) -> float:
+    """Percent of the oldest run that the newer ones have together."""
+    *newer, oldest = levels.runs()
+    return 100.0 * sum(r.size_bytes for r in newer) / max(1, oldest.size_bytes)
+
+
+def _within_budget(choices: Sequence[_Choice], max_bytes: int | None) -> tuple[Item, ...]:
+    """The choices as numbered items, the most urgent first; whatever its size, the first one is taken."""
+    ordered = sorted(choices, key=lambda c: (tuple(-u for u in c.urgency), c.bucket.place, c.unit.files[0].file_name))
+    items: list[Item] = []
+    left = max_bytes
+    for c in ordered:
+        size = sum(f.file_size for f in c.unit.files)
+        if items and left is not None and size > left:
+            continue
+        left = None if left is None else left - size
+        items.append(
+            Item(
+                number=len(items),
+                partition=c.bucket.partition,
+                bucket=c.bucket.bucket,
+                total_buckets=c.bucket.total_buckets,
+                inputs=tuple(InputFile.of(f) for f in c.unit.files),
+                output_level=c.unit.output_level,
+                file_rewrite=c.unit.file_rewrite,
+                vector_files=tuple(sorted(c.bucket.vector_files)),
+            )
+        )
+    return tuple(items)

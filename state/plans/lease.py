@@ -1,0 +1,117 @@
+"""Who works on an item: leases that need no common clock, no lock service and no storage that lists at once.
+
+A lease is a file of the item and an epoch, made if it is absent. Its owner alone renews a heartbeat of that epoch.
+Others judge by clocks of their own: a heartbeat that has not changed for the lease's period, counted from when they
+first saw it so, has an owner that is dead or asleep. The next epoch is then free to take. A lease only saves work that
+would be done twice. What keeps it from being committed twice is the table: a compaction whose input files are gone
+conflicts, so an owner that wakes up late does no harm.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from bucketline.state.plans.plan import ItemState, Result
+
+MOST_FAILURES = 3
+"""Tries that end in an error before an item is given up; a later plan may take its bucket up again."""
+
+MOST_EPOCHS = 30
+"""Leases of an item before it is given up: it may be what kills its workers."""
+
+BEATS_A_PERIOD = 4
+"""How often a heartbeat is renewed within the period of its lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """`owner` is a UUID made for this one lease; `period_ms` is how long a heartbeat holds it."""
+
+    owner: str
+    period_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The owner gave the item back: because of an error, or None: because it was asked to stop."""
+
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A lease that is held: of an item, in an epoch."""
+
+    plan_id: str
+    number: int
+    epoch: int
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """What the files of an item say. `epoch` is its highest lease's, 0 without any; `lease`, `beat` and `release` are of
+    that epoch, `failures` counts the releases with an error of all epochs.
+
+    The lease is None where it could not be read yet: the storage has listed what it does not show.
+    """
+
+    epoch: int = 0
+    lease: Lease | None = None
+    beat: str | None = None
+    release: Release | None = None
+    failures: int = 0
+    result: Result | None = None
+
+    @property
+    def state(self) -> ItemState:
+        """As far as the files alone tell: whether a lease has expired is for each judge to say."""
+        if self.result is not None:
+            return self.result.state
+        return ItemState.LEASED if self.epoch and self.release is None else ItemState.REQUESTED
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """An epoch and its heartbeat as a judge saw them, and since when, by the judge's monotonic clock."""
+
+    epoch: int
+    beat: str | None
+    since_ms: int
+
+
+def sighting(before: Sighting | None, view: ItemView, now_ms: int) -> Sighting:
+    """What a judge remembers of an item after it looked: since when nothing has changed."""
+    # An older epoch is an old listing; it is no news.
+    if before is not None and (view.epoch < before.epoch or (before.epoch, before.beat) == (view.epoch, view.beat)):
+        return before
+    return Sighting(view.epoch, view.beat, now_ms)
+
+
+class Verdict(Enum):
+    """What a worker that looks for work does with an item."""
+
+    TAKE = "claim the next epoch"
+    GIVE_UP = "record that it failed"
+    LEAVE = "somebody is at it"
+    CLOSED = "nothing is left to do"
+
+
+def judge(view: ItemView, seen: Sighting, now_ms: int, *, unread_period_ms: int) -> Verdict:
+    """What may be done with an item now. `unread_period_ms` counts for a lease that could not be read."""
+    if view.result is not None:
+        return Verdict.CLOSED
+    if view.epoch == 0 or (view.release is not None and view.epoch == seen.epoch):
+        return _free(view)
+    period_ms = unread_period_ms if view.lease is None else view.lease.period_ms
+    if view.epoch == seen.epoch and now_ms - seen.since_ms > period_ms:
+        return _free(view)
+    return Verdict.LEAVE
+
+
+def _free(view: ItemView) -> Verdict:
+    return Verdict.GIVE_UP if view.failures >= MOST_FAILURES or view.epoch >= MOST_EPOCHS else Verdict.TAKE
+
+
+def next_beat_ms(lease: Lease) -> int:
+    """How long an owner waits between two renewals."""
+    return max(1, lease.period_ms // BEATS_A_PERIOD)

@@ -1,0 +1,137 @@
+"""Plans, leases and results as JSON texts; they are ours alone, and say the version of their layout.
+
+A file that another release wrote in another layout is refused by name, never guessed at.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.plans.lease import Lease, Release
+from bucketline.state.plans.plan import InputFile, Item, ItemState, Plan, Result
+
+VERSION = 1
+
+
+def encode_plan(plan: Plan) -> bytes:
+    items = [
+        {
+            "partition": i.partition.hex(),
+            "bucket": i.bucket,
+            "totalBuckets": i.total_buckets,
+            "inputs": [{"file": f.name, "level": f.level, "bytes": f.size_bytes} for f in i.inputs],
+            "outputLevel": i.output_level,
+            "fileRewrite": i.file_rewrite,
+            "vectorFiles": list(i.vector_files),
+        }
+        for i in plan.items
+    ]
+    return _encode(
+        {
+            "plan": plan.plan_id,
+            "baseSnapshot": plan.base_snapshot,
+            "schema": plan.schema_id,
+            "strategy": plan.strategy,
+            "madeMs": plan.made_ms,
+            "items": items,
+        }
+    )
+
+
+def decode_plan(data: bytes, path: str) -> Plan:
+    """The plan in a file. Raises CorruptFileError naming the file."""
+    found = _decode(data, path)
+    with _naming(path):
+        return Plan(
+            plan_id=str(found["plan"]),
+            base_snapshot=int(found["baseSnapshot"]),
+            schema_id=int(found["schema"]),
+            strategy=str(found["strategy"]),
+            made_ms=int(found["madeMs"]),
+            items=tuple(_item(number, i) for number, i in enumerate(found["items"])),
+        )
+
+
+def encode_lease(lease: Lease) -> bytes:
+    return _encode({"owner": lease.owner, "periodMs": lease.period_ms})
+
+
+def decode_lease(data: bytes, path: str) -> Lease:
+    """The lease in a file. Raises CorruptFileError naming the file."""
+    found = _decode(data, path)
+    with _naming(path):
+        return Lease(str(found["owner"]), int(found["periodMs"]))
+
+
+def encode_release(release: Release) -> bytes:
+    return _encode({"failure": release.failure})
+
+
+def decode_release(data: bytes, path: str) -> Release:
+    """What the owner of a lease said when it gave an item back. Raises CorruptFileError naming the file."""
+    return Release(_text_or_none(_decode(data, path).get("failure")))
+
+
+def encode_result(result: Result) -> bytes:
+    return _encode({"state": result.state.value, "snapshot": result.snapshot_id, "reason": result.reason})
+
+
+def decode_result(data: bytes, path: str) -> Result:
+    """What became of an item. Raises CorruptFileError naming the file."""
+    found = _decode(data, path)
+    with _naming(path):
+        snapshot = found.get("snapshot")
+        return Result(
+            ItemState(found["state"]), None if snapshot is None else int(snapshot), _text_or_none(found.get("reason"))
+        )
+
+
+def _item(number: int, found: Mapping[str, Any]) -> Item:
+    return Item(
+        number=number,
+        partition=bytes.fromhex(found["partition"]),
+        bucket=int(found["bucket"]),
+        total_buckets=int(found["totalBuckets"]),
+        inputs=tuple(InputFile(str(f["file"]), int(f["level"]), int(f["bytes"])) for f in found["inputs"]),
+        output_level=int(found["outputLevel"]),
+        file_rewrite=bool(found["fileRewrite"]),
+        vector_files=tuple(str(name) for name in found["vectorFiles"]),
+    )
+
+
+def _encode(found: Mapping[str, object]) -> bytes:
+    return json.dumps({"version": VERSION, **found}, indent=1).encode()
+
+
+def _decode(data: bytes, path: str) -> Mapping[str, Any]:
+    with _naming(path):
+        found = json.loads(data)
+        version = found["version"]
+    if version != VERSION:
+        raise CorruptFileError(
+            f"{path} is of version {version!r}, this release reads {VERSION}; run one release everywhere",
+            path=path,
+            found=version,
+            expected=VERSION,
+        )
+    assert isinstance(found, dict)
+    return found
+
+
+class _naming:
+    """Turns errors of reading into a CorruptFileError that names the file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ValueError | KeyError | TypeError | AttributeError):
+            raise CorruptFileError(f"{self._path} cannot be read: {error!r}", path=self._path) from error
+
+
+def _text_or_none(found: object) -> str | None:
+    return None if found is None else str(found)
