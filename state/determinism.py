@@ -46,6 +46,14 @@ class Pause(Protocol):
         ...
 
 
+class Stopwatch(Protocol):
+    """Time that only moves on, whatever becomes of the machine's clock; its zero means nothing."""
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since some moment of this process."""
+        ...
+
+
 class SystemClock:
     """The machine's clock and time zone."""
 
@@ -56,6 +64,13 @@ class SystemClock:
         naive = datetime.now()  # the zone-less local time is meant; see Clock.local_ms
         since = naive.replace(tzinfo=UTC) - datetime.fromtimestamp(0, UTC)
         return (since.days * 86400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+class SystemStopwatch:
+    """The machine's monotonic clock."""
+
+    def elapsed_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
 
 
 class SystemIds:
@@ -80,6 +95,7 @@ class SystemPause:
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
+SYSTEM_STOPWATCH: Stopwatch = SystemStopwatch()
 SYSTEM_IDS: IdSource = SystemIds()
 SYSTEM_RANDOM: Random = SystemRandom()
 SYSTEM_PAUSE: Pause = SystemPause()

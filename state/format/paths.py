@@ -21,6 +21,8 @@ TAG_DIR = "tag"
 BRANCH_DIR = "branch"
 CONSUMER_DIR = "consumer"
 CHANGELOG_DIR = "changelog"
+COMPACTION_DIR = "compaction"
+"""Ours: plans of compactions, and who works on them. Paimon's tools do not look there."""
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
 

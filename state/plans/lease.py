@@ -49,8 +49,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """What the files of an item say. `epoch` is its highest lease's, 0 without any; `lease`, `beat` and `release` are of
-    that epoch, `failures` counts the releases with an error of all epochs.
+    """What the files of an item say. `epoch` is that of its highest lease, 0 without any; `lease`, `beat` and `release`
+    are of that epoch, `failures` counts the releases with an error of all epochs.
 
     The lease is None where it could not be read yet: the storage has listed what it does not show.
     """

@@ -76,7 +76,7 @@ def test_a_result_closes_an_item_for_ever(state: ItemState) -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "count"),
-    [([], 0), ([5], 1), ([5, 5, 5, 5], 4), ([100, 1, 1, 1], 2), ([6, 5, 5, 4, 2, 2], 4), ([0, 0], 2)],
+    [([], 0), ([5], 1), ([5, 5, 5, 5], 4), ([100, 1, 1, 1], 2), ([6, 5, 5, 4, 2, 2], 5), ([0, 0], 2)],
 )
 def test_more_executors_than_the_largest_item_can_use_are_not_worth_having(sizes: list[int], count: int) -> None:
     items = tuple(Item(n, b"", n, 9, (InputFile(f"f{n}", 0, s),), 5) for n, s in enumerate(sizes))

@@ -1,0 +1,1 @@
+"""Compaction plans of a table: their files, and working on them."""

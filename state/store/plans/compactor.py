@@ -1,0 +1,273 @@
+"""One compactor of a table's plans: claims items, does them, commits them, records what came of them.
+
+Any number of them work side by side, in any processes; none of them is special and none knows the others. Losing is no
+failure: an item that somebody else has done is done.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import (
+    SYSTEM_IDS,
+    SYSTEM_RANDOM,
+    SYSTEM_STOPWATCH,
+    IdSource,
+    Random,
+    Stopwatch,
+)
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.plans.lease import Claim, Lease, Sighting, Verdict, judge, sighting
+from bucketline.state.plans.plan import Item, ItemState, Plan, Result
+from bucketline.state.store.plans.item_work import BucketJob, ItemWork, Lost, Unclear
+from bucketline.state.store.plans.plan_files import Listing, PlanFolder
+
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+
+RunJobs = Callable[[Sequence[BucketJob]], Sequence[CommitMessage]]
+"""Does jobs, all of them or none; gives their messages in the same order."""
+
+KeepAlive = Callable[[Callable[[], None], Lease], AbstractContextManager[None]]
+"""Calls the first argument again and again while the context is open, often enough for the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An item that is ours for now."""
+
+    plan: Plan
+    item: Item
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What this compactor did about an item; no result: it was given back, or its outcome is not known."""
+
+    item: Item
+    result: Result | None
+    reason: str | None = None
+
+
+class Compactor:
+    """Works on the plans of one table. `name` tells its log lines from those of others.
+
+    `most` is how many items it takes at a time, `run` does them. What it remembers is when it saw which heartbeat.
+    """
+
+    def __init__(
+        self,
+        folder: PlanFolder,
+        work: ItemWork,
+        run: RunJobs,
+        keep_alive: KeepAlive,
+        *,
+        lease_ms: int,
+        most: int = 1,
+        stopwatch: Stopwatch = SYSTEM_STOPWATCH,
+        ids: IdSource = SYSTEM_IDS,
+        random: Random = SYSTEM_RANDOM,
+    ) -> None:
+        self._folder, self._work, self._run, self._keep_alive = folder, work, run, keep_alive
+        self._lease_ms, self._most = lease_ms, most
+        self._stopwatch, self._ids, self._random = stopwatch, ids, random
+        self._seen: dict[tuple[str, int], Sighting] = {}
+        self._unreadable: set[int] = set()
+        self.open_items = 0
+        """Items without a result when it last looked."""
+
+    def round(self) -> list[Finished]:
+        """Claims items and works on them until each is recorded or given back; empty when there was none to claim.
+
+        Raises StorageError when the plans cannot be read.
+        """
+        claimed = self._claim_some()
+        if not claimed:
+            return []
+        held = list(claimed)
+        beats = _Beats(self._folder, [c.claim for c in claimed])
+        try:
+            with self._keep_alive(beats.renew, claimed[0].claim.lease):
+                beats.renew()
+                return self._work_on(claimed, held)
+        finally:
+            # Asked to stop, or an error that nobody foresaw: others need not wait for the leases.
+            for c in held:
+                release(self._folder, c, None)
+
+    def _claim_some(self) -> list[Claimed]:
+        listing = self._folder.list()
+        found: list[Claimed] = []
+        self.open_items = 0
+        for plan in self._plans(listing):
+            if listing.is_closed(plan):
+                continue
+            # Where each begins elsewhere they seldom want the same.
+            start = int(self._random.fraction() * len(plan.items))
+            for item in (*plan.items[start:], *plan.items[:start]):
+                if listing.has_result(plan, item.number):
+                    continue
+                self.open_items += 1
+                if len(found) < self._most:
+                    claim = self._try(listing, plan, item)
+                    found += [] if claim is None else [Claimed(plan, item, claim)]
+        return found
+
+    def _plans(self, listing: Listing) -> list[Plan]:
+        found = []
+        for number in listing.plan_numbers:
+            try:
+                plan = self._folder.plan(number)
+            except CorruptFileError as e:
+                if number not in self._unreadable:
+                    _LOG.warning("a plan is passed over: %s", e)
+                self._unreadable.add(number)
+                continue
+            found += [] if plan is None else [plan]
+        return found
+
+    def _try(self, listing: Listing, plan: Plan, item: Item) -> Claim | None:
+        key = (plan.plan_id, item.number)
+        try:
+            view = self._folder.view(listing, plan, item.number)
+        except CorruptFileError as e:
+            _LOG.warning("an item is passed over: %s", e)
+            return None
+        now_ms = self._stopwatch.elapsed_ms()
+        seen = self._seen[key] = sighting(self._seen.get(key), view, now_ms)
+        verdict = judge(view, seen, now_ms, unread_period_ms=self._lease_ms)
+        if verdict is Verdict.GIVE_UP:
+            why = "each try ended in an error" if view.failures else "no worker came to its end"
+            self._folder.record(plan, item.number, Result(ItemState.FAILED, None, why))
+            return None
+        if verdict is not Verdict.TAKE:
+            return None
+        lease = Lease(self._ids.new_uuid(), self._lease_ms)
+        claim = self._folder.claim(plan, item.number, view.epoch + 1, lease)
+        if claim is not None and self._folder.result(plan, item.number) is not None:
+            # The listing was an old one.
+            return None
+        return claim
+
+    def _work_on(self, claimed: Sequence[Claimed], held: list[Claimed]) -> list[Finished]:
+        ends = _Ends(self._folder, held)
+        jobs: list[tuple[Claimed, BucketJob]] = []
+        for c in claimed:
+            looked = ends.attempt(c, partial(self._work.look, c.plan, c.item))
+            if isinstance(looked, Result):
+                ends.close(c, looked)
+            elif looked is not None:
+                jobs.append((c, looked))
+        for c, job, message in self._done(jobs, ends):
+            outcome = ends.attempt(c, partial(self._commit, c, job, message))
+            if isinstance(outcome, Result):
+                ends.close(c, outcome)
+            elif isinstance(outcome, Unclear):
+                ends.leave(c, outcome.reason)
+            elif isinstance(outcome, Lost):
+                self._lost(c, outcome, ends)
+        return ends.finished
+
+    def _done(
+        self, jobs: Sequence[tuple[Claimed, BucketJob]], ends: "_Ends"
+    ) -> list[tuple[Claimed, BucketJob, CommitMessage]]:
+        """Jobs and their messages; one by one where they do not succeed together."""
+        if len(jobs) > 1:
+            try:
+                messages = self._run([job for _, job in jobs])
+                return [(c, job, m) for (c, job), m in zip(jobs, messages, strict=True)]
+            except Exception as e:  # noqa: BLE001 (whatever engine it is: each is tried alone, and then it counts)
+                _LOG.info("%d items are done one by one: %s", len(jobs), _one_line(e))
+        found = []
+        for c, job in jobs:
+            made = ends.attempt(c, partial(self._run, [job]))
+            found += [] if made is None else [(c, job, made[0])]
+        return found
+
+    def _commit(self, c: Claimed, job: BucketJob, message: CommitMessage) -> Result | Lost | Unclear:
+        if self._is_superseded(c):
+            self._work.discard(job, message)
+            return Lost("another compactor has taken the item over")
+        return self._work.commit(c.plan, job, message)
+
+    def _is_superseded(self, c: Claimed) -> bool:
+        with suppress(StorageError):
+            return self._folder.is_superseded(c.claim)
+        return False
+
+    def _lost(self, c: Claimed, lost: Lost, ends: "_Ends") -> None:
+        """Somebody else was faster, with this item or with its bucket; what is left of it says which."""
+        looked = ends.attempt(c, partial(self._work.look, c.plan, c.item))
+        if isinstance(looked, Result):
+            ends.close(c, looked)
+        elif looked is not None:
+            ends.give_back(c, lost.reason, failed=not self._is_superseded(c))
+
+
+class _Ends:
+    """How the items of a round have ended; `held` are those that have not."""
+
+    def __init__(self, folder: PlanFolder, held: list[Claimed]) -> None:
+        self._folder, self._held = folder, held
+        self.finished: list[Finished] = []
+
+    def attempt(self, c: Claimed, act: Callable[[], T]) -> T | None:
+        """What `act` gives; None after an error, with which the item is given back."""
+        try:
+            return act()
+        except Exception as e:  # noqa: BLE001 (whatever it is, the reason is recorded, and another compactor may try)
+            reason = _one_line(e)
+            _LOG.warning("item %d of plan %s: %s", c.item.number, c.plan.plan_id, reason)
+            self.give_back(c, reason, failed=True)
+            return None
+
+    def close(self, c: Claimed, result: Result) -> None:
+        """Records what became of an item."""
+        try:
+            result = self._folder.record(c.plan, c.item.number, result)
+        except (StorageError, CorruptFileError) as e:
+            # The table tells it as well; the next to take the item finds it there.
+            what = (c.item.number, c.plan.plan_id, result.state.value)
+            _LOG.warning("item %d of plan %s: that it is %s is not recorded: %s", *what, e)
+        self._held.remove(c)
+        self.finished.append(Finished(c.item, result, result.reason))
+
+    def leave(self, c: Claimed, reason: str) -> None:
+        """Keeps the lease until it ends: that is the time for an unclear outcome to show."""
+        self._held.remove(c)
+        self.finished.append(Finished(c.item, None, reason))
+
+    def give_back(self, c: Claimed, reason: str, *, failed: bool) -> None:
+        self._held.remove(c)
+        self.finished.append(Finished(c.item, None, reason))
+        release(self._folder, c, reason if failed else None)
+
+
+def release(folder: PlanFolder, c: Claimed, failure: str | None) -> None:
+    """Lets others take an item at once; where that fails, the lease ends by itself."""
+    with suppress(BucketlineError):
+        folder.release(c.claim, failure)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join((error.message if isinstance(error, BucketlineError) else repr(error)).split())[:1000]
+
+
+class _Beats:
+    """The heartbeats of claims; they go on while storage does not answer."""
+
+    def __init__(self, folder: PlanFolder, claims: Sequence[Claim]) -> None:
+        self._folder, self._claims = folder, claims
+        self._count = 0
+
+    def renew(self) -> None:
+        self._count += 1
+        for claim in self._claims:
+            with suppress(StorageError):
+                self._folder.renew(claim, self._count)

@@ -1,0 +1,192 @@
+"""One item's work on a table: is it still to be done, doing it in one bucket, and committing it.
+
+A compaction is planned on a snapshot and done on a newer one: its input files are the same, what lies beside them may
+have changed. So deletes, deletion vectors and the levels that are looked up are taken as they are when it is done, and
+the commit is checked from there on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bucketline.conf.table_options import COMMIT_USER_PREFIX
+from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Unknown
+from bucketline.state.commit.replay import commit_user
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import CommitKind
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.lsm.tree.levels import Levels
+from bucketline.state.lsm.tree.pick import CompactUnit
+from bucketline.state.plans.item_unit import Obsolete, live_inputs, unit_of
+from bucketline.state.plans.plan import Item, ItemState, Plan, Result
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.commit.committer import Committed, Committer
+from bucketline.state.store.compact.append_compact import compact_append
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.compact.compactor import CompactResult, compact_unit
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
+from bucketline.state.store.write.write_session import WriteSession
+
+
+@dataclass(frozen=True, slots=True)
+class BucketJob:
+    """What a task needs to do an item: plain values, so that it travels.
+
+    `files` are the live files of the bucket when it was looked at, `vector_files` those with its deletion vectors.
+    `based_on` is the snapshot that was looked at, `planned_ms` when.
+    """
+
+    access: BucketAccess
+    item: Item
+    unit: CompactUnit
+    files: tuple[DataFileMeta, ...]
+    vector_files: VectorFiles
+    based_on: int
+    planned_ms: int
+    memory_bytes: int
+
+    @property
+    def place(self) -> BucketId:
+        return self.item.place
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The commit did not come through, for this reason. The table is as it was; what the tasks wrote is removed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """Nobody knows whether the commit came through; whoever looks later does."""
+
+    reason: str
+
+
+class ItemWork(Protocol):
+    """How items are done; a compactor decides when."""
+
+    def look(self, plan: Plan, item: Item) -> BucketJob | Result:
+        """What is to be done for an item, or its result where nothing is. Raises BucketlineError."""
+        ...
+
+    def commit(self, plan: Plan, job: BucketJob, message: CommitMessage) -> Result | Lost | Unclear:
+        """Commits what was done. Raises BucketlineError where nothing was published."""
+        ...
+
+    def discard(self, job: BucketJob, message: CommitMessage) -> None:
+        """Removes what was done and will not be committed."""
+        ...
+
+
+class TableWork:
+    """Items of one table, by its open session."""
+
+    def __init__(self, session: WriteSession, *, clock: Clock = SYSTEM_CLOCK, ids: IdSource = SYSTEM_IDS) -> None:
+        self._session, self._clock, self._ids = session, clock, ids
+
+    def look(self, plan: Plan, item: Item) -> BucketJob | Result:
+        session = self._session
+        planned_ms = self._clock.now_ms()
+        snapshot = session.refresh()
+        view, vectors = session.view, session.deletion_entries().get(item.place, ())
+        files = view.files(item.place)
+        found = live_inputs(
+            item,
+            files,
+            total_buckets=view.total_of_bucket(item.place),
+            vector_files=[e.file_name for e in vectors],
+        )
+        access = BucketAccess(session.table.uri, session.plan.schema, self._clock, self._ids)
+        unit = found if isinstance(found, Obsolete) else _unit(access, item, files, found)
+        if isinstance(unit, Obsolete):
+            made = self._own_commit(plan, item) if unit.inputs_gone else None
+            return Result(ItemState.OBSOLETE, None, unit.reason) if made is None else Result(ItemState.DONE, made)
+        return BucketJob(
+            access=access,
+            item=item,
+            unit=unit,
+            files=files,
+            vector_files=vectors,
+            based_on=0 if snapshot is None else snapshot.id,
+            planned_ms=planned_ms,
+            memory_bytes=session.plan.sink.compact_memory_bytes,
+        )
+
+    def commit(self, plan: Plan, job: BucketJob, message: CommitMessage) -> Result | Lost | Unclear:
+        if message.is_empty:
+            return Result(ItemState.OBSOLETE, None, "nothing was left to compact")
+        table = self._session.table
+        committer = Committer(table.io, table.path, self._session.plan.schema, clock=self._clock, ids=self._ids)
+        done = committer.commit(
+            [message],
+            user=plan.user,
+            identifier=job.item.number,
+            kind=CommitKind.COMPACT,
+            based_on=job.based_on,
+            view=self._session.view,
+            planned_ms=job.planned_ms,
+        )
+        if isinstance(done, Committed):
+            return Result(ItemState.DONE, done.snapshots[-1].id)
+        if isinstance(done, Conflict):
+            return Lost(f"{done.rule}: {done.message}")
+        assert isinstance(done, Unknown)
+        return Unclear(done.error().message)
+
+    def discard(self, job: BucketJob, message: CommitMessage) -> None:
+        self._session.discard([message])
+
+    def _own_commit(self, plan: Plan, item: Item) -> int | None:
+        """The snapshot that the item was committed with, by anybody; None where none can be seen."""
+        session = self._session
+        newest = session.view.snapshot
+        user = commit_user(COMMIT_USER_PREFIX.find(session.plan.schema.options), plan.user)
+        store = session.table.snapshot_store
+        for snapshot in store.newest_first(newest.id, plan.base_snapshot) if newest is not None else ():
+            # A prefix may have been set or removed since.
+            ours = snapshot.commit_user == user or snapshot.commit_user.endswith(plan.user)
+            if ours and snapshot.commit_identifier == item.number:
+                return snapshot.id
+        return None
+
+
+def do_item(job: BucketJob) -> CommitMessage:
+    """Compacts an item's bucket; an empty message where nothing is left to do. An error leaves no new files behind."""
+    access, item = job.access, job.item
+    if not access.schema.primary_keys:
+        done = compact_append(access, item.place, job.unit.files, full=True, vector_files=job.vector_files)
+        return _message(item, done)
+    options = CompactOptions.from_options(access.schema.options)
+    levels = Levels.from_files(job.files, options.num_levels, access.key_order)
+    deletions = load_deletions(access.files, job.vector_files) if options.deletion_vectors else None
+    done = compact_unit(
+        access, item.place, levels, job.unit, options, memory_bytes=job.memory_bytes, deletions=deletions
+    )
+    return _message(item, done)
+
+
+def _unit(
+    access: BucketAccess, item: Item, files: Sequence[DataFileMeta], inputs: Sequence[DataFileMeta]
+) -> CompactUnit | Obsolete:
+    if not access.schema.primary_keys:
+        return CompactUnit(tuple(inputs), item.output_level)
+    options = CompactOptions.from_options(access.schema.options)
+    return unit_of(item, inputs, Levels.from_files(files, options.num_levels, access.key_order), options)
+
+
+def _message(item: Item, done: CompactResult) -> CommitMessage:
+    return CommitMessage(
+        partition=item.partition,
+        bucket=item.bucket,
+        total_buckets=item.total_buckets,
+        compact_before=done.before,
+        compact_after=done.after,
+        compact_changelog=done.changelog,
+        compact_index_files=() if done.index is None else (done.index,),
+        deleted_compact_index_files=done.replaced_index,
+    )

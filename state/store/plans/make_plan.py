@@ -1,0 +1,132 @@
+"""Planning: what is due in a table's newest snapshot becomes a plan of its own, published if its number is free.
+
+Two who plan at once cannot both plan a bucket: the loser of a number reads the winner's plan and plans again.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.plan_options import PlanOptions, plan_options
+from bucketline.state.bucket.mode import BucketMode
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.plans.choose import PartitionTest, PlannedBucket, choose_append, choose_keyed
+from bucketline.state.plans.plan import Item, Plan
+from bucketline.state.store.compact.append_compact import append_options
+from bucketline.state.store.plans.plan_files import Listing, PlanFolder
+from bucketline.state.store.read.bucket_deletions import masked_files
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.types.order import key_order
+
+KEPT_PLANS = 20
+"""Closed plans that stay, for people to look at; older ones are removed when a new one is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan that is made, or that would be; `number` is None where it was not published."""
+
+    plan: Plan
+    number: int | None
+
+
+def make_plan(
+    session: WriteSession,
+    folder: PlanFolder,
+    options: Mapping[str, str],
+    *,
+    chosen: PartitionTest = lambda partition: True,
+    dry_run: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+    ids: IdSource = SYSTEM_IDS,
+) -> Planned:
+    """Plans what the options' strategy chooses, on the session's view, which the caller has refreshed.
+
+    Nothing is published for a dry run, or when no item is due. Buckets with an open item are left out. Closed plans
+    are removed but for the newest. Raises OptionError, UnsupportedTableError, CorruptFileError, StorageError.
+    """
+    check_plannable(session)
+    settings = plan_options({**session.plan.schema.options, **options})
+
+    def choose(busy: Sequence[Item]) -> Plan:
+        snapshot = session.view.snapshot
+        return Plan(
+            plan_id=ids.new_uuid(),
+            base_snapshot=0 if snapshot is None else snapshot.id,
+            schema_id=session.plan.schema.id,
+            strategy=settings.strategy.value,
+            made_ms=clock.now_ms(),
+            items=_choose(session, settings, busy, clock.local_ms(), chosen),
+        )
+
+    return publish_next(folder, choose, dry_run=dry_run)
+
+
+def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *, dry_run: bool = False) -> Planned:
+    """The plan that `choose` makes, published under the next number; it is given the open items of all plans.
+
+    Where another planner takes that number, it is asked again, with that one's items.
+    """
+    listing = folder.list()
+    plans = folder.plans(listing)
+    number = max(listing.plan_numbers, default=0) + 1
+    while True:
+        plan = choose([i for p in plans.values() for i in p.items if not listing.has_result(p, i.number)])
+        if dry_run or not plan.items:
+            return Planned(plan, None)
+        if folder.publish_plan(number, plan):
+            _remove_old(folder, listing, plans)
+            return Planned(plan, number)
+        winner = folder.plan(number)
+        if winner is not None:
+            plans[number] = winner
+        number += 1
+
+
+def check_plannable(session: WriteSession) -> None:
+    """Returns if compactions of the table can be planned. Raises UnsupportedTableError, OptionError."""
+    session.table.io.require_publish()
+    if session.table.metadata_path != session.table.path:
+        raise OptionError(f"{session.table.path}: compactions of a branch are not planned; plan those of 'main'")
+    if session.plan.mode is BucketMode.POSTPONE:
+        raise UnsupportedTableError(
+            f"{session.table.path}: rows of a postpone table leave its postpone bucket by `bucketline compact`; they "
+            "are not planned",
+            path=session.table.path,
+        )
+
+
+def _choose(
+    session: WriteSession, settings: PlanOptions, busy: Collection[Item], local_ms: int, chosen: PartitionTest
+) -> tuple[Item, ...]:
+    schema, view, vectors = session.plan.schema, session.view, session.deletion_entries()
+    buckets = [
+        PlannedBucket(
+            *place,
+            total_buckets=view.total_of_bucket(place),
+            files=view.files(place),
+            vector_files=tuple(e.file_name for e in vectors.get(place, ())),
+            masked=masked_files(vectors.get(place, ())),
+        )
+        for place in view.buckets()
+    ]
+    if not schema.primary_keys:
+        taken = {f.name for i in busy for f in i.inputs}
+        options = append_options(schema.options)
+        return choose_append(buckets, options, settings, local_ms=local_ms, busy_files=taken, chosen=chosen)
+    return choose_keyed(
+        buckets,
+        session.plan.compact_options,
+        settings,
+        key_order=key_order([f.type for f in schema.select(schema.trimmed_primary_key)]),
+        local_ms=local_ms,
+        busy={i.place for i in busy},
+        chosen=chosen,
+    )
+
+
+def _remove_old(folder: PlanFolder, listing: Listing, plans: Mapping[int, Plan]) -> None:
+    closed = [n for n in sorted(plans) if n in listing.plan_numbers and listing.is_closed(plans[n])]
+    for number in closed[:-KEPT_PLANS]:
+        folder.remove(number, plans[number], listing)
