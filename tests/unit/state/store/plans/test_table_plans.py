@@ -1,0 +1,288 @@
+"""Plans on real tables: what is planned is done, by whoever comes, and readers see the same rows all the time."""
+
+import pickle
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.plans.lease import Lease
+from bucketline.state.plans.plan import ItemState, Plan
+from bucketline.state.store.maintenance.orphans import remove_orphan_files
+from bucketline.state.store.plans.compactor import Compactor, Finished
+from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
+from bucketline.state.store.plans.make_plan import KEPT_PLANS, Planned, make_plan
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.write_session import WriteSession
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
+FULL = {"compaction-plan.strategy": "full"}
+
+
+def rows(number: int) -> pa.Table:
+    ids = list(range(number % 3, 40, 2))
+    return pa.table({"id": ids, "v": [number] * len(ids), "pt": [i % 2 for i in ids]}).cast(COLUMNS)
+
+
+def made(path: Path, options: Mapping[str, str] | None = None, *, keyed: bool = True, batches: int = 6) -> Table:
+    table = create_table(
+        str(path / "shop.db" / "t"),
+        COLUMNS,
+        ("id", "pt") if keyed else (),
+        ("pt",),
+        options={"write-only": "true", **({"bucket": "2"} if keyed else {}), **(options or {})},
+    )
+    for number in range(batches):
+        table.write(rows(number))
+    return open_table(table.path)
+
+
+def plan(table: Table, options: Mapping[str, str] = FULL) -> Planned:
+    session = WriteSession(table.uri, {}, table=table)
+    session.refresh()
+    return make_plan(session, PlanFolder(table.io, table.path), options)
+
+
+class Worker:
+    """A compactor in this process."""
+
+    def __init__(self, table: Table, *, lease_ms: int = 60_000) -> None:
+        self.work = TableWork(WriteSession(table.uri, {}, table=table))
+        self.folder = PlanFolder(table.io, table.path)
+        self.before_commit = lambda: None
+        self.compactor = Compactor(
+            self.folder, self.work, self.run, lambda renew, lease: nullcontext(), lease_ms=lease_ms
+        )
+
+    def run(self, jobs: object) -> list[object]:
+        made = [do_item(job) for job in jobs]  # type: ignore[attr-defined]
+        self.before_commit()
+        return made  # type: ignore[return-value]
+
+    def all(self) -> list[Finished]:
+        found: list[Finished] = []
+        while more := self.compactor.round():
+            found += more
+        return found
+
+
+def content(table: Table) -> list[dict[str, object]]:
+    return sorted(open_table(table.path).to_arrow().to_pylist(), key=lambda r: (str(r["pt"]), str(r["id"])))
+
+
+def states(folder: PlanFolder, found: Plan) -> list[ItemState]:
+    results = [folder.result(found, i.number) for i in found.items]
+    return [ItemState.REQUESTED if r is None else r.state for r in results]
+
+
+KINDS: Mapping[str, Mapping[str, str]] = {
+    "deduplicate": {},
+    "deletion vectors": {"deletion-vectors.enabled": "true"},
+    "first-row": {"merge-engine": "first-row"},
+    "changelog by lookup": {"changelog-producer": "lookup"},
+    "changelog by full compaction": {"changelog-producer": "full-compaction"},
+    "aggregation": {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
+    "dynamic": {"bucket": "-1", "dynamic-bucket.target-row-num": "7"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_is_done_item_by_item_each_a_commit_under_the_plans_name(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path, KINDS[kind])
+    expected = open_table(made(tmp_path / "other", KINDS[kind]).path)
+    expected.compact()
+    planned = plan(table)
+    assert planned.number == 1 and len(planned.plan.items) > 3
+    done = Worker(table).all()
+    assert [f.result is not None and f.result.state for f in done] == [ItemState.DONE] * len(planned.plan.items)
+    assert content(table) == content(expected)
+    compacted = [s for s in table.snapshots().to_pylist() if s["commit_kind"] == "COMPACT"]
+    assert {s["commit_user"] for s in compacted} == {planned.plan.user}
+    assert sorted(s["commit_identifier"] for s in compacted) == list(range(len(planned.plan.items)))
+    assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {5}
+    assert open_table(table.path).doctor() == []
+    assert plan(table).plan.items == ()
+
+
+def test_an_append_tables_small_files_are_packed(tmp_path: Path) -> None:
+    table = made(tmp_path, {"bucket": "-1"}, keyed=False)
+    before = content(table)
+    planned = plan(table)
+    assert [len(i.inputs) for i in planned.plan.items] == [4, 2]
+    assert [f.result is not None and f.result.state for f in Worker(table).all()] == [ItemState.DONE] * 2
+    assert len(open_table(table.path).files()) == 2 and content(table) == before
+
+
+def test_batches_that_come_while_a_plan_waits_stay_on_level_0(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    planned = plan(table)
+    table.write(rows(7))
+    before = content(table)
+    Worker(table).all()
+    assert content(table) == before
+    assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {0, 5}
+    assert len(planned.plan.items) == 4
+
+
+def test_a_bucket_has_one_open_item_whoever_plans(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    first = plan(table, {**FULL, "compaction-plan.max-bytes": "1 b"})
+    second, third = plan(table), plan(table)
+    assert [len(p.plan.items) for p in (first, second, third)] == [1, 3, 0]
+    assert (first.number, second.number, third.number) == (1, 2, None)
+    places = [i.place for p in (first, second) for i in p.plan.items]
+    assert len(set(places)) == 4
+    assert len(Worker(table).all()) == 4
+
+
+def test_what_is_done_by_a_slow_compactor_too_is_done_once(tmp_path: Path) -> None:
+    """The lease of the first ends while it works; another finishes the item before the first commits."""
+    table = made(tmp_path)
+    plan(table, {**FULL, "compaction-plan.max-bytes": "1 b"})
+    slow, quick = Worker(table, lease_ms=0), Worker(table)
+    others: list[Finished] = []
+
+    def overtake() -> None:
+        quick.all()
+        others.extend(quick.all() or quick.compactor.round())
+
+    slow.before_commit = overtake
+    [late] = slow.compactor.round()
+    files = {p.name for p in Path(table.path).rglob("bucket-*/*.parquet")}
+    assert late.result is not None and late.result.state is ItemState.DONE
+    assert [s["commit_kind"] for s in table.snapshots().to_pylist()].count("COMPACT") == 1
+    live = {f["file_path"].rpartition("/")[2] for f in open_table(table.path).files().to_pylist()}
+    inputs = {f.name for f in (slow.folder.plan(1) or pytest.fail()).items[0].inputs}
+    assert live | inputs <= files and open_table(table.path).doctor() == []
+
+
+@pytest.mark.parametrize("change", ["overwritten", "compacted", "rescaled"])
+def test_an_item_whose_inputs_are_gone_becomes_obsolete_without_noise(
+    tmp_path: Path, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = made(tmp_path)
+    planned = plan(table)
+    if change == "overwritten":
+        table.overwrite(rows(9))
+    elif change == "compacted":
+        table.compact()
+    else:
+        table.rescale(3)
+    before = content(table)
+    caplog.clear()
+    worker = Worker(table)
+    assert {f.result is not None and f.result.state for f in worker.all()} == {ItemState.OBSOLETE}
+    assert states(worker.folder, planned.plan) == [ItemState.OBSOLETE] * 4
+    assert content(table) == before and not [r for r in caplog.records if r.levelname == "WARNING"]
+
+
+def test_a_commit_whose_record_was_lost_is_found_in_the_table(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    planned = plan(table)
+    worker = Worker(table)
+    worker.all()
+    for path in Path(table.path, "compaction").glob("item-*"):
+        path.unlink()
+    again = Worker(table)
+    found = [f.result for f in again.all()]
+    assert [r is not None and (r.state, r.snapshot_id is not None) for r in found] == [(ItemState.DONE, True)] * 4
+    for path in Path(table.path, "compaction").glob("item-*"):
+        path.unlink()
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    table.write(rows(3))
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    assert {f.result is not None and f.result.state for f in Worker(table).all()} == {ItemState.OBSOLETE}
+    assert states(again.folder, planned.plan) == [ItemState.OBSOLETE] * 4
+
+
+def test_rows_deleted_by_position_since_make_an_item_obsolete(tmp_path: Path) -> None:
+    table = made(tmp_path, {"bucket": "-1", "deletion-vectors.enabled": "true"}, keyed=False)
+    planned = plan(table)
+    table.delete("id = 3")
+    before = content(table)
+    assert [f.result is not None and f.result.state for f in Worker(table).all()].count(ItemState.OBSOLETE) == 1
+    assert content(table) == before and all(r["id"] != 3 for r in before)
+    assert len(planned.plan.items) == 2
+
+
+def test_an_item_that_fails_three_times_is_given_up_and_planned_again(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    planned = plan(table, {**FULL, "compaction-plan.max-bytes": "1 b"})
+    worker = Worker(table)
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    worker.before_commit = fail
+    found = [f for _ in range(4) for f in worker.compactor.round()]
+    assert [(f.result, f.reason) for f in found] == [(None, "OSError('the disk is full')")] * 3
+    assert states(worker.folder, planned.plan) == [ItemState.FAILED]
+    again = plan(table, {**FULL, "compaction-plan.max-bytes": "1 b"})
+    assert again.number == 2 and again.plan.items[0].inputs == planned.plan.items[0].inputs
+
+
+def test_what_is_interrupted_is_given_back_at_once(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan(table)
+    stopped, other = Worker(table), Worker(table)
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    stopped.before_commit = stop
+    with pytest.raises(KeyboardInterrupt):
+        stopped.compactor.round()
+    assert len(other.all()) == 4
+
+
+def test_old_plans_are_cleaned_up_and_the_newest_stay(tmp_path: Path) -> None:
+    table = made(tmp_path, batches=1)
+    numbers = []
+    for number in range(KEPT_PLANS + 3):
+        table.write(rows(number))
+        numbers.append(plan(table, {**FULL, "compaction-plan.max-bytes": "1 b"}).number)
+        Worker(table).all()
+    assert numbers == list(range(1, KEPT_PLANS + 4))
+    kept = {p.name for p in Path(table.path, "compaction").iterdir()}
+    assert {int(n.partition("-")[2]) for n in kept if n.startswith("plan-")} == set(range(3, KEPT_PLANS + 4))
+    folder = PlanFolder(table.io, table.path)
+    assert {n[5:41] for n in kept if n.startswith("item-")} == {p.plan_id for p in folder.plans(folder.list()).values()}
+
+
+def test_orphan_removal_and_doctor_know_the_folder(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan(table)
+    Worker(table).all()
+    folder = Path(table.path, "compaction")
+    (folder / ".plan-9.0a1b2c3d-0000-0000-0000-000000000000.tmp").write_text("{")
+    stray = folder / "item-0a1b2c3d-0000-0000-0000-000000000000-0-beat-1"
+    stray.write_text("1")
+    found = remove_orphan_files(open_table(table.path), older_than_ms=0, no_writers=True, dry_run=False)
+    names = {f.path.rpartition("/")[2] for f in found.files if "/compaction/" in f.path}
+    assert names == {".plan-9.0a1b2c3d-0000-0000-0000-000000000000.tmp", stray.name}
+    assert open_table(table.path).doctor() == []
+    (folder / "plan-2").write_text("{")
+    [finding] = open_table(table.path).doctor()
+    assert finding.rule == "compaction-plan" and "plan-2" in finding.message
+    Worker(table).all()
+
+
+def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
+    postpone = create_table(str(tmp_path / "shop.db" / "p"), COLUMNS, ("id",), options={"bucket": "-2"})
+    with pytest.raises(UnsupportedTableError, match="postpone"):
+        plan(postpone)
+    with pytest.raises(OptionError, match=r"compaction-plan\.strategy"):
+        plan(made(tmp_path), {"compaction-plan.strategy": "random"})
+
+
+def test_a_job_travels(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    planned = plan(table)
+    job = TableWork(WriteSession(table.uri, {}, table=table)).look(planned.plan, planned.plan.items[0])
+    assert isinstance(job, BucketJob)
+    assert pickle.loads(pickle.dumps(job)).unit == job.unit and Lease("a", 1).period_ms == 1
