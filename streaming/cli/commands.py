@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from bucketline.streaming.cli import create_command as make
 from bucketline.streaming.cli import maintain_commands as care
-from bucketline.streaming.cli import offsets, ship, spark_side, status
+from bucketline.streaming.cli import offsets, plan_commands, ship, spark_side, status
 from bucketline.streaming.cli import read_commands as look
 from bucketline.streaming.cli.program import program
 
 __all__ = ["main", "program"]
 
-COMMANDS = (care, look, make, offsets, ship, spark_side, status)
+COMMANDS = (care, look, make, offsets, plan_commands, ship, spark_side, status)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -15,6 +15,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.doctor.problem import passable
 from bucketline.state.store.doctor.snapshots import snapshot_findings
+from bucketline.state.store.plans.plan_files import broken_plans
 from bucketline.state.types.logical import DataField, DataType
 
 
@@ -24,6 +25,8 @@ def folder_findings(table: TableHandle) -> Iterator[Finding]:
     yield from _snapshot_folder(table)
     for path, message in broken_consumers(table.io, table.metadata_path):
         yield Finding(Severity.ERROR, "consumer", path, message)
+    for path, message in broken_plans(table.io, table.metadata_path):
+        yield Finding(Severity.WARNING, "compaction-plan", path, f"{message}; remove it, nothing else needs it")
     branches = Branches(table.io, table.path)
     for name in branches.names():
         if Schemas(table.io, branches.path(name)).latest_id() is None:

@@ -19,6 +19,7 @@ from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.format.paths import (
     BRANCH_DIR,
     CHANGELOG_DIR,
+    COMPACTION_DIR,
     CONSUMER_DIR,
     EARLIEST,
     INDEX_DIR,
@@ -39,6 +40,7 @@ from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.plans.plan_files import named_by_plans, plan_id_in
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.hidden_files import bring_back, is_aside, own_name, place_aside, put_aside
@@ -124,7 +126,7 @@ def _remove(io: FileIO, files: Sequence[FileInfo], used: "_Names", ids: IdSource
     removed = []
     try:
         for file in files:
-            place = file if _is_temporary(file) else place_aside(io, file, ids)
+            place = file if _is_temporary(file) or _is_of_plan(file) else place_aside(io, file, ids)
             places[place.path] = file, place
             if not put_aside(io, file, place):
                 del places[place.path]
@@ -164,6 +166,8 @@ def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
         return len(parts) == 2 and _is_stray(parts[0], parts[1])
     if parts[0] in _NAMED and len(parts) == 2:
         return True
+    if parts[0] == COMPACTION_DIR and len(parts) == 2:
+        return _TEMPORARY.fullmatch(parts[1]) is not None or plan_id_in(parts[1]) is not None
     # Folders that are no bucket's are somebody else's, whatever is in them.
     folders = parts[:-1]
     return len(folders) == bucket_depth and folders[-1].startswith("bucket-") if folders else False
@@ -178,7 +182,14 @@ def _is_stray(folder: str, name: str) -> bool:
 
 
 def _is_temporary(file: FileInfo) -> bool:
-    return file.path.rsplit("/", 2)[-2] in _METADATA
+    folder, name = file.path.rsplit("/", 2)[-2:]
+    return folder in _METADATA or (folder == COMPACTION_DIR and _TEMPORARY.fullmatch(name) is not None)
+
+
+def _is_of_plan(file: FileInfo) -> bool:
+    """Whether a file belongs to an item of a compaction plan, by its place and name."""
+    folder, name = file.path.rsplit("/", 2)[-2:]
+    return folder == COMPACTION_DIR and plan_id_in(name) is not None
 
 
 def _bucket_depth(schema: TableSchema) -> int:
@@ -208,6 +219,7 @@ class _Names:
                 if state.startswith("snapshot "):
                     done += 1
                     watch(done, max(done, total))
+            self.names |= named_by_plans(self._io, root)
             for old in _changelogs(self._io, root):
                 for name_of_list in (old.base_manifest_list, old.delta_manifest_list, old.changelog_manifest_list):
                     self._add_changelog(name_of_list)
@@ -222,6 +234,7 @@ class _Names:
             after = known.id if is_same and known is not None else 0
             for _ in self._added(where, root, _states(self._io, root, after)):
                 pass
+            self.names |= named_by_plans(self._io, root)
 
     def _roots(self) -> list[tuple[str, str]]:
         branches = Branches(self._io, self._path)

@@ -7,10 +7,10 @@ name.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bucketline.state.errors import StorageError
+from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.paths import COMPACTION_DIR
 from bucketline.state.plans.lease import Claim, ItemView, Lease, Release
 from bucketline.state.plans.plan import Plan, Result
@@ -212,5 +212,35 @@ def plan_id_in(name: str) -> str | None:
     return None if found is None else found[1]
 
 
-def is_plan_name(name: str) -> bool:
-    return _PLAN.fullmatch(name) is not None
+def named_by_plans(io: FileIO, path: str) -> set[str]:
+    """The names of the files that belong to the plans of the table at `path`; all of them where a plan cannot be read.
+
+    Raises StorageError.
+    """
+    folder = PlanFolder(io, path)
+    listing = folder.list()
+    names = [n for n in io.list_names(folder.directory) if _ITEM.fullmatch(n)]
+    try:
+        known = {plan.plan_id for plan in folder.plans(listing).values()}
+    except CorruptFileError:
+        return set(names)
+    return {name for name in names if plan_id_in(name) in known}
+
+
+def broken_plans(io: FileIO, path: str) -> Iterator[tuple[str, str]]:
+    """(path, message) of each plan and result of the table at `path` that cannot be read. Raises StorageError."""
+    folder = PlanFolder(io, path)
+    listing = folder.list()
+    for number in listing.plan_numbers:
+        try:
+            plan = folder.plan(number)
+        except CorruptFileError as e:
+            yield folder.plan_path(number), e.message
+            continue
+        if plan is None:
+            continue
+        for item in plan.items:
+            try:
+                folder.view(listing, plan, item.number)
+            except CorruptFileError as e:
+                yield str(e.fields.get("path")), e.message

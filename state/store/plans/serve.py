@@ -1,0 +1,125 @@
+"""A compactor as a process: looks for work in several tables, again and again, until it is told to stop.
+
+A first request to stop lets the items in work come to their end; a second one, raised by whoever asks, gives them back.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import Pause
+from bucketline.state.plans.lease import Lease, next_beat_ms
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.plans.compactor import Compactor, Finished, RunJobs
+from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
+from bucketline.state.store.plans.make_plan import check_plannable
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.write.write_session import WriteSession
+
+_LOG = logging.getLogger(__name__)
+
+Tell = Callable[[str, Finished], None]
+"""Is given the table's path and what was done about an item of it."""
+
+
+class Stop:
+    """A request to end, and a pause that it ends."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    @property
+    def is_asked(self) -> bool:
+        return self._asked.is_set()
+
+    def wait_ms(self, duration_ms: int) -> None:
+        """Returns after that many milliseconds, or once it is asked."""
+        self._asked.wait(duration_ms / 1000)
+
+
+def compactor_of(
+    table: TableHandle, options: Mapping[str, str], run: RunJobs, *, lease_ms: int, most: int = 1
+) -> Compactor:
+    """A compactor of one table. Raises OptionError, UnsupportedTableError where it cannot have plans."""
+    session = WriteSession(table.uri, options, table=table)
+    check_plannable(session)
+    folder = PlanFolder(session.table.io, session.table.path)
+    return Compactor(folder, TableWork(session), run, kept_alive, lease_ms=lease_ms, most=most)
+
+
+def serve_plans(
+    compactors: Mapping[str, Compactor],
+    *,
+    poll_ms: int,
+    once: bool,
+    stop: Stop,
+    tell: Tell,
+    pause: Pause | None = None,
+) -> int:
+    """Works on the plans of tables, given by path, in turns; how many items were closed.
+
+    With `once` it ends when it finds nothing more to claim; errors of a table are raised then. Without, they are
+    warnings, and the table is looked at again.
+    """
+    closed = 0
+    while not stop.is_asked:
+        worked = False
+        for path, compactor in compactors.items():
+            for found in _round(path, compactor, once=once):
+                worked = True
+                closed += found.result is not None
+                tell(path, found)
+            if stop.is_asked:
+                break
+        if not worked and not stop.is_asked:
+            if once:
+                break
+            (pause or stop).wait_ms(poll_ms)
+    return closed
+
+
+def _round(path: str, compactor: Compactor, *, once: bool) -> Sequence[Finished]:
+    try:
+        return compactor.round()
+    except BucketlineError as e:
+        if once:
+            raise
+        _LOG.warning("%s: %s", path, e)
+        return ()
+
+
+def run_here(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
+    """Does jobs in this process, one after the other; an error leaves no new files behind."""
+    messages: list[CommitMessage] = []
+    try:
+        for job in jobs:
+            messages.append(do_item(job))
+    except BaseException:
+        for job, message in zip(jobs, messages, strict=False):
+            job.access.delete_own(message.made_files, job.place)
+        raise
+    return messages
+
+
+@contextmanager
+def kept_alive(renew: Callable[[], None], lease: Lease) -> Iterator[None]:
+    """Renews heartbeats in a thread of its own while the context is open."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(next_beat_ms(lease) / 1000):
+            renew()
+
+    thread = threading.Thread(target=beat, name="bucketline-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,221 @@
+"""`plan`, `compactor`: compactions that one process plans and any number of others do."""
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from bucketline.conf.durations import parse_given_duration
+from bucketline.conf.errors import OptionError
+from bucketline.conf.plan_options import (
+    COMPACTOR_LEASE,
+    COMPACTOR_POLL,
+    PLAN_STRATEGY,
+    SHORTEST_LEASE_MS,
+    Strategy,
+)
+from bucketline.conf.wording import counted
+from bucketline.state.format.paths import bucket_path
+from bucketline.state.plans.plan import ItemState, Plan, executors_worth_having
+from bucketline.state.store.plans.compactor import Finished
+from bucketline.state.store.plans.make_plan import make_plan
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.plans.serve import Stop, compactor_of, run_here, serve_plans
+from bucketline.state.store.table.partition_choice import choose_partitions
+from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.batch.log import log_to_standard_error
+from bucketline.streaming.cli.arguments import (
+    assignments,
+    format_option,
+    given_storage,
+    opened,
+    partition_option,
+    storage_arguments,
+    table_arguments,
+)
+from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.rows import Format, print_table
+from bucketline.streaming.cli.spark_side import spark_module
+
+_PLAN_SCHEMA = pa.schema(
+    [
+        ("item", pa.int32()),
+        ("bucket", pa.string()),
+        ("files", pa.int32()),
+        ("levels", pa.string()),
+        ("output_level", pa.int32()),
+        ("bytes", pa.int64()),
+    ]
+)
+_SETTING = click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Option of compaction, as compaction-plan.max-bytes='10 gb' or compact-memory='1 gb'; repeatable.",
+)
+
+
+@program.command()
+@table_arguments
+@click.option(
+    "--strategy",
+    type=click.Choice([s.value for s in Strategy]),
+    help="Which buckets, and in which order; default: 'compaction-plan.strategy', or minor.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be planned.")
+@_SETTING
+@partition_option
+@format_option
+def plan(
+    path: str,
+    option: tuple[str, ...],
+    strategy: str | None,
+    dry_run: bool,
+    settings: tuple[str, ...],
+    partitions: list[dict[str, object]] | None,
+    form: Format,
+) -> None:
+    """Plans compactions for `bucketline compactor` to do, and prints them: items, bytes, executors worth having.
+
+    Buckets that another plan has and nobody has done yet are left out.
+    """
+    table = opened(path, option)
+    given = {**assignments(settings, "--set"), **({} if strategy is None else {PLAN_STRATEGY.key: strategy})}
+    plans, others = split_plan_options(given)
+    session = WriteSession(table.uri, others, table=table)
+    session.refresh()
+    made = make_plan(
+        session,
+        PlanFolder(table.io, table.path),
+        plans,
+        chosen=choose_partitions(session.plan.schema, partitions),
+        dry_run=dry_run,
+    )
+    if made.plan.items or form is not Format.TABLE:
+        print_table(_plan_table(table, made.plan), form)
+    click.echo(_summary(made.plan, made.number), err=True)
+
+
+@program.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--once", is_flag=True, help="End when nothing is left to claim.")
+@click.option("--spark", is_flag=True, help="Do the items in tasks of a Spark application, one task each.")
+@click.option(
+    "--tasks", type=click.IntRange(1), metavar="N", help="Items at a time with --spark; default: Spark's parallelism."
+)
+@click.option(
+    "--poll",
+    default=COMPACTOR_POLL.shown(),
+    show_default=True,
+    metavar="DURATION",
+    help=COMPACTOR_POLL.doc.capitalize(),
+)
+@click.option(
+    "--lease",
+    default=COMPACTOR_LEASE.shown(),
+    show_default=True,
+    metavar="DURATION",
+    help=COMPACTOR_LEASE.doc.capitalize(),
+)
+@_SETTING
+@storage_arguments
+def compactor(
+    paths: tuple[str, ...], once: bool, spark: bool, tasks: int | None, poll: str, lease: str, settings: tuple[str, ...]
+) -> None:
+    """Does what `bucketline plan` and writers with 'compaction' = 'dedicated' have planned. Start as many as you like.
+
+    One that is killed loses nothing: another takes its items over when its lease has ended. A first SIGTERM or Ctrl-C
+    lets the items in work come to their end, a second one gives them back.
+    """
+    log_to_standard_error()
+    poll_ms, lease_ms = _duration(poll, "--poll"), _duration(lease, "--lease")
+    if lease_ms < SHORTEST_LEASE_MS:
+        raise click.BadParameter("must be at least 1 s", param_hint="--lease")
+    if tasks is not None and not spark:
+        raise click.UsageError("--tasks goes with --spark")
+    given = assignments(settings, "--set")
+    run, most = run_here, 1
+    if spark:
+        engine = spark_module("tasks.item_task").SparkItems(spark_module("job.session").start_session("bucketline"))
+        run, most = engine.run, tasks or engine.parallelism
+    tables = [open_table(path, storage_options=given_storage()) for path in paths]
+    compactors = {t.path: compactor_of(t, given, run, lease_ms=lease_ms, most=most) for t in tables}
+    stop = Stop()
+    with _stopped_by_signals(stop):
+        closed = serve_plans(compactors, poll_ms=poll_ms, once=once, stop=stop, tell=_tell)
+    left = sum(c.open_items for c in compactors.values())
+    others = f", {counted(left, 'item')} left to others" if once and left else ""
+    click.echo(f"{counted(closed, 'item')} closed{others}", err=True)
+
+
+def split_plan_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of plans, then the others."""
+    plans = {key: text for key, text in given.items() if key.startswith("compaction-plan.")}
+    return plans, {key: text for key, text in given.items() if key not in plans}
+
+
+class StoppedError(BaseException):
+    """A second signal came: what is in work is given back."""
+
+
+@contextmanager
+def _stopped_by_signals(stop: Stop) -> Iterator[None]:
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stop.is_asked:
+            raise StoppedError
+        stop.ask()
+
+    before: dict[int, Any] = {n: signal.signal(n, on_signal) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    except StoppedError as e:
+        raise click.Abort from e
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(path: str, found: Finished) -> None:
+    result, place = found.result, f"{path} bucket {found.item.bucket}"
+    if result is None:
+        click.echo(f"{place}: given back: {found.reason}")
+    elif result.state is ItemState.DONE:
+        click.echo(f"{place}: done, snapshot {result.snapshot_id}")
+    else:
+        click.echo(f"{place}: {result.state.value}: {found.reason}")
+
+
+def _plan_table(table: Table, found: Plan) -> pa.Table:
+    rows = [
+        {
+            "item": i.number,
+            "bucket": bucket_path(table.table_schema, i.partition, i.bucket),
+            "files": len(i.inputs),
+            "levels": ",".join(str(level) for level in sorted({f.level for f in i.inputs})),
+            "output_level": i.output_level,
+            "bytes": i.input_bytes,
+        }
+        for i in found.items
+    ]
+    return pa.Table.from_pylist(rows, schema=_PLAN_SCHEMA)
+
+
+def _summary(found: Plan, number: int | None) -> str:
+    if not found.items:
+        return "nothing to plan"
+    items, size = counted(len(found.items), "item"), counted(sum(i.input_bytes for i in found.items), "byte")
+    executors = counted(executors_worth_having(found.items), "executor")
+    return f"{items}, {size}, {executors} worth having; {'not published' if number is None else f'plan {number}'}"
+
+
+def _duration(text: str, name: str) -> int:
+    try:
+        return parse_given_duration(text)
+    except OptionError as e:
+        raise click.BadParameter(e.message, param_hint=name) from e
