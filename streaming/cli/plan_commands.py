@@ -148,6 +148,8 @@ def compactor(
     compactors = {t.path: compactor_of(t, given, run, lease_ms=lease_ms, most=most) for t in tables}
     stop = Stop()
     with _stopped_by_signals(stop):
+        if not once:
+            click.echo(f"waiting for plans of {counted(len(compactors), 'table')}", err=True)
         closed = serve_plans(compactors, poll_ms=poll_ms, once=once, stop=stop, tell=_tell)
     left = sum(c.open_items for c in compactors.values())
     others = f", {counted(left, 'item')} left to others" if once and left else ""

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from click.testing import CliRunner
 
 from bucketline.state.plans.plan import ItemState
@@ -46,7 +45,7 @@ def test_a_plan_prints_its_items_bytes_and_the_executors_worth_having(tmp_path: 
     assert code == 0 and [i["item"] for i in items] == [0, 1, 2, 3]
     assert {(i["files"], i["levels"], i["output_level"]) for i in items} == {(6, "0", 5)}
     size = sum(i["bytes"] for i in items)
-    assert f"4 items, {size} bytes, " in told and "executors worth having; not published" in told
+    assert f"4 items, {size:,} bytes, " in told and "executors worth having; not published" in told
     assert not (Path(table.path) / "compaction").exists()
     assert "plan 1" in run("plan", table.path, "--strategy", "full")[2]
     assert run("plan", table.path)[2] == "nothing to plan\n"
@@ -69,7 +68,7 @@ def test_a_compactor_works_off_the_plans_of_several_tables(tmp_path: Path) -> No
         run("plan", table.path)
     code, out, told = run("compactor", one.path, two.path, "--once")
     assert code == 0 and told == "6 items closed\n"
-    assert sorted(out.splitlines())[0].endswith(f"{one.path} bucket 0: done, snapshot 7".removeprefix(one.path)) or out
+    assert sorted(out.splitlines())[0].startswith(f"{one.path} bucket 0: done, snapshot ")
     assert out.count(": done, snapshot ") == 6
     for table in (one, two):
         assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {5}
@@ -136,7 +135,6 @@ def test_compactors_that_are_killed_beside_a_writer_lose_nothing_and_do_nothing_
 
 def test_a_compactor_without_work_ends_at_once_when_it_is_told(tmp_path: Path) -> None:
     process = start(made(tmp_path, batches=1))
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(3)
+    assert process.stderr is not None and process.stderr.readline() == "waiting for plans of 1 table\n"
     process.send_signal(signal.SIGTERM)
-    assert "0 items closed" in process.communicate(timeout=30)[1] and process.returncode == 0
+    assert process.communicate(timeout=60)[1] == "0 items closed\n" and process.returncode == 0
