@@ -16,6 +16,7 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.memory_options import BOUNDED
 from bucketline.conf.option import Option
 from bucketline.conf.other_options import RESTRICTED
+from bucketline.conf.plan_options import PLAN_OPTIONS
 from bucketline.conf.resolve import read_settings, resolve_job
 from bucketline.conf.sink_options import SINK_OPTIONS
 from bucketline.conf.table_options import KNOWN_KEYS
@@ -86,6 +87,14 @@ def test_each_option_of_the_sink_is_listed_with_its_default(option: Option[Any])
 def test_no_option_of_the_sink_is_listed_that_does_not_exist() -> None:
     listed = re.findall(r"^\| `([^`]+)` \|", section("Options of the sink", OPTIONS), re.MULTILINE)
     assert listed == list(SINK_OPTIONS)
+
+
+@pytest.mark.parametrize("option", PLAN_OPTIONS.values(), ids=lambda o: o.key)
+def test_each_option_of_plans_is_listed_with_its_default(option: Option[Any]) -> None:
+    table = section("Options of compaction plans", OPTIONS)
+    row = re.search(rf"^\| `{re.escape(option.key)}` \| (.+?) \| .+ \|$", table, re.MULTILINE)
+    assert row is not None, f"options.md does not list option {option.key}"
+    assert row[1] == (f"`{option.shown()}`" if option.default is not None else "–")
 
 
 def test_every_refused_table_option_is_listed_with_the_value_that_passes() -> None:
