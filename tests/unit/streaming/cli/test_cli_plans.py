@@ -91,6 +91,10 @@ def start(table: Table) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def wait_until_up(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None and process.stderr.readline() == "waiting for plans of 1 table\n"
+
+
 def wait_until_closed(table: Table, seconds: float) -> list[ItemState]:
     folder = PlanFolder(table.io, table.path)
     end = time.monotonic() + seconds
@@ -122,6 +126,7 @@ def test_compactors_that_are_killed_beside_a_writer_lose_nothing_and_do_nothing_
         states = wait_until_closed(table, 60)
     finally:
         for process in running:
+            wait_until_up(process)
             process.send_signal(signal.SIGTERM)
         ends = [process.communicate(timeout=60) for process in running]
     assert [p.returncode for p in running] == [0, 0, 0], ends
@@ -135,6 +140,6 @@ def test_compactors_that_are_killed_beside_a_writer_lose_nothing_and_do_nothing_
 
 def test_a_compactor_without_work_ends_at_once_when_it_is_told(tmp_path: Path) -> None:
     process = start(made(tmp_path, batches=1))
-    assert process.stderr is not None and process.stderr.readline() == "waiting for plans of 1 table\n"
+    wait_until_up(process)
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=60)[1] == "0 items closed\n" and process.returncode == 0
