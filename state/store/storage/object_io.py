@@ -32,6 +32,9 @@ _PAGE_FILES = 1000
 """Objects that a page of a listing holds, and that one request deletes."""
 
 _PARTS_AT_ONCE = 3
+_TRIES = 3
+"""How often a file is created whose name is said to be taken, and is not."""
+
 _NOT_KNOWN = frozenset({400, 405, 501})
 """Answers of stores that do not know the condition."""
 
@@ -166,16 +169,23 @@ class ObjectIO:
         return key
 
     def _create(self, path: str, data: bytes) -> None:
-        clients = self._clients
-        clients.counter.add(Request.PUT)
-        try:
-            obstore.put(clients.patient, self._key(path), data, mode="create", use_multipart=False)
-        except TAKEN_ERRORS as e:
-            # The client may have repeated a put of its own whose answer was lost.
-            if not self._is_ours(path, data, e):
-                raise _exists(path) from e
-        except STORE_ERRORS as e:
-            raise object_error(path, e) from e
+        clients, key = self._clients, self._key(path)
+        for left in reversed(range(_TRIES)):
+            clients.counter.add(Request.PUT)
+            try:
+                obstore.put(clients.patient, key, data, mode="create", use_multipart=False)
+                return
+            except TAKEN_ERRORS as e:
+                # The client may have repeated a put of its own whose answer was lost.
+                found = self.read_optional(path)
+                if found == data:
+                    return
+                if found is not None:
+                    raise _exists(path) from e
+                if not left:
+                    raise _not_there(path, e) from e
+            except STORE_ERRORS as e:
+                raise object_error(path, e) from e
 
     def _create_in_parts(self, path: str, coming: Iterator[bytes]) -> None:
         """The completion of an upload takes no condition, so what is there is looked for when it begins."""
@@ -205,26 +215,36 @@ class ObjectIO:
         """
         found = self.read_optional(path)
         if found is None:
-            raise object_error(path, answer, retryable=True, missing=False) from answer
+            raise _not_there(path, answer) from answer
         return found == data
 
     def _refuses_second(self) -> bool:
-        path = f"{self.root}/{temporary_name('probe', self.ids.new_uuid())}"
+        """Whether the store keeps an object when another is to be created in its place. Raises StorageError."""
+        for left in reversed(range(_TRIES)):
+            path = f"{self.root}/{temporary_name('probe', self.ids.new_uuid())}"
+            try:
+                return self._keeps_first(path)
+            except StorageError as e:
+                if not left or not e.fields["retryable"]:
+                    raise
+            finally:
+                with suppress(StorageError):
+                    self.delete(path)
+        raise AssertionError("the last try returns or raises")
+
+    def _keeps_first(self, path: str) -> bool:
         clients, key = self._clients, self._key(path)
         try:
             for content in (b"first", b"second"):
                 clients.counter.add(Request.PUT)
                 obstore.put(clients.once, key, content, mode="create", use_multipart=False)
-        except TAKEN_ERRORS:
-            return self.read_optional(path) == b"first"
+        except TAKEN_ERRORS as e:
+            return self._is_ours(path, b"first", e)
         except STORE_ERRORS as e:
             found = object_error(path, e)
             if found.fields["status"] in _NOT_KNOWN:
                 return False
             raise found from e
-        finally:
-            with suppress(StorageError):
-                self.delete(path)
         return False
 
     def _head(self, path: str) -> tuple[int, datetime]:
@@ -258,6 +278,11 @@ def object_io_for(uri: str, storage: Mapping[str, str]) -> tuple[ObjectIO, str]:
 
 def _exists(path: str) -> StorageError:
     return StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
+
+
+def _not_there(path: str, answer: Exception) -> StorageError:
+    """The store says that there is such an object, and there is none."""
+    return object_error(path, answer, retryable=True, missing=False)
 
 
 def _pages(count: int) -> int:
