@@ -1,0 +1,84 @@
+"""Tables on S3: made, written, compacted, read, expired, cleaned and examined there, in every format."""
+
+import random
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bucketline as bl
+from bucketline.state.store.doctor.examine import examine, open_to_examine
+from bucketline.state.store.storage.object_io import ObjectIO
+from bucketline.state.store.storage.storage_clock import storage_now_ms
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.sink import TableSink
+from tests.support.s3_server import S3Server
+from tests.support.tasks import Cluster
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("day", pa.string()), ("n", pa.int32())])
+TABLES = {
+    "fixed": ({"bucket": "2"}, ("id", "day")),
+    "fixed with a lookup changelog in ORC": (
+        {"bucket": "1", "changelog-producer": "lookup", "file.format": "orc"},
+        ("id", "day"),
+    ),
+    "dynamic in Avro": ({"bucket": "-1", "file.format": "avro"}, ("id", "day")),
+    "cross-partition": ({"bucket": "-1"}, ("id",)),
+    "deletion vectors": ({"bucket": "1", "deletion-vectors.enabled": "true"}, ("id", "day")),
+    "postpone": ({"bucket": "-2"}, ("id", "day")),
+    "append": ({}, ()),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_lives_on_s3_in_every_bucket_mode_and_format(name: str, s3_server: S3Server) -> None:
+    options, keys = TABLES[name]
+    uri, storage = s3_server.new_uri(), s3_server.storage
+    create_table(uri, COLUMNS, keys, ("day",), options, storage_options=storage)
+    for n in range(4):
+        rows = pa.table({"id": range(20), "day": [f"a b%{i % 2}" for i in range(20)], "n": [n] * 20}).cast(COLUMNS)
+        open_table(uri, storage_options=storage).write(rows)
+    open_table(uri, storage_options=storage).compact()
+    table = open_table(uri, storage_options=storage)
+    found = table.to_arrow()
+    assert isinstance(table.io, ObjectIO)
+    expected = [(i, f"a b%{i % 2}", n) for i in range(20) for n in (range(4) if name == "append" else (3,))]
+    assert sorted(zip(*found.to_pydict().values(), strict=True)) == expected
+    assert table.expire_snapshots(retain_max=1).data_files >= 0
+    orphan = f"{table.path}/day=a b%250/bucket-0/data-{'0' * 8}-orphan-0.parquet"
+    table.io.write_new(orphan, b"orphan")
+    # The store tells times in whole seconds, and nothing that may be of this second is taken.
+    s3_server.wait_until(lambda: storage_now_ms(table.io, table.path) > table.io.modified_ms(orphan))
+    removed = table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True)
+    assert [f.path for f in removed.files] == [orphan] and not table.io.exists(orphan)
+    assert open_table(uri, storage_options=storage).to_arrow().num_rows == len(expected)
+    assert examine(open_to_examine(uri, storage_options=storage), rows=True) == []
+    assert bl.open_table(uri.replace("s3://", "s3a://"), storage_options=storage).to_arrow().num_rows == len(expected)
+
+
+def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(s3_server: S3Server, tmp_path: Path) -> None:
+    """Between two compactions, with one data file each."""
+    uri, storage = s3_server.new_uri(), s3_server.storage
+    io = create_table(uri, COLUMNS, ("id", "day"), options={"bucket": "1"}, storage_options=storage).io
+    assert isinstance(io, ObjectIO)
+    sink = TableSink(
+        uri,
+        {"local-directory": str(tmp_path)},
+        storage_options=storage,
+        checkpoint=str(tmp_path / "checkpoint"),
+        decode=lambda records: (records, None),
+    )
+    taken = []
+    for number in range(14):
+        before = io.requests
+        rows = pa.table({"id": range(20), "day": ["a"] * 20, "n": [number] * 20}).cast(COLUMNS)
+        identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", "d", checkpoint=sink.checkpoint)
+        sink.write(Cluster(random.Random(number)).frame(rows, 1), identity)
+        taken.append(io.requests.since(before))
+    quiet = [t for t in taken[1:] if t.put <= 7]
+    assert len(quiet) >= 8
+    assert {(t.put, t.list, t.delete) for t in quiet} == {(7, 3, 0)}
+    assert max(t.total for t in quiet) <= 37
+    assert max(t.total for t in taken) <= 58
