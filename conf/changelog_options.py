@@ -6,28 +6,38 @@ Source: Paimon 2.0 CoreOptions, SchemaValidation, LookupStrategy.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bucketline.conf.choices import ChangelogProducer, FileFormat, MergeEngine
+from bucketline.conf.compaction_options import FULL_COMPACTION_DELTA_COMMITS
 from bucketline.conf.errors import OptionError
-from bucketline.conf.file_options import FORMATS, check_file_options, parse_stats_mode
-from bucketline.conf.option import Option, parse_bool, parse_choice, parse_name_part, parse_names, parse_text
+from bucketline.conf.file_options import (
+    DATA_FILE_PREFIX,
+    FILE_COMPRESSION,
+    FILE_COMPRESSION_PER_LEVEL,
+    FILE_FORMAT,
+    FILE_FORMAT_PER_LEVEL,
+    METADATA_STATS_MODE,
+    METADATA_STATS_MODE_PER_LEVEL,
+    check_file_options,
+)
+from bucketline.conf.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
+from bucketline.conf.option import Option, parse_bool, parse_enum, parse_name_part, parse_names, parse_text
+from bucketline.conf.stats_mode import StatsMode, parse_stats_mode
 
 CHANGELOG_PRODUCER = Option(
-    "changelog-producer",
-    parse_choice("none", "input", "full-compaction", "lookup"),
-    "none",
-    "where changelog files come from",
+    "changelog-producer", parse_enum(ChangelogProducer), ChangelogProducer.NONE, "where changelog files come from"
 )
 ROW_DEDUPLICATE = Option("changelog-producer.row-deduplicate", parse_bool, False, "log no update that changes nothing")
 ROW_DEDUPLICATE_IGNORE_FIELDS: Option[tuple[str, ...]] = Option(
     "changelog-producer.row-deduplicate-ignore-fields", parse_names, (), "columns whose change alone is not logged"
 )
 CHANGELOG_FILE_PREFIX = Option("changelog-file.prefix", parse_name_part, "changelog-", "prefix of changelog file names")
-CHANGELOG_FILE_FORMAT: Option[str] = Option(
-    "changelog-file.format", parse_choice(*FORMATS), None, "format of changelog files; that of data files unless set"
+CHANGELOG_FILE_FORMAT: Option[FileFormat] = Option(
+    "changelog-file.format", parse_enum(FileFormat), None, "format of changelog files; that of data files unless set"
 )
 CHANGELOG_FILE_COMPRESSION: Option[str] = Option(
     "changelog-file.compression", parse_text, None, "codec of changelog files; that of data files unless set"
 )
-CHANGELOG_FILE_STATS_MODE: Option[str] = Option(
+CHANGELOG_FILE_STATS_MODE: Option[StatsMode] = Option(
     "changelog-file.stats-mode", parse_stats_mode, None, "stats of changelog files; those of data files unless set"
 )
 DELETION_VECTORS = Option("deletion-vectors.enabled", parse_bool, False, "mark older rows as deleted by position")
@@ -38,6 +48,9 @@ DELETION_VECTORS_MODIFIABLE = Option(
     "deletion-vectors.modifiable", parse_bool, False, "let deletion-vectors.enabled change although there are rows"
 )
 FORCE_LOOKUP = Option("force-lookup", parse_bool, False, "look older values up without a changelog")
+STREAMING_READ_OVERWRITE = Option(
+    "streaming-read-overwrite", parse_bool, False, "streaming readers see what an overwrite changed"
+)
 
 CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
     found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
@@ -48,17 +61,19 @@ CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
 def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options of a table as its changelog files obey them, in the place of those of data files."""
     found = dict(options)
-    found["data-file.prefix"] = CHANGELOG_FILE_PREFIX.get(options)
-    for option, own, per_level in (
-        (CHANGELOG_FILE_FORMAT, "file.format", "file.format.per.level"),
-        (CHANGELOG_FILE_COMPRESSION, "file.compression", "file.compression.per.level"),
-        (CHANGELOG_FILE_STATS_MODE, "metadata.stats-mode", "metadata.stats-mode.per.level"),
-    ):
-        text = option.find(options)
-        if text is not None:
-            found[own] = text
-            found.pop(per_level, None)
+    found[DATA_FILE_PREFIX.key] = CHANGELOG_FILE_PREFIX.get(options)
+    _take_over(found, CHANGELOG_FILE_FORMAT, FILE_FORMAT, FILE_FORMAT_PER_LEVEL)
+    _take_over(found, CHANGELOG_FILE_COMPRESSION, FILE_COMPRESSION, FILE_COMPRESSION_PER_LEVEL)
+    _take_over(found, CHANGELOG_FILE_STATS_MODE, METADATA_STATS_MODE, METADATA_STATS_MODE_PER_LEVEL)
     return found
+
+
+def _take_over(options: dict[str, str], changelog: Option[Any], own: Option[Any], per_level: Option[Any]) -> None:
+    """Sets what data files obey to what changelog files obey, where that is set."""
+    found = changelog.find(options)
+    if found is not None:
+        options[own.key] = changelog.text_of(found)
+        options.pop(per_level.key, None)
 
 
 def check_changelog_options(
@@ -88,41 +103,38 @@ def check_changelog_options(
 def _clash(options: Mapping[str, str], primary_key: Sequence[str]) -> tuple[str, str] | None:
     """The key to blame and why, where options do not go together; None where they do."""
     producer = CHANGELOG_PRODUCER.get(options)
-    is_first_row = _choice(options, "merge-engine") == "first-row"
+    is_first_row = MERGE_ENGINE.get(options) is MergeEngine.FIRST_ROW
     has_vectors = DELETION_VECTORS.get(options)
-    if not primary_key and producer != "none":
+    if not primary_key and producer is not ChangelogProducer.NONE:
         return CHANGELOG_PRODUCER.key, (
             "Can not set changelog-producer on table without primary keys, please define primary keys."
         )
-    if is_first_row and producer not in ("none", "lookup"):
+    if is_first_row and producer not in (ChangelogProducer.NONE, ChangelogProducer.LOOKUP):
         return CHANGELOG_PRODUCER.key, ("Only support 'none' and 'lookup' changelog-producer on FIRST_ROW merge engine")
-    if is_first_row and options.get("sequence.field", "").strip():
-        return "sequence.field", "Do not support using sequence field on FIRST_ROW merge engine."
+    if is_first_row and SEQUENCE_FIELD.get(options):
+        return SEQUENCE_FIELD.key, "Do not support using sequence field on FIRST_ROW merge engine."
     if has_vectors and is_first_row:
         return DELETION_VECTORS.key, (
             "First row merge engine does not need deletion vectors because there is no deletion of old data in this "
             "merge engine."
         )
-    if has_vectors and producer == "full-compaction":
+    if has_vectors and producer is ChangelogProducer.FULL_COMPACTION:
         return DELETION_VECTORS.key, (
             "Deletion vectors mode is only supported for NONE/INPUT/LOOKUP changelog producer now."
         )
-    if producer == "lookup" and options.get("full-compaction.delta-commits") is not None:
-        return "full-compaction.delta-commits", (
+    if producer is ChangelogProducer.LOOKUP and FULL_COMPACTION_DELTA_COMMITS.is_set(options):
+        return FULL_COMPACTION_DELTA_COMMITS.key, (
             "'full-compaction.delta-commits' cannot be used with 'changelog-producer' = 'lookup': what a batch changes "
             "is logged with it; remove one of the two"
         )
-    if producer in ("full-compaction", "lookup") and _choice(options, "streaming-read-overwrite") == "true":
-        return "streaming-read-overwrite", (
+    by_compaction = (ChangelogProducer.FULL_COMPACTION, ChangelogProducer.LOOKUP)
+    if producer in by_compaction and STREAMING_READ_OVERWRITE.get(options):
+        return STREAMING_READ_OVERWRITE.key, (
             "Cannot set streaming-read-overwrite to true when changelog producer is full-compaction or lookup because "
             "it will read duplicated changes."
         )
-    if producer == "full-compaction" and FORCE_LOOKUP.get(options):
+    if producer is ChangelogProducer.FULL_COMPACTION and FORCE_LOOKUP.get(options):
         return FORCE_LOOKUP.key, (
             "'force-lookup' cannot be used with 'changelog-producer' = 'full-compaction'; remove one of the two"
         )
     return None
-
-
-def _choice(options: Mapping[str, str], key: str) -> str:
-    return options.get(key, "").strip().lower().replace("_", "-")

@@ -5,9 +5,11 @@ Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS; more here, as Paimon lets a dy
 
 from collections.abc import Mapping
 
+from bucketline.conf.changelog_options import ROW_DEDUPLICATE_IGNORE_FIELDS
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table_options import HONOURED
+from bucketline.conf.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.table_options import BUCKET_KEY, HONOURED
 
 FIXED_BY_TABLE = frozenset(
     {
@@ -46,6 +48,34 @@ FIXED_BY_TABLE = frozenset(
 )
 """Rows written under another value of these would not fit those that are there."""
 
+FIXED_BY_FILES = frozenset(
+    {
+        "type",
+        "bucket-key",
+        "bucket-function.type",
+        "merge-engine",
+        "rowkind.field",
+        "data-file.path-directory",
+        "index-file-in-data-file-dir",
+        "row-tracking.enabled",
+        "data-evolution.enabled",
+        "sequence.snapshot-ordering",
+        "dynamic-bucket.initial-buckets",
+        "force-lookup",
+        "pk-clustering-override",
+        "blob-field",
+        "blob-descriptor-field",
+        "blob-view-field",
+        "aggregation.remove-record-on-delete",
+        "partial-update.remove-record-on-delete",
+        "partial-update.remove-record-on-sequence-group",
+    }
+)
+"""Options that cannot change once there are files: these depend on them."""
+
+NAMING_COLUMNS = frozenset({BUCKET_KEY.key, SEQUENCE_FIELD.key, ROWKIND_FIELD.key, ROW_DEDUPLICATE_IGNORE_FIELDS.key})
+"""Options that name columns and follow a rename, next to the `fields.<column>.` family."""
+
 _FIXED_FAMILY = "fields."
 
 
@@ -80,4 +110,6 @@ def _says_the_same(key: str, job: Mapping[str, str], table: Mapping[str, str]) -
 
 def _default(key: str) -> str:
     option = HONOURED.get(key)
-    return "none" if option is None or option.default is None else f"none, which means {option.default!r}"
+    if option is None or option.default is None:
+        return "none"
+    return f"none, which means {getattr(option.default, 'value', option.default)!r}"

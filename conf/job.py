@@ -11,12 +11,12 @@ from bucketline.conf.durations import check_given_durations, parse_given_duratio
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
-    parse_count,
     parse_enum,
     parse_names,
     parse_text,
 )
 from bucketline.conf.secrets import MaskedOptions
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.storage_options import check_storage_options
 
 
@@ -113,11 +113,9 @@ CREATE_SCHEMA = Option("create.schema", parse_text, None, "columns as in CREATE 
 CREATE_PRIMARY_KEY = Option("create.primary-key", parse_names, None, "primary-key columns")
 CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partition columns")
 CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is for")
-BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "where bad records go")
-BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records tolerated in one batch")
 
 JOB_KEYS = tuple(found.key for found in tuple(globals().values()) if isinstance(found, Option))
-"""The keys of a job file that stand for themselves."""
+"""The keys of a job file that stand for themselves. Those of bad records are the sink's as well."""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
 JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE)

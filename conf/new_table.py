@@ -7,12 +7,11 @@ Source: Paimon 2.0 SchemaValidation, Schema, TableSchema.
 from collections.abc import Collection, Mapping, Sequence
 
 from bucketline.conf.changelog_options import check_changelog_options
+from bucketline.conf.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
 from bucketline.conf.table_options import (
     BUCKET_KEY,
     PARTITION,
     PRIMARY_KEY,
-    ROWKIND_FIELD,
-    SEQUENCE_FIELD,
     check_write_options,
     listed,
     refuse,
@@ -40,7 +39,7 @@ def check_new_table(
     _check_key("partition", partition_keys, columns, nested)
     if primary_key and set(primary_key) <= set(partition_keys):
         refuse(
-            "primary-key",
+            PRIMARY_KEY.key,
             f"Primary key constraint {listed(primary_key)} should not be same with partition fields "
             f"{listed(partition_keys)}, this will result in only one record in a partition",
         )
@@ -115,7 +114,7 @@ def _check_columns(columns: Sequence[str]) -> None:
 
 
 def _check_key(what: str, key: Sequence[str], columns: Sequence[str], nested: Collection[str]) -> None:
-    option = "primary-key" if what == "primary key" else "partition"
+    option = (PRIMARY_KEY if what == "primary key" else PARTITION).key
     missing = [name for name in key if name not in columns]
     if missing:
         refuse(option, f"Table column {listed(columns)} should include all {what} fields {listed(key)}")

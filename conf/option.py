@@ -133,7 +133,7 @@ def _text_of(value: object, parse: Callable[[str], object]) -> str:
     if isinstance(value, tuple):
         return ",".join(str(part) for part in value)
     if isinstance(value, dict):
-        return ",".join(f"{k}:{v}" for k, v in value.items())
+        return ",".join(f"{k}:{getattr(v, 'value', v)}" for k, v in value.items())
     return str(getattr(value, "value", value))
 
 
@@ -210,6 +210,14 @@ def parse_names(text: str) -> tuple[str, ...]:
     if not all(names):
         raise OptionError("has an empty name between commas", value=text)
     return names
+
+
+def parse_hour(text: str) -> int:
+    """An hour of the day, or -1 for none. Raises OptionError for anything else."""
+    found = parse_int(text)
+    if not -1 <= found <= 23:
+        raise OptionError("no hour of the day (0 to 23, -1 for off)", value=text)
+    return found
 
 
 def parse_map(text: str) -> dict[str, str]:

@@ -9,6 +9,15 @@ Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions, SparkConnectorOptions; re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bucketline.conf.read_options import (
+    BRANCH,
+    DATA_EVOLUTION_ENABLED,
+    DATA_FILE_DIRECTORY,
+    INDEX_IN_DATA_DIRECTORY,
+    READ_OPTIONS,
+    ROW_TRACKING_ENABLED,
+)
+
 _ENGINE = "tunes how an engine buffers, sorts or writes; the files it leads to are equally valid"
 _LOOKUP = "tunes lookups and their caches; we keep none"
 _READER = "chooses or tunes what a reader sees, never what is written"
@@ -27,13 +36,13 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         snapshot.expire.clean-empty-directories clustering.columns clustering.strategy sink.clustering.by-columns
         sink.clustering.strategy clustering.history-partition.idle-to-full-sort clustering.history-partition.limit
         clustering.incremental.mode clustering.incremental.optimize-write orc.write.batch-size
-        disable-explicit-type-casting alter-column-null-to-not-null.disabled add-column-before-partition
+        disable-explicit-type-casting add-column-before-partition
         format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
         format-table.partition-path-only-value format-table.scan.list-parallelism local-kv-db.block-size
         owner provider comment transient_lastDdlTime is_managed_location external
     """,
     _LOOKUP: """
-        lookup-wait changelog-producer.lookup-wait lookup-compact lookup-compact.max-interval lookup.async
+        lookup-wait changelog-producer.lookup-wait lookup.async
         lookup.cache-file-retention lookup.cache-rows
         lookup.cache-spill-compression lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp lookup.cache
         lookup.cache.high-priority-pool-ratio lookup.continuous.discovery-interval lookup.hash-load-factor
@@ -44,25 +53,25 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         lookup.refresh.full-load-threshold
     """,
     _READER: """
-        scan.mode scan.snapshot-id scan.tag-name scan.timestamp scan.timestamp-millis scan.version scan.watermark
+        scan.mode scan.timestamp scan.watermark
         scan.bounded scan.bounded.watermark scan.bucket scan.creation-time-millis scan.file-creation-time-millis
-        scan.fallback-branch scan.fallback-branch.read-fail-fast scan.fallback-delta-branch scan.primary-branch
+        scan.fallback-branch.read-fail-fast scan.fallback-delta-branch 
         scan.fallback-snapshot-branch scan.ignore-corrupt-files scan.ignore-lost-files scan.manifest.parallelism
         scan.max-splits-per-task scan.plan-auto-tag-for-read.time-retained scan.plan-sort-partition scan.partitions
         scan.parallelism scan.infer-parallelism scan.infer-parallelism.max scan.split-enumerator.batch-size
         scan.split-enumerator.mode scan.max-snapshot.count scan.remove-normalize scan.dedicated-split-generation
         scan.watermark.emit.strategy scan.watermark.alignment.group scan.watermark.idle-timeout
         scan.watermark.alignment.max-drift scan.watermark.alignment.update-interval log.scan log.scan.timestamp-millis
-        batch-scan-mode stream-scan-mode streaming-read-mode streaming-read-overwrite streaming-read-append-overwrite
-        streaming.read.snapshot.delay incremental-between incremental-between-scan-mode
+        batch-scan-mode stream-scan-mode streaming-read-mode streaming-read-append-overwrite
+        streaming.read.snapshot.delay incremental-between 
         incremental-between-tag-to-snapshot incremental-between-timestamp incremental-to-auto-tag
-        consumer-id consumer.changelog-only consumer.expiration-time consumer.ignore-progress consumer.mode
+        consumer-id consumer.changelog-only consumer.ignore-progress consumer.mode
         continuous.discovery-interval source.split.target-size source.split.open-file-cost read.batch-size
         source.split.target-size-with-column-pruning file-reader-async-threshold file-index.read.enabled
         read.changelog read.allow.fullScan read.stream.maxFilesPerTrigger read.stream.maxBytesPerTrigger
         read.stream.maxRowsPerTrigger read.stream.minRowsPerTrigger read.stream.maxTriggerDelayMs
         read.shuffle-bucket-with-partition table-read.sequence-number.enabled key-value.sequence_number.enabled
-        postpone.merge-on-read deletion-vectors.merge-on-read blob-as-descriptor blob.split-by-file-size
+        blob-as-descriptor blob.split-by-file-size
         snapshot.watermark-idle-timeout source.checkpoint-align.enabled source.checkpoint-align.timeout
         source.operator-uid.suffix global-index.search-mode scalar-index.search-mode vector-index.search-mode
         full-text-index.search-mode vector-search.distribute.enabled vector-search.lateral-join.batch-size
@@ -84,7 +93,6 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     """,
     _OTHER_MODE: """
         postpone.batch-write-fixed-bucket.rescale-load-factor
-        changelog.num-retained.min changelog.num-retained.max changelog.time-retained
         deletion-vector.index-file.target-size visibility-callback.timeout visibility-callback.check-interval
         data-file.external-paths.strategy data-file.external-paths.specific-fs data-file.external-paths.weights
         chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
@@ -108,7 +116,13 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     """,
 }
 
-HARMLESS: Mapping[str, str] = {key: why for why, keys in _HARMLESS_KEYS.items() for key in keys.split()}
+_WRITTEN_ABOUT = (BRANCH, DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, ROW_TRACKING_ENABLED, DATA_EVOLUTION_ENABLED)
+"""Options of reading that change what a writer must do as well."""
+
+HARMLESS: Mapping[str, str] = {
+    **{key: why for why, keys in _HARMLESS_KEYS.items() for key in keys.split()},
+    **{option.key: _READER for option in READ_OPTIONS if option not in _WRITTEN_ABOUT},
+}
 """Key to why it may be ignored."""
 
 HARMLESS_PREFIXES: Mapping[str, str] = {
@@ -155,18 +169,18 @@ _APPEND_FEATURE = "this release does not write what it demands of every file"
 RESTRICTED: Mapping[str, Restriction] = {
     "manifest.format": _only("avro", _NOT_YET),
     "sequence.snapshot-ordering": _only("false", _NOT_YET),
-    "branch": _only("main", "this release writes the main branch only"),
+    BRANCH.key: _only("main", "this release writes the main branch only"),
     "type": _only("table", "other kinds of tables have no snapshots of their own"),
     "data-file.external-paths": _never("this release writes data files inside the table only"),
-    "data-file.path-directory": _never("this release writes data files next to the table's metadata only"),
-    "index-file-in-data-file-dir": _only("false", _NOT_YET),
+    DATA_FILE_DIRECTORY.key: _never("this release writes data files next to the table's metadata only"),
+    INDEX_IN_DATA_DIRECTORY.key: _only("false", _NOT_YET),
     "record-level.expire-time": _never("rows would not expire; " + _LOST),
     "pk-clustering-override": _only("false", "it replaces the order of keys in files with another"),
     "chain-table.enabled": _only("false", "it demands that deletes are kept at the last level"),
     "primary-key.nullable": _only("false", _NOT_YET),
     "upsert-key": _never(_NOT_YET),
-    "row-tracking.enabled": _only("false", _APPEND_FEATURE),
-    "data-evolution.enabled": _only("false", _APPEND_FEATURE),
+    ROW_TRACKING_ENABLED.key: _only("false", _APPEND_FEATURE),
+    DATA_EVOLUTION_ENABLED.key: _only("false", _APPEND_FEATURE),
     "clustering.incremental": _only("false", _NOT_YET),
     "blob-field": _never(_NOT_YET),
     "blob-descriptor-field": _never(_NOT_YET),

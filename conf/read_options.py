@@ -7,9 +7,15 @@ Source: Paimon 2.0 CoreOptions, TimeTravelUtil.
 
 from collections.abc import Mapping
 
+from bucketline.conf.choices import ChangeFiles
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, did_you_mean, parse_bool, parse_choice, parse_count, parse_int, parse_text
+from bucketline.conf.option import Option, did_you_mean, parse_bool, parse_count, parse_enum, parse_int, parse_text
 from bucketline.conf.storage_options import refuse_storage_keys
+
+
+def _folder(text: str) -> str:
+    return text.strip("/")
+
 
 BRANCH = Option("branch", parse_text, "main", "branch that is read")
 SCAN_SNAPSHOT_ID: Option[int] = Option("scan.snapshot-id", parse_count, None, "id of the snapshot that is read")
@@ -20,12 +26,9 @@ SCAN_TIMESTAMP_MILLIS: Option[int] = Option(
 SCAN_VERSION: Option[str] = Option("scan.version", parse_text, None, "tag, or else snapshot id, that is read")
 INCREMENTAL_BETWEEN_SCAN_MODE = Option(
     "incremental-between-scan-mode",
-    parse_choice("auto", "delta", "changelog"),
-    "auto",
+    parse_enum(ChangeFiles),
+    ChangeFiles.AUTO,
     "files that changes are read from; auto: changelog files of tables that produce them, else new data files",
-)
-DELETION_VECTORS_ENABLED = Option(
-    "deletion-vectors.enabled", parse_bool, False, "rows are deleted by their position in a file"
 )
 DV_MERGE_ON_READ = Option(
     "deletion-vectors.merge-on-read", parse_bool, False, "see rows that no compaction has looked up yet"
@@ -39,19 +42,19 @@ SCAN_PRIMARY_BRANCH: Option[str] = Option(
     "scan.primary-branch", parse_text, None, "branch that is read first; its own branch stands in for what it lacks"
 )
 
+DATA_FILE_DIRECTORY = Option("data-file.path-directory", _folder, "", "folder of the table that holds its data files")
+INDEX_IN_DATA_DIRECTORY = Option(
+    "index-file-in-data-file-dir", parse_bool, False, "index files lie in the folders of the buckets"
+)
 ROW_TRACKING_ENABLED = Option("row-tracking.enabled", parse_bool, False, "every row has an id that stays")
 DATA_EVOLUTION_ENABLED = Option(
     "data-evolution.enabled", parse_bool, False, "columns of a row may lie in several files"
 )
 
-POSTPONE_DEFAULT_BUCKETS = Option(
-    "postpone.default-bucket-num", parse_count, 1, "buckets of a partition whose first rows leave the postpone bucket"
-)
-
 VERSIONS = (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_TIMESTAMP_MILLIS, SCAN_VERSION)
 """Of these at most one may be set."""
 
-_READ_OPTIONS = (
+GIVEN_WHEN_OPENED = (
     BRANCH,
     *VERSIONS,
     INCREMENTAL_BETWEEN_SCAN_MODE,
@@ -60,6 +63,16 @@ _READ_OPTIONS = (
     SCAN_FALLBACK_BRANCH,
     SCAN_PRIMARY_BRANCH,
 )
+"""Options that may be given when a table is opened."""
+
+READ_OPTIONS = (
+    *GIVEN_WHEN_OPENED,
+    DATA_FILE_DIRECTORY,
+    INDEX_IN_DATA_DIRECTORY,
+    ROW_TRACKING_ENABLED,
+    DATA_EVOLUTION_ENABLED,
+)
+"""Those, and the ones that only the table itself may have."""
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
     "type": ("table", "materialized-table"),
@@ -86,7 +99,7 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
 
 def is_read_option(key: str) -> bool:
     """Whether the option says what a read sees, so that it can be given when a table is opened."""
-    return key in _REFUSED or any(option.key == key for option in _READ_OPTIONS)
+    return key in _REFUSED or any(option.key == key for option in GIVEN_WHEN_OPENED)
 
 
 def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
@@ -98,18 +111,13 @@ def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-def names_version(options: Mapping[str, str]) -> bool:
-    """Whether the options ask for a snapshot other than whichever is newest."""
-    return any(option.is_set(options) for option in VERSIONS)
-
-
 def check_open_options(options: Mapping[str, str]) -> None:
     """Returns when a table may be opened with these options: those that say what is seen of it, and can be read.
 
     Raises OptionError for any other, naming the nearest, and as `check_read_options`.
     """
     refuse_storage_keys(options, "the options of reading")
-    known = [option.key for option in _READ_OPTIONS]
+    known = [option.key for option in GIVEN_WHEN_OPENED]
     for key in options:
         if not is_read_option(key):
             raise OptionError(
@@ -121,7 +129,7 @@ def check_open_options(options: Mapping[str, str]) -> None:
 
 def check_read_options(options: Mapping[str, str]) -> None:
     """Raises OptionError for a read option whose text cannot be read, or for two that name a snapshot."""
-    for option in _READ_OPTIONS:
+    for option in GIVEN_WHEN_OPENED:
         option.find(options)
     named = [option.key for option in VERSIONS if option.is_set(options)]
     if len(named) > 1:

@@ -26,12 +26,12 @@ from bucketline.conf.option import did_you_mean, nearest
 from bucketline.conf.other_options import HARMLESS_PREFIXES
 from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.secrets import mask
-from bucketline.conf.sink_options import ROUTE_MEMORY, SINK_OPTIONS, route_memory
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, ROUTE_MEMORY, SINK_OPTIONS, route_memory
 from bucketline.conf.source_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS, refuse_storage_keys
 from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
 
-_OWN_SECTION = ("bad-records.path", "bad-records.max")
+_OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
 """Options of the sink that a job sets in a section of their own."""
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
 

@@ -10,10 +10,10 @@ from enum import Enum
 from typing import Any
 
 from bucketline.conf import memory_options
+from bucketline.conf.choices import EvolutionPolicy
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
-    parse_choice,
     parse_count,
     parse_duration,
     parse_enum,
@@ -73,8 +73,8 @@ KEY_INDEX_MEMORY = Option(
 )
 SCHEMA_EVOLUTION = Option(
     "schema-evolution",
-    parse_choice("evolve", "ignore", "fail"),
-    "fail",
+    parse_enum(EvolutionPolicy),
+    EvolutionPolicy.FAIL,
     "new and wider columns of the input: evolve changes the table, ignore leaves them out, fail stops the job; fields "
     "that decode: json or debezium-json finds beside the table's columns are left out by fail as well",
 )
@@ -111,7 +111,7 @@ class SinkOptions:
     compact_memory_bytes: int
     local_directory: str | None
     key_index_memory_bytes: int
-    schema_evolution: str
+    schema_evolution: EvolutionPolicy
     postpone_compact_batches: int | None
     bad_records_path: str | None
     bad_records_max: int

@@ -3,7 +3,9 @@
 Source: Spark 4.0 KafkaSourceProvider (option names count in any case), Structured Streaming + Kafka Integration Guide.
 """
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
@@ -83,6 +85,48 @@ def source_identity(source: Source) -> str | None:
     if servers is None:
         return None
     return mask_text("kafka://" + ",".join(sorted(part.strip() for part in servers.split(",") if part.strip())))
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """Where a Kafka source reads: its servers, and topics by name, by pattern, or with their partitions.
+
+    `topics_text` says the topics as they are set; None where none are.
+    """
+
+    servers: str | None
+    topics: tuple[str, ...]
+    pattern: str | None
+    assigned: Mapping[str, Sequence[int]]
+    topics_text: str | None
+
+    def reads(self, topic: str) -> bool:
+        """Whether the source reads a topic."""
+        if self.topics:
+            return topic in self.topics
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.assigned
+
+
+def kafka_source(options: Mapping[str, str]) -> KafkaSource:
+    """Where a Kafka source with these options reads."""
+    names, pattern, assigned = (find_option(options, name) for name in TOPIC_OPTIONS)
+    return KafkaSource(
+        servers=find_option(options, SERVERS),
+        topics=tuple(name.strip() for name in (names or "").split(",") if name.strip()),
+        pattern=pattern,
+        assigned=json.loads(assigned or "{}"),
+        topics_text=next((text for text in (names, pattern, assigned) if text is not None), None),
+    )
+
+
+def with_headers(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, so that Kafka's headers are read unless they say otherwise."""
+    found = dict(options)
+    if find_option(options, INCLUDE_HEADERS) is None:
+        found[INCLUDE_HEADERS] = "true"
+    return found
 
 
 def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:

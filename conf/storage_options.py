@@ -9,11 +9,21 @@ pypaimon's S3Options (`fs.s3.`).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, did_you_mean, parse_bool, parse_choice, parse_duration, parse_int, parse_text
+from bucketline.conf.option import Option, did_you_mean, parse_bool, parse_duration, parse_enum, parse_int, parse_text
 from bucketline.conf.secrets import MaskedOptions
+
+
+class GcsAuth(Enum):
+    """Where the credentials of Google's storage come from: the environment, nowhere, or a file."""
+
+    APPLICATION_DEFAULT = "application-default"
+    UNAUTHENTICATED = "unauthenticated"
+    KEYFILE = "service-account-json-keyfile"
+
 
 S3_ENDPOINT = Option("s3.endpoint", parse_text, None, "address of the store, as http://localhost:9000")
 S3_ACCESS_KEY = Option("s3.access-key", parse_text, None, "id of the key; default: from the environment")
@@ -39,8 +49,8 @@ GCS_ENDPOINT = Option("fs.gs.storage.root.url", parse_text, None, "address of th
 GCS_KEYFILE = Option("fs.gs.auth.service.account.json.keyfile", parse_text, None, "file with a service account's key")
 GCS_AUTH = Option(
     "fs.gs.auth.type",
-    parse_choice("application-default", "unauthenticated", "service-account-json-keyfile"),
-    "application-default",
+    parse_enum(GcsAuth),
+    GcsAuth.APPLICATION_DEFAULT,
     "application-default: credentials of the environment; service-account-json-keyfile: those of the file that "
     "`fs.gs.auth.service.account.json.keyfile` names; unauthenticated: none",
 )
@@ -179,6 +189,21 @@ def oss_settings(options: Mapping[str, str]) -> S3Settings:
         role=None,
         role_session=None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GcsSettings:
+    """The settings of Google's storage; None leaves one to the environment."""
+
+    endpoint: str | None
+    keyfile: str | None
+    anonymous: bool
+
+
+def gcs_settings(options: Mapping[str, str]) -> GcsSettings:
+    """The settings of Google's storage among storage options that have been checked."""
+    anonymous = GCS_AUTH.get(options) is GcsAuth.UNAUTHENTICATED
+    return GcsSettings(GCS_ENDPOINT.find(options), GCS_KEYFILE.find(options), anonymous)
 
 
 def azure_secret(options: Mapping[str, str], family: str, account: str) -> str | None:

@@ -5,125 +5,79 @@ tolerates everything. What else Paimon knows is in `other_options`.
 Source: Paimon 2.0 CoreOptions, SchemaValidation; texts that Paimon's users know are kept word for word.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from bucketline.conf.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, POSITIVE
 from bucketline.conf.changelog_options import CHANGELOG_OPTIONS, check_changelog_options
+from bucketline.conf.choices import BucketFunction, ManifestCodec, MergeEngine
+from bucketline.conf.compaction_options import (
+    COMPACTION_OPTIONS,
+    COMPACTION_TRIGGER,
+    FULL_COMPACTION_DELTA_COMMITS,
+    NUM_LEVELS,
+)
 from bucketline.conf.errors import OptionError
+from bucketline.conf.field_options import check_stats_modes
 from bucketline.conf.file_options import FILE_OPTIONS, check_file_options
 from bucketline.conf.memory_options import BOUNDED, MEMORY_OPTIONS
+from bucketline.conf.merge_options import IGNORE_DELETE, MERGE_ENGINE, MERGE_OPTIONS, SEQUENCE_FIELD
 from bucketline.conf.option import (
     UNLIMITED,
     Option,
     did_you_mean,
     parse_bool,
-    parse_choice,
     parse_count,
     parse_duration,
-    parse_float,
+    parse_enum,
     parse_int,
     parse_name_part,
     parse_names,
     parse_size,
-    parse_text,
 )
 from bucketline.conf.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
 
 MB = 1 << 20
 
 
+MAX_BUCKET_COUNT = 2147483647
+_BUCKET_COUNT = re.compile(r"[+-]?[0-9]{1,10}")
+
+
 def _bucket_key(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
+
+
+def _bucket_count(text: str) -> int:
+    if _BUCKET_COUNT.fullmatch(text) is None or int(text) > MAX_BUCKET_COUNT:
+        raise OptionError(f"not a number up to {MAX_BUCKET_COUNT}", value=text)
+    return int(text)
 
 
 # Table shape and files
 PRIMARY_KEY = Option("primary-key", parse_names, None, "primary-key columns, instead of a declaration in the schema")
 PARTITION = Option("partition", parse_names, None, "partition columns, instead of a declaration in the schema")
-BUCKET = Option("bucket", parse_int, -1, "buckets per partition: > 0 fixed, -1 dynamic, -2 postponed")
+BUCKET = Option("bucket", _bucket_count, -1, "buckets per partition: > 0 fixed, -1 dynamic, -2 postponed")
 BUCKET_KEY = Option("bucket-key", _bucket_key, None, "bucket columns, split at commas without trimming")
-BUCKET_FUNCTION = Option("bucket-function.type", parse_choice("default", "mod", "hive"), "default", "bucket of a row")
+BUCKET_FUNCTION = Option("bucket-function.type", parse_enum(BucketFunction), BucketFunction.DEFAULT, "bucket of a row")
 PARTITION_DEFAULT_NAME = Option(
-    "partition.default-name", parse_text, "__DEFAULT_PARTITION__", "directory name of a null or blank partition value"
+    "partition.default-name", str, "__DEFAULT_PARTITION__", "directory name of a null or blank partition value"
 )
 PARTITION_LEGACY_NAME = Option("partition.legacy-name", parse_bool, True, "partition values in paths as before 1.0")
 TARGET_FILE_SIZE = Option("target-file-size", parse_size, None, "bytes after which a data file is closed")
 TARGET_FILE_ROW_NUM = Option("target-file-row-num", parse_count, UNLIMITED, "rows after which an append file is closed")
 
-# Rows of one key
-SEQUENCE_FIELD: Option[tuple[str, ...]] = Option(
-    "sequence.field", parse_names, (), "columns that order the rows of one key"
-)
-SEQUENCE_SORT_ORDER = Option(
-    "sequence.field.sort-order", parse_choice("ascending", "descending"), "ascending", "direction of sequence.field"
-)
-ROWKIND_FIELD = Option("rowkind.field", parse_text, None, "column that holds the row kind as +I, -U, +U or -D")
-IGNORE_DELETE = Option(
-    "ignore-delete",
-    parse_bool,
-    False,
-    "drop -D and -U rows",
-    ("first-row.ignore-delete", "deduplicate.ignore-delete", "partial-update.ignore-delete"),
-)
-IGNORE_UPDATE_BEFORE = Option("ignore-update-before", parse_bool, False, "drop -U rows")
-MERGE_ENGINE = Option(
-    "merge-engine",
-    parse_choice("deduplicate", "partial-update", "aggregation", "first-row"),
-    "deduplicate",
-    "what the rows of one key become",
-)
-PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE = Option(
-    "partial-update.remove-record-on-delete", parse_bool, False, "a -D row removes the whole row"
-)
-RETRACTS_OF_PARTIAL_UPDATE = (
-    "a table with merge-engine partial-update takes no -D and -U rows as it is; set 'ignore-delete' = 'true' to skip "
-    "them, 'partial-update.remove-record-on-delete' = 'true' to let -D remove the row, or give the columns a "
-    "'fields.<sequence column>.sequence-group' to take back values"
-)
-REMOVE_RECORD_ON_SEQUENCE_GROUP: Option[tuple[str, ...]] = Option(
-    "partial-update.remove-record-on-sequence-group", parse_names, (), "sequence columns whose -D removes the whole row"
-)
-AGGREGATION_REMOVE_RECORD_ON_DELETE = Option(
-    "aggregation.remove-record-on-delete", parse_bool, False, "a -D row removes the whole row"
-)
-
-# Compaction
-WRITE_ONLY = Option("write-only", parse_bool, False, "neither compact nor expire", ("write.compaction-skip",))
-COMPACTION_TRIGGER = Option("num-sorted-run.compaction-trigger", parse_int, 5, "sorted runs that start a compaction")
-STOP_TRIGGER = Option("num-sorted-run.stop-trigger", parse_int, None, "sorted runs that no compaction leaves behind")
-NUM_LEVELS = Option("num-levels", parse_int, None, "levels, level 0 included")
-MAX_SIZE_AMPLIFICATION = Option(
-    "compaction.max-size-amplification-percent", parse_int, 200, "percent of the last run the others may reach"
-)
-SIZE_RATIO = Option("compaction.size-ratio", parse_int, 1, "percent of slack when run sizes are compared")
-OFFPEAK_START_HOUR = Option("compaction.offpeak.start.hour", parse_int, -1, "first hour of day off peak; -1 for never")
-OFFPEAK_END_HOUR = Option("compaction.offpeak.end.hour", parse_int, -1, "first hour of day on peak again; -1 for never")
-OFFPEAK_RATIO = Option("compaction.offpeak-ratio", parse_int, 0, "compaction.size-ratio off peak")
-OPTIMIZATION_INTERVAL = Option("compaction.optimization-interval", parse_duration, None, "ms between full compactions")
-TOTAL_SIZE_THRESHOLD = Option(
-    "compaction.total-size-threshold", parse_size, None, "bytes below which a bucket is always compacted fully"
-)
-INCREMENTAL_SIZE_THRESHOLD = Option(
-    "compaction.incremental-size-threshold", parse_size, None, "bytes above the last run that start a full compaction"
-)
-COMPACTION_MIN_FILE_NUM = Option("compaction.min.file-num", parse_int, 5, "small files of an append bucket to join")
-SMALL_FILE_RATIO = Option(
-    "compaction.small-file-ratio", parse_float, 0.7, "part of target-file-size below which a file is rewritten"
-)
-FORCE_UP_LEVEL_0 = Option("compaction.force-up-level-0", parse_bool, False, "each compaction empties level 0")
-FORCE_REWRITE_ALL_FILES = Option(
-    "compaction.force-rewrite-all-files", parse_bool, False, "a full compaction rewrites every file"
-)
-FORCE_COMPACT = Option("commit.force-compact", parse_bool, False, "a commit waits for its compaction")
-FULL_COMPACTION_DELTA_COMMITS = Option(
-    "full-compaction.delta-commits", parse_int, None, "commits between full compactions"
+# Schema changes
+NULL_TO_NOT_NULL_DISABLED = Option(
+    "alter-column-null-to-not-null.disabled", parse_bool, True, "refuse to make a column NOT NULL that holds nulls"
 )
 
 # Manifests and commit
 MANIFEST_COMPRESSION = Option(
     "manifest.compression",
-    parse_choice("zstd", "zstandard", "deflate", "snappy", "bzip2", "null"),
-    "zstd",
+    parse_enum(ManifestCodec),
+    ManifestCodec.ZSTD,
     "codec of manifests, their lists and index manifests",
 )
 MANIFEST_TARGET_FILE_SIZE = Option("manifest.target-file-size", parse_size, 8 * MB, "bytes of a manifest")
@@ -146,11 +100,30 @@ DYNAMIC_PARTITION_OVERWRITE = Option(
 SNAPSHOT_NUM_RETAINED_MIN = Option("snapshot.num-retained.min", parse_int, 10, "snapshots always kept")
 SNAPSHOT_NUM_RETAINED_MAX = Option("snapshot.num-retained.max", parse_count, UNLIMITED, "snapshots kept at most")
 SNAPSHOT_TIME_RETAINED = Option("snapshot.time-retained", parse_duration, 3_600_000, "ms a snapshot is kept")
+CHANGELOG_NUM_RETAINED_MIN: Option[int] = Option(
+    "changelog.num-retained.min", parse_count, None, "changelogs always kept; as many as snapshots unless set"
+)
+CHANGELOG_NUM_RETAINED_MAX: Option[int] = Option(
+    "changelog.num-retained.max", parse_count, None, "changelogs kept at most; as many as snapshots unless set"
+)
+CHANGELOG_TIME_RETAINED: Option[int] = Option(
+    "changelog.time-retained", parse_duration, None, "ms a changelog is kept; as long as snapshots unless set"
+)
+CONSUMER_EXPIRATION_TIME: Option[int] = Option(
+    "consumer.expiration-time", parse_duration, None, "ms after which a consumer that does not move is dropped"
+)
 SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "snapshots expired by one run")
 
 HONOURED: Mapping[str, Option[Any]] = {
     found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
-} | {**MEMORY_OPTIONS, **FILE_OPTIONS, **BUCKET_OPTIONS, **CHANGELOG_OPTIONS}
+} | {
+    **MERGE_OPTIONS,
+    **COMPACTION_OPTIONS,
+    **MEMORY_OPTIONS,
+    **FILE_OPTIONS,
+    **BUCKET_OPTIONS,
+    **CHANGELOG_OPTIONS,
+}
 """Every option above by its key, then those of the other modules."""
 
 
@@ -163,22 +136,7 @@ def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> in
 def manifest_codec(options: Mapping[str, str]) -> str:
     """The codec of manifests, as Avro calls it."""
     found = MANIFEST_COMPRESSION.get(options)
-    return "zstandard" if found == "zstd" else found
-
-
-def stop_trigger(options: Mapping[str, str]) -> int:
-    """Most sorted runs of a bucket whose writers compact: the compaction trigger + 3 unless set, never below that.
-
-    Paimon holds writers back there; a batch that compacts before it is done leaves no more than that.
-    """
-    trigger, found = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
-    return max(trigger, trigger + 3 if found is None else found)
-
-
-def num_levels(options: Mapping[str, str]) -> int:
-    """Levels of a bucket, level 0 included: one more than the compaction trigger unless set."""
-    found = NUM_LEVELS.find(options)
-    return COMPACTION_TRIGGER.get(options) + 1 if found is None else found
+    return "zstandard" if found is ManifestCodec.ZSTD else str(found.value)
 
 
 _FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
@@ -201,6 +159,7 @@ def check_write_options(
         if option is not None:
             option.find(schema_options)
     check_file_options(schema_options)
+    check_stats_modes(schema_options)
     check_changelog_options(schema_options, primary_key)
     _check_bucket(schema_options, primary_key, partition_keys)
     _check_numbers(schema_options)
@@ -248,7 +207,7 @@ def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partit
 
 def _check_moves(options: Mapping[str, str]) -> None:
     """A key that moves to another partition is deleted where it was; Paimon leaves it in both."""
-    if IGNORE_DELETE.get(options) and MERGE_ENGINE.get(options) == "deduplicate":
+    if IGNORE_DELETE.get(options) and MERGE_ENGINE.get(options) is MergeEngine.DEDUPLICATE:
         refuse(
             IGNORE_DELETE.key,
             f"'{IGNORE_DELETE.key}' = 'true' does not go with keys that move between partitions: the delete in the old "

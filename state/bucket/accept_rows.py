@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.table_options import IGNORE_DELETE, IGNORE_UPDATE_BEFORE, ROWKIND_FIELD
 from bucketline.state.bucket.defaults import fill_defaults
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
@@ -51,7 +50,7 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
         explicit = False
     kinds = _explicit_kinds(data) if explicit else None
     rows = conform(data.drop_columns([ROW_KIND_COLUMN]) if explicit else data, schema)
-    kind_field = ROWKIND_FIELD.find(schema.options)
+    kind_field = schema.settings.merge.row_kind_field
     if kind_field is not None:
         if explicit:
             raise SchemaMismatchError(
@@ -91,7 +90,7 @@ def _poison_masks(data: pa.Table, schema: TableSchema) -> Iterator[tuple[pa.Chun
         if pa.types.is_integer(kinds.type):
             known = pc.and_(pc.greater_equal(kinds, 0), pc.less_equal(kinds, 3))
             yield pc.fill_null(pc.invert(known), True), f"column {ROW_KIND_COLUMN} holds no row kind (0 to 3)"
-    kind_field = ROWKIND_FIELD.find(schema.options)
+    kind_field = schema.settings.merge.row_kind_field
     if kind_field is not None and kind_field in data.column_names and pa.types.is_string(data[kind_field].type):
         known = pc.is_in(data[kind_field], value_set=pa.array(list(SHORT_NAMES)))
         yield pc.invert(known), f"rowkind.field '{kind_field}' holds no row kind ({', '.join(SHORT_NAMES)})"
@@ -134,9 +133,9 @@ def _refuse_retracts(kinds: pa.Array) -> None:
 
 def _dropped_kinds(schema: TableSchema) -> set[int]:
     dropped = set()
-    if IGNORE_DELETE.get(schema.options):
+    if schema.settings.merge.ignore_delete:
         dropped |= {int(RowKind.UPDATE_BEFORE), int(RowKind.DELETE)}
-    if IGNORE_UPDATE_BEFORE.get(schema.options):
+    if schema.settings.merge.ignore_update_before:
         dropped.add(int(RowKind.UPDATE_BEFORE))
     return dropped
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bucketline.conf.bucket_options import TARGET_ROW_NUM
 from bucketline.conf.errors import OptionError
 
 Int32s = NDArray[np.int32]
@@ -103,7 +104,7 @@ class Allocation:
             raise OptionError(
                 f"Too more bucket {MAX_DYNAMIC_BUCKETS}, you should increase target bucket row number "
                 f"{self.rule.target_rows} ('dynamic-bucket.target-row-num')",
-                option="dynamic-bucket.target-row-num",
+                key=TARGET_ROW_NUM.key,
                 buckets=len(rows),
             )
         owned = np.array(sorted(b for b in rows if self.own.owns(b)), np.int32)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bucketline.conf.table_options import MERGE_ENGINE
+from bucketline.conf.choices import MergeEngine
 from bucketline.state.bucket.allocation import Allocation, Int32s
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
@@ -41,10 +41,10 @@ class OldPlaceRule(Enum):
 
 def old_place_rule(schema: TableSchema) -> OldPlaceRule:
     """The rule of the table's merge engine."""
-    engine = MERGE_ENGINE.get(schema.options)
-    if engine == "first-row":
+    engine = schema.settings.merge.engine
+    if engine is MergeEngine.FIRST_ROW:
         return OldPlaceRule.SKIP_NEW
-    return OldPlaceRule.DELETE_OLD if engine == "deduplicate" else OldPlaceRule.USE_OLD
+    return OldPlaceRule.DELETE_OLD if engine is MergeEngine.DEDUPLICATE else OldPlaceRule.USE_OLD
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,15 +4,13 @@ Source: Paimon 2.0 DefaultBucketFunction, ModBucketFunction, HiveBucketFunction,
 """
 
 from collections.abc import Sequence
-from enum import Enum
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bucketline.conf.errors import OptionError
+from bucketline.conf.choices import BucketFunction
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.buffers import (
     BYTE_ROOTS,
@@ -23,8 +21,6 @@ from bucketline.state.types.buffers import (
     physical_array,
 )
 from bucketline.state.types.logical import DataType, TypeRoot
-
-BUCKET_FUNCTION_OPTION = "bucket-function.type"
 
 UInt32s = NDArray[np.uint32]
 
@@ -43,26 +39,6 @@ _FLOAT_BITS = {
     TypeRoot.FLOAT: ("<u4", 0x80000000, 0x7F800000, 0x7FC00000),
     TypeRoot.DOUBLE: ("<u8", 0x8000000000000000, 0x7FF0000000000000, 0x7FF8000000000000),
 }
-
-
-class BucketFunction(Enum):
-    """Values of `bucket-function.type`."""
-
-    DEFAULT = "default"
-    MOD = "mod"
-    HIVE = "hive"
-
-
-def bucket_function(schema: TableSchema) -> BucketFunction:
-    """The table's bucket function. Raises OptionError for a value that names none."""
-    text = schema.options.get(BUCKET_FUNCTION_OPTION, BucketFunction.DEFAULT.value)
-    try:
-        return BucketFunction(text.lower())
-    except ValueError as e:
-        known = ", ".join(f.value for f in BucketFunction)
-        raise OptionError(
-            f"bucket-function.type is {text!r}; known are {known}", option=BUCKET_FUNCTION_OPTION, value=text
-        ) from e
 
 
 def assign_fixed_buckets(

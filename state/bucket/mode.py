@@ -3,22 +3,16 @@
 Source: Paimon 2.0 BucketMode, TableSchema (bucketKeys, crossPartitionUpdate), SchemaValidation.
 """
 
-import re
 from enum import Enum
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table_options import BUCKET, BUCKET_KEY
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
-
-BUCKET_OPTION = "bucket"
-BUCKET_KEY_OPTION = "bucket-key"
 
 # Values of the `bucket` option that are no counts; also what manifest entries hold as the total.
 UNFIXED_BUCKETS = -1
 POSTPONE_BUCKETS = -2
-MAX_BUCKETS = 2147483647
-
-_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class BucketMode(Enum):
@@ -58,18 +52,15 @@ def total_buckets(schema: TableSchema) -> int:
     It is only what the table wants: a partition that has files keeps the total they were written with until a rescale.
     Raises OptionError as `bucket_mode` does.
     """
-    text = schema.options.get(BUCKET_OPTION, str(UNFIXED_BUCKETS))
-    if _NUMBER.fullmatch(text) is None or int(text) > MAX_BUCKETS:
-        raise OptionError(f"bucket is {text!r}, not a number up to {MAX_BUCKETS}", option=BUCKET_OPTION, value=text)
-    total = int(text)
+    total = schema.settings.bucket.count
     allowed = (UNFIXED_BUCKETS, POSTPONE_BUCKETS) if schema.primary_keys else (UNFIXED_BUCKETS,)
     if total > 0 or total in allowed:
         return total
     kind = "with" if schema.primary_keys else "without"
     raise OptionError(
         f"bucket is {total}; a table {kind} a primary key takes a count above 0 or {' or '.join(map(str, allowed))}",
-        option=BUCKET_OPTION,
-        value=text,
+        key=BUCKET.key,
+        value=total,
     )
 
 
@@ -86,19 +77,18 @@ def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
         raise UnsupportedTableError(
             "the primary key holds nothing but partition columns", primary_key=schema.primary_keys
         )
-    text = schema.options.get(BUCKET_KEY_OPTION)
-    if text is None:
+    names = schema.settings.bucket.key
+    if names is None:
         if mode is BucketMode.FIXED and not schema.primary_keys:
-            raise OptionError("a bucketed table without a primary key needs bucket-key", option=BUCKET_KEY_OPTION)
+            raise OptionError("a bucketed table without a primary key needs bucket-key", key=BUCKET_KEY.key)
         return schema.trimmed_primary_key
     if mode not in (BucketMode.FIXED, BucketMode.POSTPONE):
-        raise OptionError("bucket-key needs bucket to be a count, not -1", option=BUCKET_KEY_OPTION, value=text)
+        raise OptionError("bucket-key needs bucket to be a count, not -1", key=BUCKET_KEY.key, value=",".join(names))
     # Java does not trim, so " b" names a column that starts with a blank.
-    names = tuple(text.split(","))
     for name in names:
         problem = _refusal(schema, name)
         if problem is not None:
-            raise OptionError(f"bucket-key {name!r} {problem}", option=BUCKET_KEY_OPTION, value=text, column=name)
+            raise OptionError(f"bucket-key {name!r} {problem}", key=BUCKET_KEY.key, value=",".join(names), column=name)
     return names
 
 

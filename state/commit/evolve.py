@@ -6,10 +6,10 @@ Source: Paimon 2.0 SchemaMergingUtils.
 """
 
 from collections.abc import Iterator
-from enum import Enum
 
 import pyarrow as pa
 
+from bucketline.conf.choices import EvolutionPolicy
 from bucketline.state.commit.schema_change import AddColumn, ChangeType, SchemaChange, change_schema
 from bucketline.state.commit.schema_edit import ColumnPath, shown
 from bucketline.state.commit.widen import narrows
@@ -17,14 +17,6 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.logical import DataType, TypeRoot
-
-
-class EvolutionPolicy(Enum):
-    """What happens to columns and types that the table does not have."""
-
-    EVOLVE = "evolve"
-    IGNORE = "ignore"
-    FAIL = "fail"
 
 
 def evolve_schema(

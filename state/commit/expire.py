@@ -5,28 +5,23 @@ the snapshot before; the cost is that of the deltas in between, never that of th
 Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagManager.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, parse_count, parse_duration
 from bucketline.conf.table_options import (
-    SNAPSHOT_EXPIRE_LIMIT,
+    CHANGELOG_NUM_RETAINED_MAX,
+    CHANGELOG_NUM_RETAINED_MIN,
+    CHANGELOG_TIME_RETAINED,
     SNAPSHOT_NUM_RETAINED_MAX,
     SNAPSHOT_NUM_RETAINED_MIN,
-    SNAPSHOT_TIME_RETAINED,
 )
+from bucketline.conf.table_settings import RetentionSettings
 from bucketline.conf.wording import counted
 from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
 
 FileKey = tuple[bytes, int, str]
 """A data file as the file system knows it: partition, bucket, name. Its level is no part of it."""
-
-_CHANGELOG_RETENTION = (
-    (Option("changelog.num-retained.min", parse_count, None, ""), SNAPSHOT_NUM_RETAINED_MIN),
-    (Option("changelog.num-retained.max", parse_count, None, ""), SNAPSHOT_NUM_RETAINED_MAX),
-    (Option("changelog.time-retained", parse_duration, None, ""), SNAPSHOT_TIME_RETAINED),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +44,25 @@ class Retention:
             )
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "Retention":
-        """The settings of a table with these options. Raises OptionError when one cannot be read or they clash."""
+    def of(cls, settings: RetentionSettings) -> "Retention":
+        """What a table's settings say. Raises OptionError when one cannot be read or they clash."""
         return cls(
-            min_count=SNAPSHOT_NUM_RETAINED_MIN.get(options),
-            max_count=SNAPSHOT_NUM_RETAINED_MAX.get(options),
-            time_ms=SNAPSHOT_TIME_RETAINED.get(options),
-            limit=SNAPSHOT_EXPIRE_LIMIT.get(options),
+            min_count=settings.snapshots_min,
+            max_count=settings.snapshots_max,
+            time_ms=settings.snapshots_ms,
+            limit=settings.expire_limit,
         )
 
 
-def longer_changelog(options: Mapping[str, str]) -> str | None:
+def longer_changelog(settings: RetentionSettings) -> str | None:
     """The option that keeps changelogs longer than snapshots, None when none does."""
-    for changelog, snapshot in _CHANGELOG_RETENTION:
-        found = changelog.find(options)
-        if found is not None and found > snapshot.get(options):
-            return changelog.key
+    for changelogs, snapshots, option in (
+        (settings.changelogs_min, settings.snapshots_min, CHANGELOG_NUM_RETAINED_MIN),
+        (settings.changelogs_max, settings.snapshots_max, CHANGELOG_NUM_RETAINED_MAX),
+        (settings.changelogs_ms, settings.snapshots_ms, CHANGELOG_TIME_RETAINED),
+    ):
+        if changelogs is not None and changelogs > snapshots:
+            return option.key
     return None
 
 

@@ -11,14 +11,10 @@ Source: Paimon 2.0 ManifestFileMerger, FileEntry.mergeEntries; the input is the 
 first, so a full merge may forget deletes.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from bucketline.conf.table_options import (
-    MANIFEST_FULL_COMPACTION_SIZE,
-    MANIFEST_MERGE_MIN_COUNT,
-    MANIFEST_TARGET_FILE_SIZE,
-)
+from bucketline.conf.table_settings import CommitSettings
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import EntryIdentity, FileKind, ManifestEntry, ManifestFileMeta
 from bucketline.state.format.partition_stats import may_hold_any
@@ -35,12 +31,12 @@ class ManifestMergeOptions:
     merge_min_count: int = 30
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "ManifestMergeOptions":
-        """The settings of a table with these options. Raises OptionError when one of them cannot be read."""
+    def of(cls, settings: CommitSettings) -> "ManifestMergeOptions":
+        """What a table's settings say. Raises OptionError when one of them cannot be read."""
         return cls(
-            target_size_bytes=MANIFEST_TARGET_FILE_SIZE.get(options),
-            full_threshold_bytes=MANIFEST_FULL_COMPACTION_SIZE.get(options),
-            merge_min_count=MANIFEST_MERGE_MIN_COUNT.get(options),
+            target_size_bytes=settings.manifest_target_bytes,
+            full_threshold_bytes=settings.manifest_full_threshold_bytes,
+            merge_min_count=settings.manifest_merge_min_count,
         )
 
 

@@ -5,20 +5,21 @@ type may change only to one that holds every old value. Ids are never used twice
 Source: Paimon 2.0 SchemaManager, SchemaChange, SchemaValidation; texts that Paimon's users know are kept word for word.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bucketline.conf.changelog_options import (
     DELETION_VECTORS,
     DELETION_VECTORS_MODIFIABLE,
-    ROW_DEDUPLICATE_IGNORE_FIELDS,
 )
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
+from bucketline.conf.field_options import rename_in_options
+from bucketline.conf.fixed_options import FIXED_BY_FILES, NAMING_COLUMNS
 from bucketline.conf.new_table import check_new_table
-from bucketline.conf.option import parse_bool, parse_int, parse_names
 from bucketline.conf.storage_options import refuse_storage_keys
-from bucketline.conf.table_options import BUCKET, BUCKET_KEY, SEQUENCE_FIELD
+from bucketline.conf.table_options import BUCKET, NULL_TO_NOT_NULL_DISABLED, PARTITION, PRIMARY_KEY
+from bucketline.conf.table_settings import BucketSettings, ChangelogSettings
 from bucketline.state.commit.schema_edit import (
     ColumnPath,
     FreshIds,
@@ -128,35 +129,6 @@ SchemaChange = (
     | SetTableComment
 )
 
-_IMMUTABLE = frozenset(
-    {
-        "type",
-        "bucket-key",
-        "bucket-function.type",
-        "merge-engine",
-        "rowkind.field",
-        "data-file.path-directory",
-        "index-file-in-data-file-dir",
-        "row-tracking.enabled",
-        "data-evolution.enabled",
-        "sequence.snapshot-ordering",
-        "dynamic-bucket.initial-buckets",
-        "force-lookup",
-        "pk-clustering-override",
-        "blob-field",
-        "blob-descriptor-field",
-        "blob-view-field",
-        "aggregation.remove-record-on-delete",
-        "partial-update.remove-record-on-delete",
-        "partial-update.remove-record-on-sequence-group",
-    }
-)
-"""Options that files in the table depend on."""
-
-_NULL_TO_NOT_NULL = "alter-column-null-to-not-null.disabled"
-_COLUMN_LISTS = (BUCKET_KEY.key, SEQUENCE_FIELD.key, "rowkind.field", ROW_DEDUPLICATE_IGNORE_FIELDS.key)
-"""Options that name columns and follow a rename, next to the `fields.<column>.` family."""
-
 
 def change_schema(
     schema: TableSchema, changes: Sequence[SchemaChange], *, now_ms: int, has_snapshots: bool
@@ -182,11 +154,11 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
         case SetOption(key, value):
             refuse_storage_keys({key: value}, "the table's options")
             check_given_durations({key: value})
-            _check_option(schema.options, key, value, has_snapshots=has_snapshots)
+            _check_option(schema, key, value, has_snapshots=has_snapshots)
             return replace(schema, options={**schema.options, key: value})
         case UnsetOption(key):
             if key in schema.options:
-                _check_option(schema.options, key, None, has_snapshots=has_snapshots)
+                _check_option(schema, key, None, has_snapshots=has_snapshots)
             return replace(schema, options={k: v for k, v in schema.options.items() if k != key})
         case SetTableComment(comment):
             return replace(schema, comment=comment)
@@ -258,24 +230,8 @@ def _rename(schema: TableSchema, path: ColumnPath, name: str) -> TableSchema:
     return replace(
         renamed,
         primary_keys=tuple(name if k == old else k for k in schema.primary_keys),
-        options=_renamed_options(schema.options, old, name),
+        options=rename_in_options(schema.options, old, name, naming=NAMING_COLUMNS),
     )
-
-
-def _renamed_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
-    found = {}
-    for key, value in options.items():
-        if key in _COLUMN_LISTS and old in parse_names(value):
-            value = ",".join(new if n == old else n for n in parse_names(value))
-        parts = key.split(".")
-        if parts[0] == "fields" and len(parts) > 2:
-            # `fields.a,b.sequence-group` = `c,d`: both sides name columns.
-            names = ".".join(parts[1:-1]).split(",")
-            key = ".".join(["fields", ",".join(new if n.strip() == old else n for n in names), parts[-1]])
-            if parts[-1] in ("sequence-group", "nested-key"):
-                value = ",".join(new if n.strip() == old else n for n in value.split(","))
-        found[key] = value
-    return found
 
 
 def _change_type(schema: TableSchema, path: ColumnPath, data_type: DataType) -> TableSchema:
@@ -285,7 +241,7 @@ def _change_type(schema: TableSchema, path: ColumnPath, data_type: DataType) -> 
             refuse_column(path, f"Cannot update partition column: [{name}]")
         if name in schema.primary_keys:
             refuse_column(path, f"Cannot update primary key: [{name}]")
-        if name in (BUCKET_KEY.find(schema.options) or ()):
+        if name in (schema.settings.bucket.key or ()):
             refuse_column(path, f"Cannot update bucket key: [{name}]: its rows would belong into other buckets")
 
     def change(field: DataField) -> DataField:
@@ -303,43 +259,46 @@ def _change_type(schema: TableSchema, path: ColumnPath, data_type: DataType) -> 
 def _change_nullability(schema: TableSchema, path: ColumnPath, nullable: bool) -> TableSchema:
     if len(path) == 1 and path[0] in schema.primary_keys:
         refuse_column(path, "Cannot change nullability of primary key")
-    is_disabled = parse_bool(schema.options.get(_NULL_TO_NOT_NULL, "true"))
+    is_disabled = schema.settings.commit.refuses_null_to_not_null
 
     def change(field: DataField) -> DataField:
         if field.type.nullable and not nullable and is_disabled:
             refuse_column(
                 path,
                 f"Cannot update column type from nullable to non nullable for {shown(path)}. You can set table "
-                f"configuration option '{_NULL_TO_NOT_NULL}' = 'false' to allow converting null columns to not null",
+                f"configuration option '{NULL_TO_NOT_NULL_DISABLED.key}' = 'false' to allow converting null columns to "
+                "not null",
             )
         return replace(field, type=replace(field.type, nullable=nullable))
 
     return set_field(schema, path, change)
 
 
-def _check_option(options: Mapping[str, str], key: str, value: str | None, *, has_snapshots: bool) -> None:
+def _check_option(schema: TableSchema, key: str, value: str | None, *, has_snapshots: bool) -> None:
     """Returns if the option may be set to the value, or unset (None)."""
-    if options.get(key) == value:
+    if schema.options.get(key) == value:
         return
-    if key in ("primary-key", "partition") or (has_snapshots and key in _IMMUTABLE):
+    if key in (PRIMARY_KEY.key, PARTITION.key) or (has_snapshots and key in FIXED_BY_FILES):
         raise OptionError(f"Change '{key}' is not supported yet.", key=key, value=value)
     if has_snapshots and key == DELETION_VECTORS.key:
-        _check_vectors(options, value)
+        _check_vectors(schema.settings.changelog, value)
     if key != BUCKET.key or not has_snapshots:
         return
     if value is None:
         raise OptionError("Cannot reset bucket.", key=key)
-    if BUCKET.get(options) == parse_int(value):
+    wanted = BucketSettings({key: value}).count
+    if schema.settings.bucket.count == wanted:
         return
-    if BUCKET.get(options) == -1:
+    if schema.settings.bucket.count == -1:
         raise OptionError("Cannot change bucket when it is -1.", key=key, value=value)
-    if parse_int(value) == -1:
+    if wanted == -1:
         raise OptionError("Cannot change bucket to -1.", key=key, value=value)
 
 
-def _check_vectors(options: Mapping[str, str], value: str | None) -> None:
-    old, new = DELETION_VECTORS.get(options), DELETION_VECTORS.default if value is None else parse_bool(value)
-    if old != new and not DELETION_VECTORS_MODIFIABLE.get(options):
+def _check_vectors(settings: ChangelogSettings, value: str | None) -> None:
+    wanted = ChangelogSettings({} if value is None else {DELETION_VECTORS.key: value})
+    old, new = settings.deletion_vectors, wanted.deletion_vectors
+    if old != new and not settings.vectors_modifiable:
         raise OptionError(
             f"Cannot change deletion vectors mode from {str(old).lower()} to {str(new).lower()}. If modifying table "
             "deletion-vectors mode without full-compaction, this may result in data duplication. If you are confident, "

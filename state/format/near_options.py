@@ -6,17 +6,14 @@ over, however much it looks like an option: what readers do not ask for, and pla
 
 from collections.abc import Collection
 
+from bucketline.conf.field_options import DEFAULT_FUNCTION, PREFIX, SUFFIXES
 from bucketline.conf.other_options import HARMLESS
 from bucketline.conf.table_options import KNOWN_KEYS
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.near_names import flipped_name
 
-_FAMILY = "fields"
-_SUFFIXES = (
-    *(".sequence-group", ".aggregate-function", ".ignore-retract", ".list-agg-delimiter", ".distinct", ".ts-field"),
-    *(".nested-key", ".nested-sequence-field", ".nested-key-null-strategy", ".count-limit", ".stats-mode"),
-    ".default-aggregate-function",
-)
+_FAMILY = PREFIX.rstrip(".")
+_SUFFIXES = (*(f".{suffix}" for suffix in SUFFIXES), DEFAULT_FUNCTION.removeprefix(_FAMILY))
 _COMPARED = frozenset(k for k in KNOWN_KEYS if k not in HARMLESS or not k.isalpha())
 
 

@@ -51,7 +51,7 @@ def unescape(text: str) -> str:
 
 def default_partition_name(schema: TableSchema) -> str:
     """The text that stands for null, empty and blank values."""
-    return schema.options.get("partition.default-name", DEFAULT_PARTITION_NAME)
+    return schema.settings.paths.default_partition
 
 
 def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, str], ...]:
@@ -64,8 +64,7 @@ def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, 
     types = [f.type for f in schema.select(schema.partition_keys)]
     values = decode_row(partition, types)
     default = default_partition_name(schema)
-    is_legacy = schema.options.get("partition.legacy-name", "true").strip().lower() == "true"
-    text_of = legacy_text if is_legacy else _utc_text
+    text_of = legacy_text if schema.settings.paths.legacy_names else _utc_text
     found = []
     for key, value, data_type in zip(schema.partition_keys, values, types, strict=True):
         text = "" if value is None else text_of(value, data_type)
@@ -86,13 +85,13 @@ def partition_path(schema: TableSchema, partition: bytes) -> str:
 
 def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
     """The folder of a bucket's data files, `k=v/bucket-0`, below `data-file.path-directory` if the table has one."""
-    directory = schema.options.get("data-file.path-directory", "").strip("/")
+    directory = schema.settings.paths.data_directory
     return (f"{directory}/" if directory else "") + partition_path(schema, partition) + bucket_dir(bucket)
 
 
 def new_file_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
     """As `bucket_path`, where new files go. Raises UnsupportedTableError where not every reader would look for them."""
-    if schema.options.get("partition.legacy-name", "true").strip().lower() != "true":
+    if not schema.settings.paths.legacy_names:
         fields = schema.select(schema.partition_keys)
         for field, value in zip(fields, decode_row(partition, [f.type for f in fields]), strict=True):
             if value is not None and field.type.root is TypeRoot.TIMESTAMP_LTZ:

@@ -7,7 +7,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bucketline.conf.choices import FileFormat
+from bucketline.conf.file_options import FILE_FORMAT
 from bucketline.conf.secrets import MaskedOptions
+from bucketline.conf.table_options import BUCKET
+from bucketline.conf.table_settings import TableSettings
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.near_names import check_names
 from bucketline.state.format.near_options import check_options
@@ -23,7 +27,8 @@ _MEMBERS = frozenset(
 class TableSchema:
     """One version of a table's schema. `fields` are in column order; key tuples in declared order.
 
-    `storage` are the storage options of this process; they are in no schema file, and not printed.
+    `storage` are the storage options of this process; they are in no schema file, and not printed. `settings` are the
+    options as values with types.
     """
 
     id: int
@@ -36,10 +41,12 @@ class TableSchema:
     time_ms: int = 0
     version: int = CURRENT_VERSION
     storage: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    settings: TableSettings = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Other engines may have stored secrets among the options.
         object.__setattr__(self, "options", MaskedOptions(self.options))
+        object.__setattr__(self, "settings", TableSettings(self.options))
 
     @property
     def trimmed_primary_key(self) -> tuple[str, ...]:
@@ -72,9 +79,9 @@ def decode_schema(data: bytes) -> TableSchema:
         check_names(found, _MEMBERS, "schema member")
         options = {str(k): str(v) for k, v in found["options"].items()}
         if version <= 2:
-            options.setdefault("file.format", "orc")
+            options.setdefault(FILE_FORMAT.key, FileFormat.ORC.value)
         if version <= 1:
-            options.setdefault("bucket", "1")
+            options.setdefault(BUCKET.key, "1")
         comment = found.get("comment")
         schema = TableSchema(
             id=int(found["id"]),

@@ -5,18 +5,17 @@ every reader shares (NaN), or Java has none (timestamps finer than microseconds)
 Source: Paimon 2.0 SimpleStatsConverter, SimpleColStatsCollector, ParquetSimpleStatsExtractor.
 """
 
-import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import Enum
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.errors import OptionError
+from bucketline.conf.stats_mode import StatsKind, StatsMode
+from bucketline.conf.table_settings import TableSettings
 from bucketline.state.format.data_file import SimpleStats
 from bucketline.state.types.binary_row import Timestamp, encode_row
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
@@ -27,44 +26,9 @@ Bound = bool | int | float | str | bytes | Decimal | Timestamp
 _MAX_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 _MAX_BYTE = 0xFF
-_TEXT = re.compile(r"TRUNCATE\(\s*(\d+)\s*\)")
 _UNITS_PER_MILLI = {"ms": 1, "us": 1000}
 
 
-class StatsKind(Enum):
-    NONE = "none"
-    COUNTS = "counts"
-    TRUNCATE = "truncate"
-    FULL = "full"
-
-
-@dataclass(frozen=True, slots=True)
-class StatsMode:
-    """How much is kept of a column; `length` (code points, or bytes of binary columns) belongs to TRUNCATE."""
-
-    kind: StatsKind
-    length: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "StatsMode":
-        """The mode that `none`, `counts`, `truncate(n)` or `full` names, in any case. Raises OptionError."""
-        name = text.strip().upper()
-        if name in ("NONE", "COUNTS", "FULL"):
-            return cls(StatsKind[name])
-        match = _TEXT.fullmatch(name)
-        if match is None or int(match[1]) == 0:
-            raise OptionError(
-                f"stats mode {text!r}: expected none, counts, truncate(n) with n > 0, or full",
-                value=text,
-            )
-        return cls(StatsKind.TRUNCATE, int(match[1]))
-
-    @property
-    def has_bounds(self) -> bool:
-        return self.kind in (StatsKind.TRUNCATE, StatsKind.FULL)
-
-
-DEFAULT_MODE = StatsMode(StatsKind.TRUNCATE, 16)
 KEY_MODE = StatsMode(StatsKind.TRUNCATE, 128)
 """The mode of system columns, `_KEY_*` among them, unless the column has its own. Source: StatsCollectorFactories."""
 
@@ -160,29 +124,22 @@ def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
 
 
 def stats_modes(
-    fields: Sequence[DataField], options: Mapping[str, str], level: int | None = None
+    fields: Sequence[DataField], settings: TableSettings, level: int | None = None
 ) -> tuple[StatsMode, ...]:
-    """The mode of each table column under the table's options, for a file of the given level.
+    """The mode of each table column, for a file of the given level.
 
-    A column's own `fields.<name>.stats-mode` wins; the rest follows `metadata.stats-mode.per.level`, then
-    `metadata.stats-mode`; columns from `metadata.stats-keep-first-n-columns` on have none. Raises OptionError.
+    A column's own mode wins; the rest follows that of the level, then that of the table; columns from
+    `metadata.stats-keep-first-n-columns` on have none. Raises OptionError.
     Source: Paimon 2.0 StatsCollectorFactories, CoreOptions.
     """
-    mode = StatsMode.parse(options["metadata.stats-mode"]) if "metadata.stats-mode" in options else DEFAULT_MODE
-    for pair in filter(None, options.get("metadata.stats-mode.per.level", "").split(",")):
-        at_level, _, text = pair.partition(":")
-        if level is not None and at_level.strip() == str(level):
-            mode = StatsMode.parse(text)
-    kept_text = options.get("metadata.stats-keep-first-n-columns", "-1")
-    if re.fullmatch(r"-?\d+", kept_text.strip()) is None:
-        raise OptionError(f"metadata.stats-keep-first-n-columns: expected a number, found {kept_text!r}")
-    kept_count = int(kept_text)
+    files = settings.files
+    mode = files.stats_mode if level is None else files.stats_mode_per_level.get(level, files.stats_mode)
     found = []
     for position, field in enumerate(fields):
-        own = options.get(f"fields.{field.name}.stats-mode")
+        own = settings.columns.stats_mode(field.name)
         if own is not None:
-            found.append(StatsMode.parse(own))
-        elif 0 <= kept_count <= position:
+            found.append(own)
+        elif 0 <= files.columns_with_stats <= position:
             found.append(StatsMode(StatsKind.NONE))
         else:
             found.append(mode)

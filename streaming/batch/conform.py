@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from bucketline.conf.choices import EvolutionPolicy
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.commit.evolve import EvolutionPolicy
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.catalog.alter import evolve_table
 from bucketline.state.store.write.write_session import WriteSession
@@ -37,7 +37,7 @@ def fit_frame(frame: Any, session: WriteSession) -> Any:
 
     Raises SchemaMismatchError for columns that fit neither now nor after a change, and for names that occur twice.
     """
-    policy = EvolutionPolicy(session.plan.sink.schema_evolution)
+    policy = session.plan.sink.schema_evolution
     if policy is EvolutionPolicy.FAIL:
         check_columns(frame.columns, session.plan.schema)
         return frame
@@ -62,7 +62,7 @@ def fit_decode(decode: Decode | None, session: WriteSession) -> Decode | None:
     """
     if not isinstance(decode, DecodeStep):
         return decode
-    evolves = EvolutionPolicy(session.plan.sink.schema_evolution) is EvolutionPolicy.EVOLVE
+    evolves = session.plan.sink.schema_evolution is EvolutionPolicy.EVOLVE
     step = step_for(decode, session.plan.schema, Watch.ALL if evolves else Watch.NOTHING)
     unread = [name for name in step.input_columns if name not in decode.input_columns]
     if unread:

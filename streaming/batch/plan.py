@@ -3,7 +3,6 @@
 import logging
 from dataclasses import dataclass, replace
 
-from bucketline.conf.bucket_options import ASSIGNER_PARALLELISM
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.write.bucket_writer import CompactTrigger
@@ -158,5 +157,5 @@ def _share_count(session: WriteSession, parallelism: int, before: int | None) ->
 
 def asked_shares(plan: WritePlan) -> int | None:
     """How many shares of the keys the options ask for; None when they leave it open."""
-    assigners = ASSIGNER_PARALLELISM.find(plan.schema.options) or plan.sink.assigner_parallelism
+    assigners = plan.schema.settings.bucket.assigners or plan.sink.assigner_parallelism
     return assigners or plan.sink.write_parallelism

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from bucketline.conf.spark_options import check_spark_settings
-from bucketline.conf.table_options import ROWKIND_FIELD
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
@@ -40,7 +39,7 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
             "its type if it may be null",
             column=missing[0],
         )
-    kind_field = ROWKIND_FIELD.find(schema.options)
+    kind_field = schema.settings.merge.row_kind_field
     if kind_field is not None and kind_field not in known:
         raise SchemaMismatchError(f"rowkind.field {kind_field!r} is no column of the table", column=kind_field)
 

@@ -169,7 +169,11 @@ def _version(text: str | None) -> Version | None:
 
 def _schema_at(table: Table, version: Version | None) -> TableSchema:
     """The schema that a read of the version uses."""
-    found = None if version is None else Versions(table.io, table.metadata_path).find(version, table.options)
+    found = (
+        None
+        if version is None
+        else Versions(table.io, table.metadata_path).find(version, table.table_schema.settings.reading)
+    )
     return table.table_schema if found is None else table.schema_store.get(found.schema_id)
 
 

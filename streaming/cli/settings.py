@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from bucketline.conf.job import (
-    BAD_RECORDS_MAX,
     CREATE_OPTIONS,
     OPTIONS,
     SOURCE_DECODE,
@@ -14,13 +13,14 @@ from bucketline.conf.job import (
     Setting,
 )
 from bucketline.conf.resolve import DEFAULT, effective_options, show_settings
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.source_options import find_option, source_options
 from bucketline.streaming.job.check import check_job
 from bucketline.streaming.job.job_table import has_table
 
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
 _CREATE = "create."
-_IN_A_JOB = ("bad-records.path", "bad-records.max")
+_IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
 """Options of the sink that a job sets in a section of their own."""
 
 

@@ -7,7 +7,6 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from bucketline.conf.table_options import MERGE_ENGINE
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SYSTEM_CLOCK
@@ -110,7 +109,9 @@ def _survey(table: Table, snapshot: Snapshot, partitions: list[dict[str, object]
     schema = table.table_schema
     chosen = choose_partitions(schema, partitions)
     return [
-        survey_bucket(b, partition_text(schema, b.partition), schema.options, keyed=bool(schema.primary_keys))
+        survey_bucket(
+            b, partition_text(schema, b.partition), schema.settings.compaction, keyed=bool(schema.primary_keys)
+        )
         for b in group_by_bucket(table.manifests.live_entries(snapshot))
         if chosen(b.partition)
     ]
@@ -161,7 +162,7 @@ def _advice_lines(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> li
 def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[BucketSurvey], mode: BucketMode) -> list[str]:
     schema = table.table_schema
     kind = f"primary key {', '.join(schema.primary_keys)}" if schema.primary_keys else "append table"
-    engine = f", merge engine {MERGE_ENGINE.get(schema.options)}" if schema.primary_keys else ""
+    engine = f", merge engine {schema.settings.merge.engine.value}" if schema.primary_keys else ""
     by = f", partitioned by {', '.join(schema.partition_keys)}" if schema.partition_keys else ""
     lines = [printable(table.path), f"{kind}{by}, {mode.value} buckets{engine}"]
     if snapshot is None:

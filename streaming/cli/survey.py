@@ -4,13 +4,13 @@ Pure: from live files and options to values; nothing is opened, and a damaged ta
 Source: Paimon's documentation on buckets ("the recommended data size in each bucket is about 200MB - 1GB").
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import pyarrow as pa
 
-from bucketline.conf.table_options import COMPACTION_TRIGGER, stop_trigger
+from bucketline.conf.table_settings import CompactionSettings
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.format.data_file import DataFileMeta
@@ -105,7 +105,7 @@ class PartitionSurvey:
         return sum(b.row_count for b in self.buckets)
 
 
-def survey_bucket(found: BucketFiles, partition: str, options: Mapping[str, str], *, keyed: bool) -> BucketSurvey:
+def survey_bucket(found: BucketFiles, partition: str, settings: CompactionSettings, *, keyed: bool) -> BucketSurvey:
     """One bucket's levels; `keyed` is whether the table has a primary key, without which files form no runs."""
     levels = []
     for level in sorted({f.level for f in found.files}):
@@ -114,8 +114,8 @@ def survey_bucket(found: BucketFiles, partition: str, options: Mapping[str, str]
         levels.append(LevelSurvey(level, tuple((f,) for f in files) if level == 0 else (tuple(files),)))
     runs = sum(len(level.runs) for level in levels)
     backlog = Backlog.NONE
-    if keyed and found.bucket >= 0 and runs >= COMPACTION_TRIGGER.get(options):
-        backlog = Backlog.WRITERS_WAIT if runs >= stop_trigger(options) else Backlog.DUE
+    if keyed and found.bucket >= 0 and runs >= settings.trigger:
+        backlog = Backlog.WRITERS_WAIT if runs >= settings.stop_trigger else Backlog.DUE
     return BucketSurvey(partition, found.bucket, found.total_buckets, tuple(levels), backlog)
 
 

@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 
-from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.choices import ChangelogProducer, MergeEngine
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import BadRecords, Decode
+from bucketline.conf.job import SOURCE_DECODE, BadRecords, Decode
 from bucketline.conf.option import UNLIMITED
-from bucketline.conf.table_options import BUCKET_KEY, MERGE_ENGINE, ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.sink_options import BAD_RECORDS_PATH
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.records import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
 
-_RETRACTING_ENGINES = ("aggregation", "partial-update")
+_RETRACTING_ENGINES = (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE)
 """Merge engines that take the old row of an update back, so they must be given it."""
 
 _MOST_REJECTS = 1 << 31
@@ -27,7 +27,7 @@ def decode_step(decode: Decode, schema: TableSchema, bad_records: BadRecords) ->
     if bad_records.max_count > 0 and bad_records.path is None:
         raise OptionError(
             "bad-records.max lets bad records through, but bad-records.path does not say where they go",
-            key="bad-records.path",
+            key=BAD_RECORDS_PATH.key,
         )
     if decode is Decode.NONE:
         return None
@@ -42,7 +42,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
     """
     if step.decode is Decode.DEBEZIUM_JSON:
         _check_takes_changes(schema)
-    sequence = SEQUENCE_FIELD.get(schema.options)
+    sequence = schema.settings.merge.sequence_fields
     needed = {*schema.primary_keys, *schema.partition_keys, *sequence}
     found = replace(
         step,
@@ -51,7 +51,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         loose=tuple(f.name for f in schema.fields if not f.type.nullable and f.name not in needed),
         update_before=_update_before(schema),
         watch=watch,
-        fixed=(*schema.primary_keys, *schema.partition_keys, *(BUCKET_KEY.find(schema.options) or ())),
+        fixed=(*schema.primary_keys, *schema.partition_keys, *(schema.settings.bucket.key or ())),
     )
     if found != step:
         found.check()
@@ -63,24 +63,27 @@ def _check_takes_changes(schema: TableSchema) -> None:
         raise OptionError(
             "decode: debezium-json brings updates and deletes, and a table without a primary key takes inserts only; "
             "give the table a primary key",
-            key="source.decode",
+            key=SOURCE_DECODE.key,
         )
-    row_kind = ROWKIND_FIELD.find(schema.options)
+    row_kind = schema.settings.merge.row_kind_field
     if row_kind is not None:
         raise OptionError(
             f"decode: debezium-json knows the kind of each row, and the table takes it from its column {row_kind!r} "
             "(rowkind.field); use decode: json, or a table without rowkind.field",
-            key="source.decode",
+            key=SOURCE_DECODE.key,
         )
     if any(f.name == ROW_KIND_COLUMN for f in schema.fields):
         raise OptionError(
             f"the table has a column {ROW_KIND_COLUMN}, the name under which decode: debezium-json hands on row kinds",
-            key="source.decode",
+            key=SOURCE_DECODE.key,
         )
 
 
 def _update_before(schema: TableSchema) -> UpdateBefore:
     """-U rows cost as much as others: they are made only where the table does something with them."""
-    if CHANGELOG_PRODUCER.get(schema.options) == "input" or MERGE_ENGINE.get(schema.options) in _RETRACTING_ENGINES:
+    if (
+        schema.settings.changelog.producer is ChangelogProducer.INPUT
+        or schema.settings.merge.engine in _RETRACTING_ENGINES
+    ):
         return UpdateBefore.EMIT
     return UpdateBefore.DROP

@@ -3,6 +3,7 @@
 from bucketline.conf.job import JobConfig
 from bucketline.conf.read_options import is_read_option
 from bucketline.conf.resolve import effective_options
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.source_options import source_options
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.schema_json import TableSchema
@@ -51,7 +52,7 @@ def sink_options_of(config: JobConfig) -> dict[str, str]:
     """The options of the sink: the job's own, and where bad records go."""
     found = dict(config.options)
     if config.bad_records.path is not None:
-        found["bad-records.path"] = config.bad_records.path
+        found[BAD_RECORDS_PATH.key] = config.bad_records.path
     if config.bad_records.max_count:
-        found["bad-records.max"] = str(config.bad_records.max_count)
+        found[BAD_RECORDS_MAX.key] = str(config.bad_records.max_count)
     return found

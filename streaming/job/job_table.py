@@ -1,7 +1,7 @@
 """A job's table, made if it is not there."""
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import JobConfig
+from bucketline.conf.job import CREATE_SCHEMA, JobConfig
 from bucketline.conf.read_options import is_read_option
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.store.catalog.schemas import Schemas
@@ -40,7 +40,7 @@ def no_table(config: JobConfig) -> TableNotFoundError:
     return TableNotFoundError(
         f"there is no table at {config.table}, and the job has no section 'create' to make it; add one, or use "
         "`bucketline create`",
-        key="create.schema",
+        key=CREATE_SCHEMA.key,
         path=config.table,
     )
 

@@ -4,13 +4,11 @@ Offsets mean something only for the topic and the cluster that they came from. S
 and some of it not at all: another cluster whose topic is long enough is read from the middle.
 """
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bucketline.conf.source_options import find_option
+from bucketline.conf.source_options import kafka_source
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.table.table import Table
 from bucketline.streaming.batch.identity import newest_offsets_of, query_of
@@ -90,14 +88,9 @@ def with_new_partitions(offsets: Topics, partitions: Mapping[str, Sequence[str]]
 
 def subscribed(options: Mapping[str, str]) -> list[str]:
     """The topics that a Kafka source names in `subscribe`; empty where it names them otherwise."""
-    return [name.strip() for name in (find_option(options, "subscribe") or "").split(",") if name.strip()]
+    return list(kafka_source(options).topics)
 
 
 def reads_topic(options: Mapping[str, str], topic: str) -> bool:
     """Whether a Kafka source with these options reads a topic."""
-    names, pattern = subscribed(options), find_option(options, "subscribePattern")
-    if names:
-        return topic in names
-    if pattern is not None:
-        return re.fullmatch(pattern, topic) is not None
-    return topic in json.loads(find_option(options, "assign") or "{}")
+    return kafka_source(options).reads(topic)

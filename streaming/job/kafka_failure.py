@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.conf.source_options import SERVERS, TOPIC_OPTIONS, find_option
+from bucketline.conf.source_options import SERVERS, kafka_source
 from bucketline.streaming.batch.failure import said_by
 
 
@@ -81,8 +81,8 @@ def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
 
 def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | None:
     """The error to report for a failed query that reads Kafka with these options; None where Kafka is not its cause."""
-    topics = next((t for key in TOPIC_OPTIONS if (t := find_option(options, key)) is not None), "")
-    servers = find_option(options, SERVERS) or ""
+    source = kafka_source(options)
+    topics, servers = source.topics_text or "", source.servers or ""
     if _LOST.search(text):
         return _data_lost(text, topics)
     if _MISSING.search(text):

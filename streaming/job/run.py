@@ -7,18 +7,17 @@ been written.
 
 import json
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import JobConfig, Trigger
+from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig, Trigger
 from bucketline.conf.resolve import show_settings
 from bucketline.conf.source_options import (
     KAFKA,
     SourceOptions,
-    find_option,
+    kafka_source,
     source_identity,
     source_options,
     start_at,
@@ -123,9 +122,8 @@ def _source_name(name: str, options: Mapping[str, str]) -> str:
     """The source as people know it; of Kafka with its servers and topics."""
     if name != KAFKA:
         return name
-    said = (find_option(options, key) for key in ("subscribe", "subscribePattern", "assign"))
-    servers = find_option(options, "kafka.bootstrap.servers")
-    return f"Kafka at {servers}, {next((text for text in said if text is not None), 'no topic')}"
+    source = kafka_source(options)
+    return f"Kafka at {source.servers}, {'no topic' if source.topics_text is None else source.topics_text}"
 
 
 def _with_trigger(writer: Any, trigger: Trigger) -> Any:
@@ -140,7 +138,7 @@ def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cl
         raise OptionError(
             f"--reset-identity begins again at the Kafka offsets that the table holds, and the source is "
             f"{config.source.format!r}; restore the checkpoint, or use a new one with --allow-reprocess",
-            key="source.format",
+            key=SOURCE_FORMAT.key,
         )
     here = (w for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster))
     offsets = next((f for f in (_chosen(w.topics, given.options) for w in here) if f), None)
@@ -148,7 +146,7 @@ def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cl
         raise OptionError(
             f"--reset-identity: no snapshot or tag of {table.path} holds offsets of the topics of this job in this "
             "cluster; set source.options.startingOffsets and a new checkpoint instead",
-            key="checkpoint",
+            key=CHECKPOINT.key,
         )
     offsets = with_new_partitions(offsets, partitions_of(spark, given.options, subscribed(given.options) or [*offsets]))
     kept = set_aside(spark, config.checkpoint)
@@ -161,13 +159,10 @@ def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cl
 
 def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
     """Those of the topics that the source reads."""
-    names, pattern, assigned = (find_option(options, key) for key in ("subscribe", "subscribePattern", "assign"))
-    if names is not None:
-        wanted = {name.strip() for name in names.split(",")}
-        return {topic: found for topic, found in topics.items() if topic in wanted}
-    if pattern is not None:
-        return {topic: found for topic, found in topics.items() if re.fullmatch(pattern, topic)}
-    chosen = json.loads(assigned or "{}")
+    source = kafka_source(options)
+    if source.topics or source.pattern is not None:
+        return {topic: found for topic, found in topics.items() if source.reads(topic)}
+    chosen = source.assigned
     return {t: {p: o for p, o in found.items() if int(p) in chosen[t]} for t, found in topics.items() if t in chosen}
 
 
@@ -187,5 +182,7 @@ def set_aside(spark: Any, checkpoint: str) -> str | None:
         number += 1
     kept = f"{checkpoint.rstrip('/')}.before-reset-{number}"
     if not files.rename(location, new_path(kept)):
-        raise OptionError(f"the checkpoint {checkpoint} could not be renamed to {kept}; move it away", key="checkpoint")
+        raise OptionError(
+            f"the checkpoint {checkpoint} could not be renamed to {kept}; move it away", key=CHECKPOINT.key
+        )
     return kept

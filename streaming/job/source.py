@@ -9,8 +9,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import BinaryType, StringType
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import Source
-from bucketline.conf.source_options import INCLUDE_HEADERS, KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, find_option
+from bucketline.conf.job import SOURCE_DECODE, SOURCE_FORMAT, Source
+from bucketline.conf.source_options import KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, with_headers
 from bucketline.state.types.fit import map_types
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.decode_step import METADATA, DecodeStep
@@ -43,8 +43,8 @@ def read_stream(
     Raises OptionError when Spark does not know the source, or the source lacks what is needed.
     """
     options = dict(given.options)
-    if source.format == KAFKA and _wants(fields, "headers") and find_option(options, INCLUDE_HEADERS) is None:
-        options[INCLUDE_HEADERS] = "true"
+    if source.format == KAFKA and _wants(fields, "headers"):
+        options = with_headers(options)
     path = options.pop(_PATH, None)
     schema = options.pop(SCHEMA, None) if source.format in PARSED_FORMATS else None
     reader = spark.readStream.format(source.format).options(**options)
@@ -53,10 +53,10 @@ def read_stream(
     try:
         stream = reader.load() if path is None else reader.load(path)
     except AnalysisException as e:
-        raise OptionError(_explained(source.format, str(e), spark.version), key="source.format") from e
+        raise OptionError(_explained(source.format, str(e), spark.version), key=SOURCE_FORMAT.key) from e
     except Py4JJavaError as e:
         message = str(e.java_exception.getMessage())
-        raise OptionError(_explained(source.format, message, spark.version), key="source.format") from e
+        raise OptionError(_explained(source.format, message, spark.version), key=SOURCE_FORMAT.key) from e
     if decode is not None:
         return _select(stream, [name for name in decode.input_columns if name == "value" or name in stream.columns])
     return _kafka_columns(stream, fields) if source.format == KAFKA else stream
@@ -85,7 +85,7 @@ def _spark_type(data_type: DataType, column: str) -> str:
     raise OptionError(
         f"column {column!r} is of type {data_type}, which Spark's file sources cannot read; use format text with "
         "source.decode = json",
-        key="source.format",
+        key=SOURCE_FORMAT.key,
         column=column,
     )
 
@@ -102,13 +102,13 @@ def _select(stream: Any, names: Sequence[str]) -> Any:
     if "value" not in stream.columns:
         raise OptionError(
             f"source.decode reads a column 'value', and the source has {', '.join(stream.columns)}; drop source.decode",
-            key="source.decode",
+            key=SOURCE_DECODE.key,
         )
     found = stream.schema["value"].dataType
     if not isinstance(found, StringType | BinaryType):
         raise OptionError(
             f"source.decode reads texts or bytes, and the source's column 'value' is {found}; drop source.decode",
-            key="source.decode",
+            key=SOURCE_DECODE.key,
         )
     return stream.select(*(_quoted(name) for name in names))
 

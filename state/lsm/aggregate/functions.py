@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.field_options import FieldOptions
 from bucketline.conf.option import did_you_mean
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.lsm.aggregate.choice import Extreme, FirstNonNullValue, FirstValue, LastNonNullValue, LastValue
 from bucketline.state.lsm.aggregate.collections_of_rows import Collect, MergeMap, MergeMapWithTime
 from bucketline.state.lsm.aggregate.events import Events, Mask, Op
-from bucketline.state.lsm.aggregate.field_options import FieldOptions
 from bucketline.state.lsm.aggregate.nested import NestedPartialUpdate, NestedUpdate
 from bucketline.state.lsm.aggregate.numbers import Logic, Product, Sum
 from bucketline.state.lsm.aggregate.sketches import HLL_SKETCH, SKETCHES_INSTALLED, THETA_SKETCH
@@ -198,7 +198,7 @@ def _nested_update(field: DataField, options: FieldOptions) -> AggregateFunction
             key=f"fields.{field.name}.nested-sequence-field",
             column=field.name,
         )
-    return NestedUpdate(field.name, key, sequence, options.null_key_strategy, options.count_limit)
+    return NestedUpdate(field.name, key, sequence, options.null_keys, options.count_limit)
 
 
 def _nested_partial_update(field: DataField, options: FieldOptions) -> AggregateFunction:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.choices import NullKeys
 from bucketline.conf.option import UNLIMITED
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.choice import LastNonNullValue
@@ -41,7 +42,7 @@ class NestedUpdate:
     column: str
     key: tuple[int, ...] = ()
     sequence: tuple[int, ...] = ()
-    null_key_strategy: str = "merge"
+    null_keys: NullKeys = NullKeys.MERGE
     count_limit: int = UNLIMITED
     retracts: bool = True
 
@@ -75,7 +76,7 @@ class NestedUpdate:
         bad = validity(values) & retracts
         if self.count_limit != UNLIMITED and bad.any():
             yield bad, self._limited
-        if self.key and self.null_key_strategy == "error":
+        if self.key and self.null_keys is NullKeys.ERROR:
             items = values.flatten()
             parts = items.flatten()
             broken = validity(items) & ~np.logical_and.reduce([validity(parts[i]) for i in self.key])
@@ -102,10 +103,10 @@ class NestedUpdate:
         """The entries that are rows, less those whose key is refused."""
         items = values.values.take(pa.array(entries.places))
         usable = validity(items)
-        if self.key and self.null_key_strategy != "merge":
+        if self.key and self.null_keys is not NullKeys.MERGE:
             parts = items.flatten()
             whole = np.logical_and.reduce([validity(parts[i]) for i in self.key])
-            if self.null_key_strategy == "error" and (usable & ~whole).any():
+            if self.null_keys is NullKeys.ERROR and (usable & ~whole).any():
                 raise SchemaMismatchError(self._null_key, column=self.column)
             usable &= whole
         return entries.keep(usable)

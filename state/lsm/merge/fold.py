@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bucketline.conf import table_options
+from bucketline.conf.choices import MergeEngine
 from bucketline.conf.errors import OptionError
+from bucketline.conf.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.merge_engines import aggregation_fold, partial_update_fold
@@ -119,16 +120,16 @@ def fold_for(schema: TableSchema) -> Fold:
     Raises OptionError naming option, column and remedy for settings that contradict each other, UnsupportedTableError
     for aggregate functions that are not there.
     """
-    options = schema.options
-    engine = table_options.MERGE_ENGINE.get(options)
-    ignore_delete = table_options.IGNORE_DELETE.get(options)
-    if engine == "partial-update":
+    settings = schema.settings.merge
+    engine, ignore_delete = settings.engine, settings.ignore_delete
+    if engine is MergeEngine.PARTIAL_UPDATE:
         return partial_update_fold(schema)
-    if engine == "aggregation":
+    if engine is MergeEngine.AGGREGATION:
         return aggregation_fold(schema)
-    if engine == "first-row":
-        if table_options.SEQUENCE_FIELD.get(options):
-            raise OptionError("'sequence.field' cannot be used with 'merge-engine' = 'first-row'", key="sequence.field")
+    if engine is MergeEngine.FIRST_ROW:
+        if settings.sequence_fields:
+            key = SEQUENCE_FIELD.key
+            raise OptionError(f"'{key}' cannot be used with '{MERGE_ENGINE.key}' = '{engine.value}'", key=key)
         return FirstRow(ignore_delete)
     return Deduplicate(ignore_delete)
 

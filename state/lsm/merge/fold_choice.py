@@ -3,13 +3,12 @@
 Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
 """
 
-from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.choices import ChangelogProducer
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.changelog_folds import FullChangelog
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
 from bucketline.state.lsm.merge.fold import Fold, KeepAll, fold_for
 from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, NewestValue
-from bucketline.state.lsm.tree.compact_options import CompactOptions
 
 
 def reading_fold(schema: TableSchema) -> Fold:
@@ -18,14 +17,14 @@ def reading_fold(schema: TableSchema) -> Fold:
     Where compactions complete rows by older ones, the older ones must not count again.
     """
     fold = fold_for(schema)
-    if isinstance(fold, ComputedFold) and CompactOptions.from_options(schema.options).lookup_cause is not None:
+    if isinstance(fold, ComputedFold) and schema.settings.lookup_cause is not None:
         return NewestValue(fold)
     return fold
 
 
 def sealing_fold(schema: TableSchema) -> Fold | None:
     """What may merge rows before all of a flush are there; None where every row is still needed, or there is no key."""
-    if not schema.primary_keys or CHANGELOG_PRODUCER.get(schema.options) == "input":
+    if not schema.primary_keys or schema.settings.changelog.producer is ChangelogProducer.INPUT:
         return None
     return fold_for(schema)
 

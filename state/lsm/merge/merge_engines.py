@@ -3,21 +3,14 @@
 Source: Paimon 2.0 PartialUpdateMergeFunction.Factory, AggregateMergeFunction.Factory, SchemaValidation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from bucketline.conf import table_options
+from bucketline.conf import merge_options
+from bucketline.conf.choices import MergeEngine
 from bucketline.conf.errors import OptionError
+from bucketline.conf.field_options import DEFAULT_FUNCTION, PREFIX, ColumnSettings, SequenceGroupOption
+from bucketline.conf.table_settings import MergeSettings
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.aggregate.field_options import (
-    DEFAULT_FUNCTION,
-    FUNCTION,
-    PREFIX,
-    SequenceGroupOption,
-    check_field_options,
-    field_options,
-    function_of,
-    sequence_groups,
-)
 from bucketline.state.lsm.aggregate.functions import ColumnAggregate, column_aggregate
 from bucketline.state.lsm.merge.aggregation import Aggregation
 from bucketline.state.lsm.merge.partial_update import PartialUpdate, SequenceGroup
@@ -31,45 +24,45 @@ def aggregation_fold(schema: TableSchema) -> Aggregation:
 
     Raises OptionError naming option, column and remedy; UnsupportedTableError for functions that are not there.
     """
-    options = schema.options
-    check_field_options(options, [f.name for f in schema.fields])
-    remove = table_options.AGGREGATION_REMOVE_RECORD_ON_DELETE.get(options)
-    sequence = table_options.SEQUENCE_FIELD.get(options)
-    columns: dict[str, ColumnAggregate] = {}
+    settings, columns = schema.settings.merge, schema.settings.columns
+    columns.check([f.name for f in schema.fields])
+    remove = settings.aggregation_removes
+    sequence = settings.sequence_fields
+    aggregates: dict[str, ColumnAggregate] = {}
     for field in schema.fields:
         # A partition column is the same in all rows that meet; a retract must not take it away.
         if field.name in schema.primary_keys or field.name in schema.partition_keys:
             continue
-        name, key = _aggregation_function(options, field, sequence)
-        found = column_aggregate(field, name, field_options(options, field.name), key)
+        name, key = _aggregation_function(columns, field, sequence)
+        found = column_aggregate(field, name, columns.parameters(field.name), key)
         if remove and found.ignores_retracts:
             raise OptionError(
-                f"'{PREFIX}{field.name}.ignore-retract' and '{table_options.AGGREGATION_REMOVE_RECORD_ON_DELETE.key}' "
+                f"'{PREFIX}{field.name}.ignore-retract' and '{merge_options.AGGREGATION_REMOVE_RECORD_ON_DELETE.key}' "
                 "have conflicting behavior so should not be enabled at the same time; remove one of the two",
                 key=f"{PREFIX}{field.name}.ignore-retract",
                 column=field.name,
             )
-        columns[field.name] = found
-    return Aggregation(columns, remove_on_delete=remove)
+        aggregates[field.name] = found
+    return Aggregation(aggregates, remove_on_delete=remove)
 
 
 def partial_update_fold(schema: TableSchema) -> PartialUpdate:
     """The fold of a table with merge-engine partial-update. Errors are those of `aggregation_fold`."""
-    options = schema.options
-    check_field_options(options, [f.name for f in schema.fields])
-    written = sequence_groups(options)
+    settings, columns = schema.settings.merge, schema.settings.columns
+    columns.check([f.name for f in schema.fields])
+    written = columns.sequence_groups
     _check_groups(schema, written)
-    removing = table_options.REMOVE_RECORD_ON_SEQUENCE_GROUP.get(options)
-    _check_deletes(options, removing, written)
+    removing = settings.removing_sequences
+    _check_deletes(settings, removing, written)
     protected = {column for group in written for column in group.columns}
     sequences = {column for group in written for column in group.sequence}
     aggregates: dict[str, ColumnAggregate] = {}
     for field in schema.fields:
-        found = None if field.name in (*sequences, *schema.primary_keys) else function_of(options, field.name)
+        found = None if field.name in (*sequences, *schema.primary_keys) else columns.function_of(field.name)
         if found is None:
             continue
         if field.name in protected:
-            aggregates[field.name] = column_aggregate(field, found[0], field_options(options, field.name), found[1])
+            aggregates[field.name] = column_aggregate(field, found[0], columns.parameters(field.name), found[1])
         elif found[0] != _UNGROUPED_FUNCTION:
             raise OptionError(
                 f"'{found[1]}' = '{found[0]}': Must use sequence group for aggregation functions but not found for "
@@ -83,35 +76,35 @@ def partial_update_fold(schema: TableSchema) -> PartialUpdate:
         keys=schema.primary_keys,
         groups=groups,
         aggregates=aggregates,
-        ignore_delete=table_options.IGNORE_DELETE.get(options),
-        remove_on_delete=table_options.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE.get(options),
+        ignore_delete=settings.ignore_delete,
+        remove_on_delete=settings.partial_update_removes,
     )
 
 
 def columns_to_merge(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
     """The needed columns and those without which their merged values cannot be found, each once."""
-    if table_options.MERGE_ENGINE.get(schema.options) != "partial-update":
+    if schema.settings.merge.engine is not MergeEngine.PARTIAL_UPDATE:
         return tuple(dict.fromkeys(needed))
-    removing = set(table_options.REMOVE_RECORD_ON_SEQUENCE_GROUP.get(schema.options))
+    removing = set(schema.settings.merge.removing_sequences)
     found = dict.fromkeys(needed)
-    for group in sequence_groups(schema.options):
+    for group in schema.settings.columns.sequence_groups:
         if removing & set(group.sequence) or not set(found).isdisjoint((*group.sequence, *group.columns)):
             found |= dict.fromkeys(group.sequence)
     return tuple(found)
 
 
-def _aggregation_function(options: Mapping[str, str], field: DataField, sequence: Sequence[str]) -> tuple[str, str]:
+def _aggregation_function(columns: ColumnSettings, field: DataField, sequence: Sequence[str]) -> tuple[str, str]:
     """The function of a column and the option that says so."""
-    own = f"{PREFIX}{field.name}.{FUNCTION}"
     if field.name in sequence:
-        if own in options:
+        own = columns.own_function_key(field.name)
+        if own is not None:
             raise OptionError(
                 f"Should not define aggregation on sequence field: '{field.name}'; remove '{own}'",
                 key=own,
                 column=field.name,
             )
-        return "last_value", table_options.SEQUENCE_FIELD.key
-    return function_of(options, field.name) or (_UNGROUPED_FUNCTION, DEFAULT_FUNCTION)
+        return "last_value", merge_options.SEQUENCE_FIELD.key
+    return columns.function_of(field.name) or (_UNGROUPED_FUNCTION, DEFAULT_FUNCTION)
 
 
 def _check_groups(schema: TableSchema, groups: Sequence[SequenceGroupOption]) -> None:
@@ -134,8 +127,8 @@ def _check_groups(schema: TableSchema, groups: Sequence[SequenceGroupOption]) ->
                 )
             owner[name] = group.key
         for name in group.sequence:
-            own = f"{PREFIX}{name}.{FUNCTION}"
-            if own in schema.options:
+            own = schema.settings.columns.own_function_key(name)
+            if own is not None:
                 raise OptionError(
                     f"Should not define aggregation function on sequence group: '{name}'; remove '{own}'",
                     key=own,
@@ -143,15 +136,15 @@ def _check_groups(schema: TableSchema, groups: Sequence[SequenceGroupOption]) ->
                 )
 
 
-def _check_deletes(options: Mapping[str, str], removing: Sequence[str], groups: Sequence[SequenceGroupOption]) -> None:
-    remove, ignore = table_options.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE, table_options.IGNORE_DELETE
-    by_group = table_options.REMOVE_RECORD_ON_SEQUENCE_GROUP
+def _check_deletes(settings: MergeSettings, removing: Sequence[str], groups: Sequence[SequenceGroupOption]) -> None:
+    remove, ignore = merge_options.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE, merge_options.IGNORE_DELETE
+    by_group = merge_options.REMOVE_RECORD_ON_SEQUENCE_GROUP
     clash = "have conflicting behavior so should not be enabled at the same time; remove one of the two"
-    if remove.get(options) and ignore.get(options):
+    if settings.partial_update_removes and settings.ignore_delete:
         raise OptionError(f"'{ignore.key}' and '{remove.key}' {clash}", key=remove.key)
-    if remove.get(options) and groups:
+    if settings.partial_update_removes and groups:
         raise OptionError(f"'{remove.key}' and sequence groups ('{groups[0].key}') {clash}", key=remove.key)
-    if removing and ignore.get(options):
+    if removing and settings.ignore_delete:
         raise OptionError(f"'{ignore.key}' and '{by_group.key}' {clash}", key=by_group.key)
     known = [name for group in groups for name in group.sequence]
     for name in removing:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-from bucketline.conf.table_options import MERGE_ENGINE
+from bucketline.conf.choices import MergeEngine
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.numbers import Product, Sum
@@ -26,7 +26,7 @@ def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, Tab
     `files` are all live files of one bucket, each with the schema that it was written with. A run holds a key once, so
     the largest values of the runs bound every result. A column without statistics is taken for safe.
     """
-    if MERGE_ENGINE.get(schema.options) not in ("aggregation", "partial-update"):
+    if schema.settings.merge.engine not in (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE):
         return ()
     computed = _computed(schema)
     if not computed:

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.table_options import MERGE_ENGINE, RETRACTS_OF_PARTIAL_UPDATE
+from bucketline.conf.choices import MergeEngine
+from bucketline.conf.merge_options import RETRACTS_OF_PARTIAL_UPDATE
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.events import Mask
@@ -92,7 +93,7 @@ def row_checks(schema: TableSchema) -> RowChecks | None:
 
     Raises OptionError and UnsupportedTableError as `fold_for` does.
     """
-    if not schema.primary_keys or MERGE_ENGINE.get(schema.options) == "deduplicate":
+    if not schema.primary_keys or schema.settings.merge.engine is MergeEngine.DEDUPLICATE:
         return None
     fold = fold_for(schema)
     if isinstance(fold, FirstRow):

@@ -5,28 +5,11 @@ Source: Paimon 2.0 CoreOptions, OffPeakHours, LookupStrategy.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
-from bucketline.conf import file_options, table_options
-from bucketline.conf.changelog_options import CHANGELOG_PRODUCER, DELETION_VECTORS, FORCE_LOOKUP
+from bucketline.conf.choices import ChangelogProducer, FileFormat, LookupCompact, MergeEngine
+from bucketline.conf.compaction_options import COMPACTION_TRIGGER
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, parse_enum, parse_int
-
-MAX_LEVELS = 1024
-"""Levels a bucket may have. A trigger set to a huge number, to stop compaction, would ask for as many levels."""
-
-
-class LookupCompact(Enum):
-    RADICAL = "radical"
-    GENTLE = "gentle"
-
-
-LOOKUP_COMPACT = Option(
-    "lookup-compact", parse_enum(LookupCompact), LookupCompact.RADICAL, "empty level 0 always, or only now and then"
-)
-LOOKUP_COMPACT_MAX_INTERVAL = Option(
-    "lookup-compact.max-interval", parse_int, None, "gentle: triggers without a pick until level 0 is emptied"
-)
+from bucketline.conf.table_settings import TableSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,46 +36,47 @@ class CompactOptions:
     lookup_compact: LookupCompact = LookupCompact.RADICAL
     lookup_compact_max_interval: int = 10
     deletion_vectors: bool = False
-    changelog_producer: str = "none"
-    merge_engine: str = "deduplicate"
+    changelog_producer: ChangelogProducer = ChangelogProducer.NONE
+    merge_engine: MergeEngine = MergeEngine.DEDUPLICATE
     has_sequence_field: bool = False
-    file_format: str = "parquet"
-    file_format_per_level: Mapping[str, str] = field(default_factory=dict)
+    file_format: FileFormat = FileFormat.PARQUET
+    file_format_per_level: Mapping[int, FileFormat] = field(default_factory=dict)
     target_file_bytes: int = 128 << 20
     small_file_ratio: float = 0.7
 
     @staticmethod
-    def from_options(options: Mapping[str, str]) -> "CompactOptions":
-        """The settings that a primary-key table's options name. Raises OptionError, naming the key."""
-        trigger = table_options.COMPACTION_TRIGGER.get(options)
-        interval = LOOKUP_COMPACT_MAX_INTERVAL.find(options)
+    def of(settings: TableSettings) -> "CompactOptions":
+        """What the settings of a primary-key table say. Raises OptionError, naming the key."""
+        compaction, trigger = settings.compaction, settings.compaction.trigger
         if trigger < 1:
-            raise OptionError(f"'num-sorted-run.compaction-trigger' = {trigger} must be at least 1", value=trigger)
+            key = COMPACTION_TRIGGER.key
+            raise OptionError(f"'{key}' = {trigger} must be at least 1", key=key, value=trigger)
+        interval = compaction.lookup_max_interval
         return CompactOptions(
             compaction_trigger=trigger,
-            stop_trigger=table_options.stop_trigger(options),
-            num_levels=_num_levels(options),
-            max_size_amplification_percent=table_options.MAX_SIZE_AMPLIFICATION.get(options),
-            size_ratio=table_options.SIZE_RATIO.get(options),
-            offpeak_start_hour=_hour(table_options.OFFPEAK_START_HOUR, options),
-            offpeak_end_hour=_hour(table_options.OFFPEAK_END_HOUR, options),
-            offpeak_ratio=table_options.OFFPEAK_RATIO.get(options),
-            optimization_interval_ms=table_options.OPTIMIZATION_INTERVAL.find(options),
-            total_size_threshold_bytes=table_options.TOTAL_SIZE_THRESHOLD.find(options),
-            incremental_size_threshold_bytes=table_options.INCREMENTAL_SIZE_THRESHOLD.find(options),
-            force_up_level0=table_options.FORCE_UP_LEVEL_0.get(options),
-            force_rewrite_all_files=table_options.FORCE_REWRITE_ALL_FILES.get(options),
-            lookup_cause=_lookup_cause(options),
-            lookup_compact=LOOKUP_COMPACT.get(options),
+            stop_trigger=compaction.stop_trigger,
+            num_levels=compaction.num_levels,
+            max_size_amplification_percent=compaction.max_size_amplification_percent,
+            size_ratio=compaction.size_ratio,
+            offpeak_start_hour=compaction.offpeak_start_hour,
+            offpeak_end_hour=compaction.offpeak_end_hour,
+            offpeak_ratio=compaction.offpeak_ratio,
+            optimization_interval_ms=compaction.optimization_interval_ms,
+            total_size_threshold_bytes=compaction.total_size_threshold_bytes,
+            incremental_size_threshold_bytes=compaction.incremental_size_threshold_bytes,
+            force_up_level0=compaction.force_up_level0,
+            force_rewrite_all_files=compaction.force_rewrite_all_files,
+            lookup_cause=settings.lookup_cause,
+            lookup_compact=compaction.lookup,
             lookup_compact_max_interval=max(trigger, 2 * trigger if interval is None else interval),
-            deletion_vectors=DELETION_VECTORS.get(options),
-            changelog_producer=CHANGELOG_PRODUCER.get(options),
-            merge_engine=table_options.MERGE_ENGINE.get(options),
-            has_sequence_field=bool(table_options.SEQUENCE_FIELD.get(options)),
-            file_format=file_options.FILE_FORMAT.get(options),
-            file_format_per_level=file_options.FILE_FORMAT_PER_LEVEL.get(options),
-            target_file_bytes=table_options.target_file_size(options, has_primary_key=True),
-            small_file_ratio=table_options.SMALL_FILE_RATIO.get(options),
+            deletion_vectors=settings.changelog.deletion_vectors,
+            changelog_producer=settings.changelog.producer,
+            merge_engine=settings.merge.engine,
+            has_sequence_field=bool(settings.merge.sequence_fields),
+            file_format=settings.files.format,
+            file_format_per_level=settings.files.format_per_level,
+            target_file_bytes=settings.files.target_bytes(has_primary_key=True),
+            small_file_ratio=compaction.small_file_ratio,
         )
 
     @property
@@ -101,14 +85,14 @@ class CompactOptions:
         others = (self.optimization_interval_ms, self.total_size_threshold_bytes, self.incremental_size_threshold_bytes)
         return self.lookup_cause is None and not self.force_up_level0 and all(o is None for o in others)
 
-    def format_of(self, level: int) -> str:
+    def format_of(self, level: int) -> FileFormat:
         """The format of data files that are written on a level."""
-        return self.file_format_per_level.get(str(level), self.file_format).lower()
+        return self.file_format_per_level.get(level, self.file_format)
 
     @property
     def logs_changes(self) -> bool:
         """Whether compactions write changelog files."""
-        return self.changelog_producer in ("full-compaction", "lookup")
+        return self.changelog_producer in (ChangelogProducer.FULL_COMPACTION, ChangelogProducer.LOOKUP)
 
     @property
     def small_file_bytes(self) -> int:
@@ -122,30 +106,3 @@ class CompactOptions:
             return self.size_ratio
         offpeak = start <= hour < end if start < end else hour >= start or hour < end
         return self.size_ratio + (self.offpeak_ratio if offpeak else 0)
-
-
-def _num_levels(options: Mapping[str, str]) -> int:
-    found = table_options.num_levels(options)
-    if not table_options.NUM_LEVELS.is_set(options):
-        return min(found, MAX_LEVELS)
-    if not 2 <= found <= MAX_LEVELS:
-        raise OptionError(f"'num-levels' = {found} must be between 2 and {MAX_LEVELS}", key="num-levels", value=found)
-    return found
-
-
-def _hour(option: Option[int], options: Mapping[str, str]) -> int:
-    found = option.get(options)
-    if not -1 <= found <= 23:
-        raise OptionError(f"'{option.key}' = {found} is no hour of the day (0 to 23, -1 for off)", key=option.key)
-    return found
-
-
-def _lookup_cause(options: Mapping[str, str]) -> str | None:
-    if table_options.MERGE_ENGINE.get(options) == "first-row":
-        return "merge-engine"
-    if CHANGELOG_PRODUCER.get(options) == "lookup":
-        return "changelog-producer"
-    for option in (DELETION_VECTORS, FORCE_LOOKUP):
-        if option.get(options):
-            return option.key
-    return None

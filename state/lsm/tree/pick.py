@@ -7,8 +7,9 @@ MergeTreeCompactManager.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from bucketline.conf.choices import LookupCompact
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.lsm.tree.compact_options import CompactOptions, LookupCompact
+from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.run import LevelSortedRun
 

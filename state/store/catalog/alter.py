@@ -11,8 +11,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from bucketline.conf.choices import EvolutionPolicy
 from bucketline.conf.errors import OptionError
-from bucketline.state.commit.evolve import EvolutionPolicy, evolve_schema
+from bucketline.state.commit.evolve import evolve_schema
 from bucketline.state.commit.schema_change import (
     ChangeComment,
     ChangeNullability,

@@ -5,15 +5,11 @@ Source: Paimon 2.0 ConsumerManager, Consumer.
 
 import json
 
-from bucketline.conf.option import Option, parse_duration
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.paths import CONSUMER_DIR
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.storage_clock import modified_or_unknown, storage_now_ms
 
-CONSUMER_EXPIRATION_TIME = Option(
-    "consumer.expiration-time", parse_duration, None, "ms after which a consumer that does not move is dropped"
-)
 _PREFIX = "consumer-"
 
 

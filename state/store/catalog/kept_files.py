@@ -31,7 +31,7 @@ def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:
     """The path of an index file below the table, or its full path where it lies elsewhere."""
     if entry.external_path is not None:
         return entry.external_path
-    if schema.options.get("index-file-in-data-file-dir", "false").strip().lower() == "true":
+    if schema.settings.paths.index_in_data_directory:
         return f"{bucket_path(schema, entry.partition, entry.bucket)}/{entry.file_name}"
     return f"{INDEX_DIR}/{entry.file_name}"
 

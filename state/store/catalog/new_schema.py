@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
+from bucketline.conf.field_options import ColumnSettings
 from bucketline.conf.new_table import check_new_table, lift_keys
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.aggregate.field_options import check_field_options
 from bucketline.state.lsm.merge.fold import fold_for
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import parse_columns
@@ -55,7 +55,7 @@ def plan_schema(
         time_ms=time_ms,
         storage=storage,
     )
-    check_field_options(rest, [f.name for f in fields])
+    ColumnSettings(rest).check([f.name for f in fields])
     if keys:
         fold_for(new)
     return new

@@ -13,6 +13,7 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.read_options import BRANCH
 from bucketline.conf.storage_options import check_storage_options
+from bucketline.conf.table_settings import ReadSettings
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.paths import BRANCH_DIR
 from bucketline.state.format.schema_json import TableSchema
@@ -74,7 +75,7 @@ class TableHandle:
     @property
     def metadata_path(self) -> str:
         """The folder of schemas, snapshots and tags. A branch has its own, and shares manifests and data files."""
-        return branch_path(self.path, self.table_schema.options)
+        return branch_path(self.path, self.table_schema.settings.reading)
 
     @property
     def schema_store(self) -> Schemas:
@@ -113,9 +114,9 @@ def remote_location(io: FileIO, path: str) -> str | None:
     return None if isinstance(io, LocalIO) else path
 
 
-def branch_path(path: str, options: Mapping[str, str]) -> str:
-    """The metadata folder of the branch that the options name. Raises OptionError for an invalid branch name."""
-    branch = BRANCH.get(options).strip()
+def branch_path(path: str, settings: ReadSettings) -> str:
+    """The metadata folder of the branch that the settings name. Raises OptionError for an invalid branch name."""
+    branch = settings.branch.strip()
     if branch == "main":
         return path
     if not branch or branch.isdigit() or "/" in branch or branch in (".", ".."):

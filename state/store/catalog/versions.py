@@ -3,8 +3,6 @@
 Source: Paimon 2.0 TimeTravelUtil, SnapshotManager.earlierOrEqualTimeMills, TagManager.
 """
 
-from collections.abc import Mapping
-
 from bucketline.conf.errors import OptionError
 from bucketline.conf.read_options import (
     SCAN_SNAPSHOT_ID,
@@ -13,6 +11,7 @@ from bucketline.conf.read_options import (
     SCAN_VERSION,
     check_read_options,
 )
+from bucketline.conf.table_settings import ReadSettings
 from bucketline.conf.wording import span
 from bucketline.state.errors import MissingSnapshotError
 from bucketline.state.format.entries import Snapshot
@@ -34,21 +33,21 @@ class Versions:
         self._path = path
         self._snapshots = Snapshots(io, path)
 
-    def find(self, version: Version | None, options: Mapping[str, str]) -> Snapshot | None:
-        """The snapshot that `version` names, or else the options, or else the newest; None in an empty table.
+    def find(self, version: Version | None, settings: ReadSettings) -> Snapshot | None:
+        """The snapshot that `version` names, or else the settings, or else the newest; None in an empty table.
 
         Raises OptionError, with what there is, for a version that does not exist.
         """
         if version is not None:
             return self.named(version, "snapshot")
-        check_read_options(options)
-        if (snapshot_id := SCAN_SNAPSHOT_ID.find(options)) is not None:
+        check_read_options(settings.options)
+        if (snapshot_id := settings.snapshot_id) is not None:
             return self.by_id(snapshot_id, SCAN_SNAPSHOT_ID.key)
-        if (tag := SCAN_TAG_NAME.find(options)) is not None:
+        if (tag := settings.tag) is not None:
             return self.by_tag(tag, SCAN_TAG_NAME.key)
-        if (time_ms := SCAN_TIMESTAMP_MILLIS.find(options)) is not None:
+        if (time_ms := settings.time_ms) is not None:
             return self.by_time(time_ms)
-        if (text := SCAN_VERSION.find(options)) is not None:
+        if (text := settings.version) is not None:
             return self.named(text if self.is_tag(text) else int(text), SCAN_VERSION.key)
         return self._snapshots.latest()
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from bucketline.conf.changelog_options import DELETION_VECTORS
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.changes import Changes, changed_buckets
 from bucketline.state.commit.conflict import (
@@ -30,7 +29,6 @@ from bucketline.state.format.entries import (
     Snapshot,
 )
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_base import CommitBase, PartitionTest, changes_since
@@ -105,10 +103,8 @@ class CommitChecks:
         self._mode = bucket_mode(schema)
         key_types = [f.type for f in schema.select(schema.trimmed_primary_key)]
         self._key_order = key_order(key_types) if schema.primary_keys else None
-        self._has_vectors = DELETION_VECTORS.get(schema.options)
-        self._looks_up = (
-            bool(schema.primary_keys) and CompactOptions.from_options(schema.options).lookup_cause is not None
-        )
+        self._has_vectors = schema.settings.changelog.deletion_vectors
+        self._looks_up = bool(schema.primary_keys) and schema.settings.lookup_cause is not None
 
     def looked_at(self, before: Snapshot | None, latest: Snapshot | None, based_on: int | None) -> int | None:
         """The newest snapshot that is known to hold no commit of ours: `before`, on which it was tried before.

@@ -3,15 +3,9 @@
 Source: Paimon 2.0 RetryWaiter, FileStoreCommitImpl.tryCommit.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bucketline.conf.table_options import (
-    COMMIT_MAX_RETRIES,
-    COMMIT_MAX_RETRY_WAIT,
-    COMMIT_MIN_RETRY_WAIT,
-    COMMIT_TIMEOUT,
-)
+from bucketline.conf.table_settings import CommitSettings
 from bucketline.state.determinism import Clock, Pause, Random
 
 _JITTER = 0.2
@@ -28,13 +22,13 @@ class RetrySettings:
     max_wait_ms: int = 10_000
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "RetrySettings":
-        """The settings of a table with these options. Raises OptionError when one of them cannot be read."""
+    def of(cls, settings: CommitSettings) -> "RetrySettings":
+        """What a table's settings say. Raises OptionError when one of them cannot be read."""
         return cls(
-            max_retries=COMMIT_MAX_RETRIES.get(options),
-            timeout_ms=COMMIT_TIMEOUT.get(options),
-            min_wait_ms=COMMIT_MIN_RETRY_WAIT.get(options),
-            max_wait_ms=COMMIT_MAX_RETRY_WAIT.get(options),
+            max_retries=settings.max_retries,
+            timeout_ms=settings.timeout_ms,
+            min_wait_ms=settings.min_wait_ms,
+            max_wait_ms=settings.max_wait_ms,
         )
 
 

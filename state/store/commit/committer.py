@@ -10,12 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.table_options import (
-    COMMIT_USER_PREFIX,
-    FORCE_CREATE_SNAPSHOT,
-    IGNORE_EMPTY_COMMIT,
-    manifest_codec,
-)
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.changes import Changes, collect_changes
 from bucketline.state.commit.conflict import Conflict
@@ -71,12 +65,12 @@ class Committer:
         self._io, self._path, self._schema = io, path, schema
         self._clock, self._ids, self._random, self._pause = clock, ids, random, pause
         partition_types = [f.type for f in schema.select(schema.partition_keys)]
-        merging = ManifestMergeOptions.of(schema.options)
-        codec = manifest_codec(schema.options)
+        merging = ManifestMergeOptions.of(schema.settings.commit)
+        codec = schema.settings.commit.manifest_codec
         self._manifests = Manifests(io, path, partition_types, ids=ids, merging=merging, codec=codec)
         self._snapshots, self._schemas = Snapshots(io, path), Schemas(io, path)
         self._checks = CommitChecks(schema, self._snapshots, self._manifests)
-        self._settings = RetrySettings.of(schema.options)
+        self._settings = RetrySettings.of(schema.settings.commit)
         self._planned_ms = 0
         self._vectors_by_file = bucket_mode(schema) is BucketMode.UNAWARE
 
@@ -115,7 +109,7 @@ class Committer:
         no commit is safe.
         """
         self._io.require_publish()
-        user = commit_user(COMMIT_USER_PREFIX.find(self._schema.options), user)
+        user = commit_user(self._schema.settings.commit.user_prefix, user)
         identity = CommitIdentity(user, identifier, dict(properties or {}), watermark, operation)
         self._planned_ms = self._clock.now_ms() if planned_ms is None else planned_ms
         found = list(messages)
@@ -135,10 +129,10 @@ class Committer:
         return self._commit_compaction(found, changes, identity, made, based_on, view)
 
     def _appends(self, changes: Changes, identity: CommitIdentity, ignore_empty: bool | None) -> bool:
-        if changes.has_append or FORCE_CREATE_SNAPSHOT.get(self._schema.options):
+        if changes.has_append or self._schema.settings.commit.force_snapshot:
             return True
         if ignore_empty is None:
-            ignore_empty = IGNORE_EMPTY_COMMIT.find(self._schema.options)
+            ignore_empty = self._schema.settings.commit.ignore_empty
         if ignore_empty is None:
             ignore_empty = identity.identifier == BATCH_COMMIT_IDENTIFIER
         # A commit that only compacts shows its identifier by the COMPACT snapshot, but that may be dropped.

@@ -3,11 +3,10 @@
 Source: Paimon 2.0 AppendCompactTask, BucketedAppendCompactManager, AppendDeleteFileMaintainer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from bucketline.conf.changelog_options import DELETION_VECTORS_BITMAP64
-from bucketline.conf.table_options import COMPACTION_MIN_FILE_NUM, SMALL_FILE_RATIO, target_file_size
+from bucketline.conf.table_settings import TableSettings
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry
@@ -20,11 +19,11 @@ from bucketline.state.store.read.bucket_deletions import BucketDeletions, Vector
 from bucketline.state.store.read.prune import BucketFiles
 
 
-def append_options(options: Mapping[str, str]) -> AppendCompactOptions:
+def append_options(settings: TableSettings) -> AppendCompactOptions:
     """The settings of an append table."""
-    target = target_file_size(options, has_primary_key=False)
+    target = settings.files.target_bytes(has_primary_key=False)
     return AppendCompactOptions(
-        target, int(target * SMALL_FILE_RATIO.get(options)), COMPACTION_MIN_FILE_NUM.get(options)
+        target, int(target * settings.compaction.small_file_ratio), settings.compaction.min_files
     )
 
 
@@ -45,7 +44,7 @@ def compact_append(
     bucket = BucketFiles(*bucket_id, total_buckets=0, files=tuple(files))
     before: list[DataFileMeta] = []
     after: list[DataFileMeta] = []
-    groups = pick_append(files, append_options(access.schema.options), full=full)
+    groups = pick_append(files, append_options(access.schema.settings), full=full)
     names = {f.file_name for group in groups for f in group}
     touched = tuple(e for e in vector_files if names & masked_files((e,)))
     deletions = load_deletions(access.files, touched)
@@ -77,7 +76,7 @@ def _index_change(
     by_name = bucket_mode(access.schema) is BucketMode.UNAWARE
     if by_name and deletions.is_empty:
         return None, touched
-    bitmap64 = DELETION_VECTORS_BITMAP64.get(access.schema.options)
+    bitmap64 = access.schema.settings.changelog.vectors_of_64_bits
     files = access.files
     new = deletions.write(files.io, files.table_path, bucket_id, ids=access.ids, bitmap64=bitmap64)
     return new, touched if by_name else ()

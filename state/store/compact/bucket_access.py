@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from bucketline.conf.changelog_options import changelog_file_options
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.paths import bucket_path
@@ -80,7 +79,7 @@ class BucketAccess:
         return RollingWriter(
             self.files.io,
             self.files.table_path,
-            replace(self.schema, options=changelog_file_options(self.schema.options)),
+            replace(self.schema, options=dict(self.schema.settings.changelog.file_options)),
             clock=self.clock,
             ids=self.ids,
             partition=partition,

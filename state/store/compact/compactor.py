@@ -9,12 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from bucketline.conf.changelog_options import (
-    DELETION_VECTORS_BITMAP64,
-    ROW_DEDUPLICATE,
-    ROW_DEDUPLICATE_IGNORE_FIELDS,
-)
-from bucketline.conf.table_options import IGNORE_DELETE, SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.conf.choices import ChangelogProducer, MergeEngine
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.merge.change_rows import PART, ChangeRule, split_marked
@@ -89,7 +84,7 @@ def compact_unit(
                 files.table_path,
                 bucket_id,
                 ids=access.ids,
-                bitmap64=DELETION_VECTORS_BITMAP64.get(access.schema.options),
+                bitmap64=access.schema.settings.changelog.vectors_of_64_bits,
             )
     except BaseException:
         access.delete_own([*work.made, *work.changelog], bucket_id)
@@ -170,15 +165,15 @@ class _Compaction:
         """What merges the rows of a step."""
         schema, options = self.access.schema, self.options
         inner = fold_for(schema)
-        rule = ChangeRule(ROW_DEDUPLICATE.get(schema.options), ROW_DEDUPLICATE_IGNORE_FIELDS.get(schema.options))
-        if options.changelog_producer == "full-compaction":
+        rule = ChangeRule(schema.settings.changelog.row_deduplicate, schema.settings.changelog.ignored_columns)
+        if options.changelog_producer is ChangelogProducer.FULL_COMPACTION:
             is_last = self.unit.output_level == self.levels.max_level
             return FullChangelog(inner, self.levels.max_level, rule, stores) if is_last else inner
         if options.lookup_cause is None or all(f.level > 0 for f in step.files):
             return reading_fold(schema)
         keys = schema.trimmed_primary_key
-        if options.merge_engine == "first-row":
-            ignores = IGNORE_DELETE.get(schema.options)
+        if options.merge_engine is MergeEngine.FIRST_ROW:
+            ignores = schema.settings.merge.ignore_delete
             return FirstRowLookup(keys, self._older_values(()), options.logs_changes, ignores, stores)
         completes = options.has_sequence_field or isinstance(inner, ComputedFold)
         if not completes and not options.logs_changes and self.deletions is None:
@@ -186,8 +181,8 @@ class _Compaction:
         names = [f.name for f in schema.fields] if completes or options.logs_changes else []
         return LookupFold(
             inner=inner,
-            sequence_fields=SEQUENCE_FIELD.get(schema.options),
-            descending=SEQUENCE_SORT_ORDER.get(schema.options) == "descending",
+            sequence_fields=schema.settings.merge.sequence_fields,
+            descending=schema.settings.merge.newest_is_smallest,
             keys=keys,
             older=self._older_values(merge_columns(schema, names) if names else ()),
             rule=rule if options.logs_changes else None,

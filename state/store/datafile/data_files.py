@@ -12,6 +12,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from bucketline.conf.choices import FileFormat
+from bucketline.conf.table_settings import DataFileSettings
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
@@ -93,7 +95,7 @@ def read_data_file(
                 f"it has {counted(source.size(), 'byte')}, {meta.file_size:,} recorded",
                 offset=min(source.size(), meta.file_size),
             )
-        place.rows = opened(source, stored.options)
+        place.rows = opened(source, stored.settings.files)
         _check_schema(place.rows, meta, stored)
         bounds = instant_bounds(meta, stored)
         for batch in _stored_batches(place.rows, meta, sources, batch_rows, batch_bytes, groups):
@@ -147,10 +149,10 @@ class StoredRows(Protocol):
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array: ...
 
 
-_READERS: dict[str, Callable[[pa.NativeFile, Mapping[str, str]], StoredRows]] = {
-    "parquet": lambda source, options: ParquetRows(source),
-    "orc": OrcRows,
-    "avro": lambda source, options: AvroRows(source),
+_READERS: dict[str, Callable[[pa.NativeFile, DataFileSettings], StoredRows]] = {
+    FileFormat.PARQUET.value: lambda source, settings: ParquetRows(source),
+    FileFormat.ORC.value: OrcRows,
+    FileFormat.AVRO.value: lambda source, settings: AvroRows(source),
 }
 
 

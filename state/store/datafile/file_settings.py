@@ -9,25 +9,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from bucketline.conf.file_options import (
-    DATA_FILE_PREFIX,
-    DATA_FILE_THIN_MODE,
-    FILE_BLOCK_SIZE,
-    FILE_COMPRESSION_PER_LEVEL,
-    FILE_FORMAT_PER_LEVEL,
-    ORC_LEGACY_LTZ,
-    STATS_DENSE_STORE,
-    file_codec,
-    file_format,
-    postponed_codec,
-)
+from bucketline.conf.choices import FileFormat
 from bucketline.conf.option import UNLIMITED
-from bucketline.conf.table_options import TARGET_FILE_ROW_NUM, target_file_size
+from bucketline.conf.stats_mode import StatsKind, StatsMode
 from bucketline.state.format.avro.data_schema import data_schema, is_representable
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.paths import postpone_prefix
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.format.stats import StatsKind, StatsMode, stats_modes
+from bucketline.state.format.stats import stats_modes
 from bucketline.state.store.datafile.avro_sink import AvroSink
 from bucketline.state.store.datafile.orc_sink import OrcSink, refuse_for_orc
 from bucketline.state.store.datafile.parquet_sink import ParquetSink, refuse_mixed_timestamps
@@ -53,7 +42,7 @@ class Postponed:
 class FileSettings:
     """How files are written; sizes in bytes. `fields` are the columns of a file, in order."""
 
-    form: str
+    form: FileFormat
     codec: str
     codec_level: int | None
     fields: tuple[DataField, ...]
@@ -88,41 +77,39 @@ def file_settings(
     Raises UnsupportedTableError for columns that are not written in the format, OptionError for options that
     do not fit.
     """
-    options = schema.options
-    fields = _physical_fields(schema, is_thin=DATA_FILE_THIN_MODE.get(options))
-    prefix, modes = DATA_FILE_PREFIX.get(options), stats_modes(schema.fields, options, level)
+    settings = schema.settings.files
+    fields = _physical_fields(schema, is_thin=settings.is_thin)
+    prefix, modes = settings.prefix, stats_modes(schema.fields, schema.settings, level)
     if postponed is not None:
         prefix = postpone_prefix(prefix, postponed.user, postponed.writer_id)
         modes = (StatsMode(StatsKind.NONE),) * len(modes)
     if postponed is not None and is_representable(fields):
-        form, (codec, codec_level) = "avro", postponed_codec(options)
+        form, (codec, codec_level) = FileFormat.AVRO, settings.postponed_codec
     else:
-        form = file_format(options, level)
+        form = settings.format_of(level)
         _check_columns(form, schema, fields)
-        codec, codec_level = file_codec(options, level, form)
-    target_bytes = target_file_size(options, has_primary_key=bool(schema.primary_keys))
-    group_bytes = min(
-        FILE_BLOCK_SIZE.find(options) or ROW_GROUP_BYTES, ROW_GROUP_BYTES, target_bytes // _GROUPS_PER_FILE
-    )
+        codec, codec_level = settings.codec_of(level, form)
+    target_bytes = settings.target_bytes(has_primary_key=bool(schema.primary_keys))
+    group_bytes = min(settings.block_bytes or ROW_GROUP_BYTES, ROW_GROUP_BYTES, target_bytes // _GROUPS_PER_FILE)
     return FileSettings(
         form=form,
         codec=codec,
         codec_level=codec_level,
         fields=fields,
         target_bytes=target_bytes,
-        target_rows=TARGET_FILE_ROW_NUM.get(options) if source is FileSource.APPEND else UNLIMITED,
+        target_rows=settings.target_rows if source is FileSource.APPEND else UNLIMITED,
         group_bytes=max(_SMALLEST_GROUP_BYTES, group_bytes),
         prefix=prefix,
-        is_dense=STATS_DENSE_STORE.get(options),
+        is_dense=settings.dense_stats,
         modes=modes,
-        is_legacy_ltz=ORC_LEGACY_LTZ.get(options),
+        is_legacy_ltz=settings.legacy_instants,
     )
 
 
 def check_files(schema: TableSchema) -> None:
     """Returns when files of this table can be written on every level. Raises as `file_settings` does."""
-    options = schema.options
-    levels = {int(text) for o in (FILE_FORMAT_PER_LEVEL, FILE_COMPRESSION_PER_LEVEL) for text in o.get(options)}
+    settings = schema.settings.files
+    levels = {*settings.format_per_level, *settings.codec_per_level}
     # One level that no option names stands for all others.
     for level in sorted(levels | {max(levels, default=-1) + 1}):
         file_settings(schema, level=level, source=FileSource.COMPACT)
@@ -130,10 +117,10 @@ def check_files(schema: TableSchema) -> None:
 
 def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str, *, first: pa.Table | None = None) -> RowSink:
     """What writes a file of that name into an open stream; the `first` rows, if known, help to choose encodings."""
-    if settings.form == "avro":
+    if settings.form is FileFormat.AVRO:
         return AvroSink(sink, settings.fields, file_name, codec=settings.codec, codec_level=settings.codec_level)
     physical = arrow_schema(settings.fields)
-    if settings.form == "orc":
+    if settings.form is FileFormat.ORC:
         return OrcSink(
             sink,
             physical,
@@ -152,10 +139,10 @@ def _physical_fields(schema: TableSchema, *, is_thin: bool) -> tuple[DataField, 
     return (*(system[-2:] if is_thin else system), *schema.fields)
 
 
-def _check_columns(form: str, schema: TableSchema, fields: Sequence[DataField]) -> None:
-    if form == "avro":
+def _check_columns(form: FileFormat, schema: TableSchema, fields: Sequence[DataField]) -> None:
+    if form is FileFormat.AVRO:
         data_schema(fields)
-    elif form == "orc":
+    elif form is FileFormat.ORC:
         refuse_for_orc(fields)
     else:
         refuse_mixed_timestamps(schema.fields)

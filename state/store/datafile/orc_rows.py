@@ -3,7 +3,7 @@
 Source: Paimon 2.0 OrcReaderFactory, OrcTypeUtil, `orc.timestamp-ltz.legacy.type`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
 
+from bucketline.conf.table_settings import DataFileSettings
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.orc_tail import OrcTail, read_tail, writer_zone
 from bucketline.state.store.datafile.checked_file import checked_source
@@ -20,7 +21,6 @@ from bucketline.state.types.cast import declared
 from bucketline.state.types.logical import DataType, TypeRoot
 
 _OUT_OF_RANGE = "out of range for nanosecond"
-_LEGACY_LTZ = "orc.timestamp-ltz.legacy.type"
 _UTC = frozenset({"UTC", "GMT", "Etc/UTC", "Z"})
 
 _SURE_FROM_NS = -2_145_916_800 * 10**9
@@ -34,17 +34,17 @@ _MILLI_NS = 999_999
 class OrcRows:
     """An ORC file that is read from front to back; its constructor reads the footer. What has checksums is checked.
 
-    `options` are those of the schema that the file was written under.
+    `settings` are those of the schema that the file was written under.
     """
 
     has_units = False
 
-    def __init__(self, source: pa.NativeFile, options: Mapping[str, str]) -> None:
+    def __init__(self, source: pa.NativeFile, settings: DataFileSettings) -> None:
         self._checked = checked_source(source)
         self._source = source if self._checked is None else pa.PythonFile(self._checked, mode="r")
         with self._damage_named():
             self._file = orc.ORCFile(self._source)
-        self._is_legacy = options.get(_LEGACY_LTZ, "true").strip().lower() == "true"
+        self._is_legacy = settings.legacy_instants
         self._tail: OrcTail | None = None
         self._number = 0
         self._zone = "UTC"

@@ -147,7 +147,7 @@ class RollingWriter:
         group = pa.concat_tables(self._pending)
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
         if self._open is None:
-            name = data_file_name(self._settings.prefix, self._uuid, len(self._paths), self._settings.form)
+            name = data_file_name(self._settings.prefix, self._uuid, len(self._paths), self._settings.form.value)
             self._paths.append(f"{self._directory}/{name}")
             self._open = _OpenFile(self._io, self._paths[-1], name, self._settings, group)
         self._open.write(group, self._schema.fields, self._keys)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.read_options import check_open_options
 from bucketline.conf.storage_options import check_storage_options
+from bucketline.conf.table_settings import ReadSettings
 from bucketline.conf.wording import counted
 from bucketline.state.commit.replay import writer_of
 from bucketline.state.determinism import SYSTEM_PAUSE, Pause
@@ -90,7 +91,7 @@ def open_to_examine(
     storage, reading = check_storage_options(storage_options), dict(options or {})
     check_open_options(reading)
     io, root = file_io_for(path, storage)
-    metadata = branch_path(root, reading)
+    metadata = branch_path(root, ReadSettings(reading))
     try:
         schema = newest_schema(io, metadata, table=root)
     except CorruptFileError:

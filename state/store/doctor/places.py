@@ -6,7 +6,6 @@ Two jobs that wrote at once leave a key in two partitions, which readers see as 
 from collections.abc import Iterator
 from contextlib import closing
 
-from bucketline.conf.bucket_options import INDEX_TTL
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import Snapshot
@@ -29,7 +28,7 @@ def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     StorageError when files cannot be read for another reason than that they are gone, or the disk is full.
     """
     schema = table.table_schema
-    if bucket_mode(schema) is not BucketMode.CROSS_PARTITION or INDEX_TTL.is_set(schema.options):
+    if bucket_mode(schema) is not BucketMode.CROSS_PARTITION or schema.settings.bucket.index_ttl_ms is not None:
         return
     keys = ShardKeys(schema)
     access = FileAccess(table.io, table.path, schema, table.schema_store.get)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.bucket.fixed import assign_fixed_buckets, bucket_function
+from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_ranges import is_blob_file
@@ -66,7 +66,7 @@ def _in_file(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> Ite
 def _is_in_bucket(access: FileAccess, batch: pa.RecordBatch, hashed: Sequence[str], bucket: BucketFiles) -> bool:
     types = [f.type for f in access.schema.select(tuple(hashed))]
     columns = [batch.column(name) for name in hashed]
-    found = assign_fixed_buckets(columns, types, bucket.total_buckets, bucket_function(access.schema))
+    found = assign_fixed_buckets(columns, types, bucket.total_buckets, access.schema.settings.bucket.function)
     return bool(np.all(found.to_numpy() == bucket.bucket))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from bucketline.conf.stats_mode import StatsKind, StatsMode
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.row_ranges import stats_fields, written_fields
@@ -15,8 +16,6 @@ from bucketline.state.format.stats import (
     Bound,
     ColumnBounds,
     ColumnStats,
-    StatsKind,
-    StatsMode,
     collect_stats,
     is_within,
 )

@@ -65,7 +65,7 @@ def find_deletions(
     io: FileIO, table_path: str, schema: TableSchema, entries: Iterable[IndexManifestEntry]
 ) -> Deletions:
     """The vectors that the entries of an index manifest name. Raises CorruptFileError for two of one data file."""
-    in_bucket = schema.options.get("index-file-in-data-file-dir", "false").strip().lower() == "true"
+    in_bucket = schema.settings.paths.index_in_data_directory
     places: dict[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = {}
     for entry in entries:
         if entry.index_type != DELETION_VECTORS:

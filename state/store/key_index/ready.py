@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 
-from bucketline.conf.bucket_options import BOOTSTRAP_PARALLELISM, INDEX_TTL
 from bucketline.conf.wording import counted
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, Clock, IdSource, Pause
 from bucketline.state.errors import IndexStateError
@@ -58,13 +57,13 @@ class IndexPlan:
     def readers(self) -> int:
         """How many files are read at once while the index is built: as many as the option says, within the cores there
         are, and within a quarter of the memory; another half of it collects the keys."""
-        wanted = BOOTSTRAP_PARALLELISM.get(self.keys.schema.options)
+        wanted = self.keys.schema.settings.bucket.bootstrap_parallelism
         return max(1, min(wanted, core_count(), self.settings.memory_bytes // 4 // READER_BYTES))
 
     @property
     def alive_since(self) -> int:
         """Keys last written before this time (seconds, local) have expired; 0 where keys never do."""
-        ttl_ms = INDEX_TTL.find(self.keys.schema.options)
+        ttl_ms = self.keys.schema.settings.bucket.index_ttl_ms
         return 0 if ttl_ms is None else (self.clock.local_ms() - ttl_ms) // 1000
 
 
@@ -131,7 +130,7 @@ def _brought_to(
             )
         if index.label.snapshot_id > latest.id:
             _refuse_old_batch(index, source, latest)
-        expires = INDEX_TTL.is_set(plan.keys.schema.options)
+        expires = plan.keys.schema.settings.bucket.index_ttl_ms is not None
         return catch_up(index, source, latest, plan.keys, memory_bytes=plan.settings.memory_bytes, expires=expires)
     except IndexStateError as e:
         if e.fields.get("reason") == _AHEAD:
@@ -190,7 +189,7 @@ def _built(
     scope = plan.keys.scope(plan.table)
     entries = [] if latest is None else source.manifests.live_entries(latest)
     vectors = [] if latest is None else source.manifests.read_index(latest.index_manifest)
-    expires = INDEX_TTL.is_set(plan.keys.schema.options)
+    expires = plan.keys.schema.settings.bucket.index_ttl_ms is not None
     blocks = live_keys(source.access, entries, vectors, plan.keys, alive_since=plan.alive_since, readers=plan.readers)
     with (
         KeyIndexBuild(plan.path, scope, plan.settings, keep_latest=expires, ids=plan.ids) as build,

@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from bucketline.conf.read_options import DELETION_VECTORS_ENABLED
 from bucketline.state.bucket.allocation import hash_share
 from bucketline.state.bucket.cross_partition import OldPlaceRule, old_place_rule
 from bucketline.state.bucket.key_entries import HashedKeys, hashed_keys
@@ -119,7 +118,7 @@ def _has_dead_keys(schema: TableSchema, bucket: BucketFiles) -> bool:
     """Whether keys in the bucket's files may not live in the bucket any more."""
     if old_place_rule(schema) is not OldPlaceRule.DELETE_OLD:
         return False
-    return DELETION_VECTORS_ENABLED.get(schema.options) or any(f.may_hold_deletes for f in bucket.files)
+    return schema.settings.changelog.deletion_vectors or any(f.may_hold_deletes for f in bucket.files)
 
 
 def _merged_keys(access: FileAccess, bucket: BucketFiles, wanted: ShardKeys) -> Iterator[KeyBlock]:

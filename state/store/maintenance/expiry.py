@@ -11,7 +11,7 @@ alive, and a delta that is partly gone is left alone.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bucketline.conf.table_options import BUCKET, WRITE_ONLY
+from bucketline.state.bucket.mode import POSTPONE_BUCKETS
 from bucketline.state.commit.expire import (
     Footprint,
     Retention,
@@ -28,7 +28,7 @@ from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedT
 from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.branches import Branches
-from bucketline.state.store.catalog.consumers import CONSUMER_EXPIRATION_TIME, drop_idle_consumers, next_of_consumers
+from bucketline.state.store.catalog.consumers import drop_idle_consumers, next_of_consumers
 from bucketline.state.store.catalog.kept_files import (
     changelog_or_nothing,
     data_paths,
@@ -94,14 +94,14 @@ def expire_snapshots(
     longer than snapshots, StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing
     has been removed then.
     """
-    longer = longer_changelog(schema.options)
+    longer = longer_changelog(schema.settings.retention)
     if longer is not None:
         raise UnsupportedTableError(
             f"{path}: '{longer}' keeps changelogs longer than snapshots, which this release does not do; let Paimon "
             "expire this table, or unset it",
             option=longer,
         )
-    return _Expiry(io, path, schema).run(retention or Retention.of(schema.options), clock)
+    return _Expiry(io, path, schema).run(retention or Retention.of(schema.settings.retention), clock)
 
 
 def maybe_expire(io: FileIO, path: str, schema: TableSchema, clock: Clock = SYSTEM_CLOCK) -> int:
@@ -109,9 +109,9 @@ def maybe_expire(io: FileIO, path: str, schema: TableSchema, clock: Clock = SYST
 
     When nothing is due it costs a few small reads. The commit stays what it is whatever this raises.
     """
-    if WRITE_ONLY.get(schema.options) or BUCKET.get(schema.options) == -2:
+    if schema.settings.compaction.write_only or schema.settings.bucket.count == POSTPONE_BUCKETS:
         return 0
-    retention = Retention.of(schema.options)
+    retention = Retention.of(schema.settings.retention)
     if not _is_due(Snapshots(io, path), retention, clock):
         return 0
     return expire_snapshots(io, path, schema, clock, retention=retention).snapshots
@@ -170,7 +170,7 @@ class _Expiry:
 
     def run(self, retention: Retention, clock: Clock) -> ExpireResult:
         ended = self._end_tags(clock)
-        idle_ms = CONSUMER_EXPIRATION_TIME.find(self._schema.options)
+        idle_ms = self._schema.settings.retention.consumers_ms
         if idle_ms is not None:
             drop_idle_consumers(self._io, self._path, idle_ms=idle_ms, now_ms=clock.now_ms())
         for _ in range(_PLANS):

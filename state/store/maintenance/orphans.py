@@ -194,7 +194,7 @@ def _is_of_plan(file: FileInfo) -> bool:
 
 def _bucket_depth(schema: TableSchema) -> int:
     """How many folders lie between the table and a data file."""
-    directory = schema.options.get("data-file.path-directory", "").strip("/")
+    directory = schema.settings.paths.data_directory
     return len(directory.split("/")) * bool(directory) + len(schema.partition_keys) + 1
 
 

@@ -14,10 +14,9 @@ from bucketline.conf.read_options import (
     SCAN_FALLBACK_BRANCH,
     SCAN_PRIMARY_BRANCH,
     SCAN_SNAPSHOT_ID,
-    SCAN_TAG_NAME,
     SCAN_VERSION,
-    names_version,
 )
+from bucketline.conf.table_settings import ReadSettings
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
@@ -41,8 +40,9 @@ class Sight:
 
 def own_sight(table: TableHandle, version: Version | None) -> Sight:
     """What is seen of the branch that was opened. Raises OptionError for a version that does not exist."""
-    found = Versions(table.io, table.metadata_path).find(version, table.table_schema.options)
-    return _sight(table, found, is_past=version is not None or names_version(table.table_schema.options))
+    settings = table.table_schema.settings.reading
+    found = Versions(table.io, table.metadata_path).find(version, settings)
+    return _sight(table, found, is_past=version is not None or bool(settings.named_versions))
 
 
 def sights(table: TableHandle, version: Version | None) -> list[Sight]:
@@ -53,12 +53,15 @@ def sights(table: TableHandle, version: Version | None) -> list[Sight]:
     """
     own = own_sight(table, version)
     # The newest schema says where to look, however old the snapshot is.
-    options = table.table_schema.options
-    for option, is_asked_first in ((SCAN_FALLBACK_BRANCH, False), (SCAN_PRIMARY_BRANCH, True)):
-        name = (option.find(options) or "").strip()
+    settings = table.table_schema.settings.reading
+    for option, text, is_asked_first in (
+        (SCAN_FALLBACK_BRANCH, settings.fallback_branch, False),
+        (SCAN_PRIMARY_BRANCH, settings.primary_branch, True),
+    ):
+        name = (text or "").strip()
         if not name:
             continue
-        if name == BRANCH.get(options).strip():
+        if name == settings.branch.strip():
             return [own]
         other = _other_branch(table, name)
         if other is None:
@@ -84,7 +87,7 @@ def _sight(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) -> S
 def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
     """A handle on the branch with the same read options; None when there is no such branch."""
     asked = {**table.read_options, BRANCH.key: name}
-    schema = Schemas(table.io, branch_path(table.path, asked)).latest()
+    schema = Schemas(table.io, branch_path(table.path, ReadSettings(asked))).latest()
     if schema is None:
         return None
     found = replace(table, table_schema=schema, read_options=asked)
@@ -99,24 +102,24 @@ def _sight_of_other(own: Sight, other: TableHandle, version: Version | None) -> 
     id that `scan.version` gives, is taken as it is.
     """
     versions = Versions(other.io, other.metadata_path)
-    options = own.table.read_options if version is None else {}
-    if isinstance(version, str) or SCAN_TAG_NAME.is_set(options):
+    settings = ReadSettings(own.table.read_options if version is None else {})
+    if isinstance(version, str) or settings.tag is not None:
         return None
-    if version is None and not names_version(options):
+    if version is None and not settings.named_versions:
         return own_sight(other, None)
-    if (text := SCAN_VERSION.find(options)) is not None:
+    if (text := settings.version) is not None:
         if Versions(own.table.io, own.table.metadata_path).is_tag(text):
             return None
         return _sight(other, versions.named(int(text), SCAN_VERSION.key), is_past=True)
-    if version is not None or SCAN_SNAPSHOT_ID.is_set(options):
+    if version is not None or settings.snapshot_id is not None:
         assert own.snapshot is not None
         return _sight(other, _as_of(versions, own.snapshot), is_past=True)
-    return _sight(other, versions.find(None, options), is_past=True)
+    return _sight(other, versions.find(None, settings), is_past=True)
 
 
 def _as_of(versions: Versions, own: Snapshot) -> Snapshot | None:
     found = versions.at_time(own.time_ms)
-    if found is None and versions.find(None, {}) is not None:
+    if found is None and versions.find(None, ReadSettings({})) is not None:
         return versions.by_id(_FIRST_SNAPSHOT_ID, SCAN_SNAPSHOT_ID.key)
     return found
 

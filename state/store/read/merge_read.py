@@ -10,13 +10,6 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.read_options import (
-    DATA_EVOLUTION_ENABLED,
-    DELETION_VECTORS_ENABLED,
-    ROW_TRACKING_ENABLED,
-    refused_option,
-)
-from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import bucket_path
@@ -132,12 +125,12 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expressi
 
 def is_tracked(schema: TableSchema) -> bool:
     """Whether rows have the columns of row tracking, for those who ask for them by name."""
-    return ROW_TRACKING_ENABLED.get(schema.options) and not schema.primary_keys
+    return schema.settings.reading.row_tracking and not schema.primary_keys
 
 
 def refuse_unreadable(schema: TableSchema) -> None:
     """Returns if rows of such a table can be read rightly. Raises UnsupportedTableError naming the option."""
-    refused = refused_option(schema.options)
+    refused = schema.settings.reading.refused
     if refused is not None:
         key, value = refused
         raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read", option=key, value=value)
@@ -215,12 +208,12 @@ def merge_section(
     """
     access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
     read = _leveled_reader if needs_levels(fold) else _reader
-    options = access.schema.options
+    settings = access.schema.settings.merge
     return merge_runs(
         [chain.from_iterable(map(read(access, bucket, columns, batch_rows), run.files)) for run in runs],
         access.schema.trimmed_primary_key,
-        SEQUENCE_FIELD.get(options),
-        SEQUENCE_SORT_ORDER.get(options) == "descending",
+        settings.sequence_fields,
+        settings.newest_is_smallest,
         fold,
         batch_rows,
         memory_bytes // _SHARES_OF_MERGED,
@@ -244,7 +237,7 @@ def with_level(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[pa.Rec
 
 def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
     """The needed columns and those that merging itself looks at, each once."""
-    own = (*schema.trimmed_primary_key, *SEQUENCE_FIELD.get(schema.options), SEQUENCE, VALUE_KIND)
+    own = (*schema.trimmed_primary_key, *schema.settings.merge.sequence_fields, SEQUENCE, VALUE_KIND)
     return tuple(dict.fromkeys((*columns_to_merge(schema, needed), *own)))
 
 
@@ -256,7 +249,7 @@ def _raw_rows(
 
 
 def _reader_of_rows(schema: TableSchema) -> Callable[..., Iterator[pa.RecordBatch]]:
-    return _evolved_rows if DATA_EVOLUTION_ENABLED.get(schema.options) else _raw_rows
+    return _evolved_rows if schema.settings.reading.data_evolution else _raw_rows
 
 
 def _evolved_rows(
@@ -282,7 +275,7 @@ def _merged_rows(
     fold = reading_fold(schema)
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
     # Above level 0, deletion vectors leave one row of each key, so that nothing has to be merged.
-    is_looked_up = DELETION_VECTORS_ENABLED.get(schema.options)
+    is_looked_up = schema.settings.changelog.deletion_vectors
     for runs in sections(bucket.files, order):
         is_merged = is_looked_up and all(f.level > 0 for run in runs for f in run.files)
         if len(runs) > 1 and not is_merged:

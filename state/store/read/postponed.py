@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bucketline.conf.read_options import POSTPONE_DEFAULT_BUCKETS
-from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
-from bucketline.state.bucket.fixed import assign_fixed_buckets, bucket_function
+from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import POSTPONE_BUCKET
@@ -60,7 +58,7 @@ def _partition_rows(
     real = {b.bucket: b for b in buckets if b.bucket >= 0}
     waiting = [b for b in buckets if b.bucket == POSTPONE_BUCKET]
     totals = [b.total_buckets for b in real.values() if b.total_buckets > 0]
-    count = max(totals, default=POSTPONE_DEFAULT_BUCKETS.get(access.schema.options))
+    count = max(totals, default=access.schema.settings.postpone.default_buckets)
     first_sequence = 1 + max((f.max_sequence_number for b in real.values() for f in b.files), default=-1)
     with scratch_folder("bucketline-postponed-") as scratch:
         buffer = _Spill(Path(scratch), access, tuple(columns), count)
@@ -77,12 +75,12 @@ def _partition_rows(
 
 
 def _merged(access: FileAccess, runs: Sequence[Iterator[pa.RecordBatch]], fold: Fold) -> Iterator[pa.RecordBatch]:
-    options = access.schema.options
+    settings = access.schema.settings.merge
     return merge_runs(
         runs,
         access.schema.trimmed_primary_key,
-        SEQUENCE_FIELD.get(options),
-        SEQUENCE_SORT_ORDER.get(options) == "descending",
+        settings.sequence_fields,
+        settings.newest_is_smallest,
         fold,
         BATCH_ROWS,
     )
@@ -168,15 +166,15 @@ class _Spill:
         keys = bucket_keys(schema)
         types = [f.type for f in schema.select(keys)]
         columns = [table[k].combine_chunks() for k in keys]
-        found = assign_fixed_buckets(columns, types, self.bucket_count, bucket_function(schema))
+        found = assign_fixed_buckets(columns, types, self.bucket_count, schema.settings.bucket.function)
         return np.asarray(found)
 
 
 def _folded(rows: pa.Table, schema: TableSchema) -> pa.Table:
     """The rows in key order, each key folded to one row, as a write buffer does before it is flushed."""
     keys = schema.trimmed_primary_key
-    direction: Direction = "descending" if SEQUENCE_SORT_ORDER.get(schema.options) == "descending" else "ascending"
-    then: list[tuple[str, Direction]] = [(name, direction) for name in SEQUENCE_FIELD.get(schema.options)]
+    direction: Direction = "descending" if schema.settings.merge.newest_is_smallest else "ascending"
+    then: list[tuple[str, Direction]] = [(name, direction) for name in schema.settings.merge.sequence_fields]
     ordered = rows.take(sort_indices(rows, keys, then=[*then, (SEQUENCE, "ascending")])).combine_chunks()
     return fold_for(schema).fold(ordered, key_changes(ordered, keys))
 

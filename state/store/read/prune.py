@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.read_options import DATA_EVOLUTION_ENABLED, DELETION_VECTORS_ENABLED, DV_MERGE_ON_READ
-from bucketline.conf.table_options import MERGE_ENGINE, num_levels
-from bucketline.state.bucket.fixed import assign_fixed_buckets, bucket_function
+from bucketline.conf.choices import MergeEngine
+from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.entries import ManifestEntry
@@ -70,7 +69,7 @@ def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_o
         return found
     lowest = 1 if hides_level0(schema) else 0
     if read_optimized:
-        lowest = num_levels(schema.options) - 1
+        lowest = schema.settings.compaction.top_level
     return _narrowed(found, lambda bucket, file: file.level >= lowest)
 
 
@@ -79,9 +78,9 @@ def hides_level0(schema: TableSchema) -> bool:
 
     Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0, DataTableBatchScan.
     """
-    if MERGE_ENGINE.get(schema.options) == "first-row":
+    if schema.settings.merge.engine is MergeEngine.FIRST_ROW:
         return True
-    return DELETION_VECTORS_ENABLED.get(schema.options) and not DV_MERGE_ON_READ.get(schema.options)
+    return schema.settings.changelog.deletion_vectors and not schema.settings.reading.sees_level0
 
 
 def prune(
@@ -130,7 +129,7 @@ class _Pruning:
             return list(buckets)
         columns = [pa.array([pinned[k].as_py()], pinned[k].type) for k in keys]
         types = [f.type for f in self.schema.select(keys)]
-        function = bucket_function(self.schema)
+        function = self.schema.settings.bucket.function
         wanted = {
             total: assign_fixed_buckets(columns, types, total, function)[0].as_py()
             for total in {b.total_buckets for b in buckets}
@@ -143,7 +142,7 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
 
     def by_file(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        if DATA_EVOLUTION_ENABLED.get(self.schema.options):
+        if self.schema.settings.reading.data_evolution:
             return self.by_row_range(buckets)
         if not self.schema.primary_keys:
             return self.by_values(buckets)
@@ -151,7 +150,7 @@ class _Pruning:
         by_keys = self._passing(buckets, self._key_guarantee)
         # Versions of a row are whole rows here: where none can pass, the newest cannot either. Engines that build rows
         # out of several versions give no such proof.
-        whole_rows = MERGE_ENGINE.get(self.schema.options) in ("deduplicate", "first-row")
+        whole_rows = self.schema.settings.merge.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
 
         def is_kept(bucket: BucketFiles, file: DataFileMeta) -> bool:
             if whole_rows and not any(f.file_name in by_values for f in bucket.files):

@@ -12,13 +12,8 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.choices import ChangeFiles, ChangelogProducer
 from bucketline.conf.errors import OptionError
-from bucketline.conf.read_options import (
-    DELETION_VECTORS_ENABLED,
-    INCREMENTAL_BETWEEN_SCAN_MODE,
-    POSTPONE_MERGE_ON_READ,
-)
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
@@ -170,7 +165,7 @@ def _plan(sight: Sight, *, read_optimized: bool) -> Planned:
         return Planned(sight, ())
     files = group_by_bucket(sight.table.manifests.live_entries(sight.snapshot))
     waiting: Sequence[BucketFiles] = ()
-    if POSTPONE_MERGE_ON_READ.get(sight.schema.options) and not read_optimized:
+    if sight.schema.settings.reading.sees_postponed and not read_optimized:
         waiting = [b for b in files if b.bucket == POSTPONE_BUCKET]
     return Planned(sight, visible_files(sight.schema, files, read_optimized=read_optimized), waiting, files)
 
@@ -180,7 +175,7 @@ def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatc
         return iter(())
     table, schema, snapshot = planned.sight.table, planned.sight.schema, planned.sight.snapshot
     access = FileAccess(table.io, table.path, schema, table.schema_store.get)
-    if snapshot is not None and DELETION_VECTORS_ENABLED.get(schema.options):
+    if snapshot is not None and schema.settings.changelog.deletion_vectors:
         entries = table.manifests.read_index(snapshot.index_manifest)
         access = replace(access, deletions=find_deletions(table.io, table.path, schema, entries))
     if planned.waiting:
@@ -203,7 +198,7 @@ def _changes_of(table: TableHandle, request: Request, changes_since: Version) ->
     since = _position(versions, changes_since)
     until = 0 if own.snapshot is None else own.snapshot.id
     mode = _change_mode(own.schema)
-    snapshots = versions.between(since, until, with_changelogs=mode == "changelog")
+    snapshots = versions.between(since, until, with_changelogs=mode is ChangeFiles.CHANGELOG)
     out = arrow_schema(own.schema.select(projection.columns))
     out = out.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
     access = FileAccess(table.io, table.path, own.schema, table.schema_store.get)
@@ -214,7 +209,7 @@ def _changes(
     table: TableHandle,
     access: FileAccess,
     snapshots: Sequence[Snapshot],
-    mode: str,
+    mode: ChangeFiles,
     projection: Projection,
     out: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
@@ -227,13 +222,13 @@ def _changes(
             yield pa.RecordBatch.from_arrays(batch.columns, schema=out)
 
 
-def _change_entries(table: TableHandle, snapshot: Snapshot, mode: str) -> list[ManifestEntry]:
+def _change_entries(table: TableHandle, snapshot: Snapshot, mode: ChangeFiles) -> list[ManifestEntry]:
     """The files that hold a snapshot's changes: an overwrite has none, a compaction only where it logs them.
 
     Rows that wait in the postpone bucket are no changes, and their compaction makes them changes only where it logs
     them. Paimon's batch reads say so; its streams of tables without a changelog take the rows where they wait.
     """
-    if mode == "changelog":
+    if mode is ChangeFiles.CHANGELOG:
         if snapshot.commit_kind is CommitKind.OVERWRITE:
             return []
         entries = table.manifests.changelog_entries(snapshot)
@@ -244,11 +239,11 @@ def _change_entries(table: TableHandle, snapshot: Snapshot, mode: str) -> list[M
     return [e for e in entries if e.kind is FileKind.ADD and e.bucket != POSTPONE_BUCKET]
 
 
-def _change_mode(schema: TableSchema) -> str:
-    mode = INCREMENTAL_BETWEEN_SCAN_MODE.get(schema.options)
-    if mode != "auto":
+def _change_mode(schema: TableSchema) -> ChangeFiles:
+    mode = schema.settings.reading.change_files
+    if mode is not ChangeFiles.AUTO:
         return mode
-    return "delta" if CHANGELOG_PRODUCER.get(schema.options) == "none" else "changelog"
+    return ChangeFiles.DELTA if schema.settings.changelog.producer is ChangelogProducer.NONE else ChangeFiles.CHANGELOG
 
 
 def _position(versions: Versions, since: Version) -> int:

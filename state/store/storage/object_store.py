@@ -19,9 +19,8 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.storage_options import (
     AZURE_ACCOUNT_KEY,
     AZURE_SAS_TOKEN,
-    GCS_AUTH,
-    GCS_ENDPOINT,
-    GCS_KEYFILE,
+    S3_ROLE,
+    GcsSettings,
     S3Settings,
     azure_secret,
     oss_settings,
@@ -196,7 +195,7 @@ def _role(settings: S3Settings) -> Any:
     except ImportError as e:
         raise OptionError(
             "'s3.assumed.role.arn' needs the package boto3, which asks for the role's keys: install boto3",
-            key="s3.assumed.role.arn",
+            key=S3_ROLE.key,
         ) from e
     session = boto3.Session(
         aws_access_key_id=settings.access_key,
@@ -208,15 +207,14 @@ def _role(settings: S3Settings) -> Any:
     return StsCredentialProvider(session, RoleArn=settings.role, RoleSessionName=name)
 
 
-def _gcs(address: StoreAddress, options: Mapping[str, str]) -> Make:
-    endpoint = GCS_ENDPOINT.find(options)
+def _gcs(address: StoreAddress, settings: GcsSettings) -> Make:
     config = {
-        "base_url": endpoint,
-        "service_account": GCS_KEYFILE.find(options),
-        "skip_signature": True if GCS_AUTH.get(options) == "unauthenticated" else None,
+        "base_url": settings.endpoint,
+        "service_account": settings.keyfile,
+        "skip_signature": True if settings.anonymous else None,
     }
     given = {key: value for key, value in config.items() if value is not None}
-    client = {"allow_http": (endpoint or "").startswith("http://"), "connect_timeout": _CONNECT_TIMEOUT}
+    client = {"allow_http": (settings.endpoint or "").startswith("http://"), "connect_timeout": _CONNECT_TIMEOUT}
 
     def make(http: dict[str, Any], retry: dict[str, Any]) -> Any:
         return obstore_stores.GCSStore(

@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from bucketline.conf.bucket_options import BATCH_WRITE_FIXED_BUCKET
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.bucket.mode import BucketMode
@@ -86,7 +85,7 @@ def _write_once(
     user = ids.new_uuid()
     if session.plan.mode is BucketMode.CROSS_PARTITION:
         write = replace(write, cross=session.plan.cross_write(session.view.snapshot, shares=1))
-    if not BATCH_WRITE_FIXED_BUCKET.get(session.plan.schema.options):
+    if not session.plan.schema.settings.postpone.batch_writes_to_buckets:
         write = session.plan.postponing(write, user, session.view)
     notes: list[str] = []
     messages = _messages(session, write, with_kinds(data, row_kinds), notes)

@@ -49,7 +49,7 @@ def expire_table(
             f"{table.metadata_path}: snapshots of branches are not expired, since they share files with '{MAIN}'",
             path=table.metadata_path,
         )
-    kept = Retention.of(table.options)
+    kept = Retention.of(table.table_schema.settings.retention)
     max_count = kept.max_count if retain_max is None else retain_max
     retention = Retention(
         min_count=min(kept.min_count, max_count) if retain_min is None else retain_min,

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
-from bucketline.conf.table_options import DYNAMIC_PARTITION_OVERWRITE
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
@@ -94,7 +93,7 @@ def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> Partitio
     schema = plan.schema
     if partition is not None:
         return choose_partitions(schema, [partition])
-    if schema.partition_keys and DYNAMIC_PARTITION_OVERWRITE.get(schema.options):
+    if schema.partition_keys and schema.settings.commit.overwrites_dynamic_partitions:
         return None
     return lambda found: True
 

@@ -7,7 +7,6 @@ partitions to restrict itself to. Source: Paimon 2.0 SparkPostponeCompactProcedu
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bucketline.conf.bucket_options import DEFAULT_BUCKET_NUM, TARGET_ROWS_PER_BUCKET
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import POSTPONE_BUCKET
@@ -100,10 +99,10 @@ def _real_totals(view: TableView) -> dict[bytes, int]:
 
 
 def _buckets_for(plan: WritePlan, files: Sequence[DataFileMeta], new_buckets: int | None) -> int:
-    options = plan.schema.options
-    rows_each = TARGET_ROWS_PER_BUCKET.find(options)
+    settings = plan.schema.settings.postpone
+    rows_each = settings.rows_per_bucket
     if rows_each is not None:
         return max(1, -(-sum(f.row_count for f in files) // rows_each))
-    if new_buckets is not None and not DEFAULT_BUCKET_NUM.is_set(options):
+    if new_buckets is not None and not settings.has_default_buckets:
         return new_buckets
-    return DEFAULT_BUCKET_NUM.get(options)
+    return settings.default_buckets

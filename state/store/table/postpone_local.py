@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from bucketline.conf.bucket_options import FIXED_BUCKET_MAX_PARALLELISM, TARGET_ROWS_PER_BUCKET, TARGET_SIZE_PER_BUCKET
+from bucketline.conf.table_settings import PostponeSettings
 from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.paths import POSTPONE_BUCKET
@@ -57,7 +57,7 @@ def write_fixed(
         runs = buffer.take((partition, group))
         if partition not in totals:
             waiting = sum(f.row_count for f in session.view.files((partition, POSTPONE_BUCKET)))
-            totals[partition] = _buckets_for(plan.schema.options, runs, waiting)
+            totals[partition] = _buckets_for(plan.schema.settings.postpone, runs, waiting)
         rebucketing = plan.rebucket_plan({partition: totals[partition]})
         with RunBuffer(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as rebucketed:
             sealer = RunSealer(rebucketing, origin=0)
@@ -74,11 +74,11 @@ def write_fixed(
             yield from write_buckets(plan.with_totals(write, totals), rebucketed, states)
 
 
-def _buckets_for(options: Mapping[str, str], runs: Sequence[tuple[SealedRun, Blob]], waiting_rows: int) -> int:
-    rows_each = TARGET_ROWS_PER_BUCKET.find(options)
+def _buckets_for(settings: PostponeSettings, runs: Sequence[tuple[SealedRun, Blob]], waiting_rows: int) -> int:
+    rows_each = settings.rows_per_bucket
     if rows_each is not None:
         wanted = -(-(waiting_rows + sum(run.row_count for run, _ in runs)) // rows_each)
     else:
         # Blobs are compressed; rows are taken to be three times as large.
-        wanted = -(-3 * sum(blob.size for _, blob in runs) // TARGET_SIZE_PER_BUCKET.get(options))
-    return max(1, min(int(wanted), FIXED_BUCKET_MAX_PARALLELISM.get(options)))
+        wanted = -(-3 * sum(blob.size for _, blob in runs) // settings.bytes_per_bucket)
+    return max(1, min(int(wanted), settings.most_buckets_of_batch))

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from bucketline.conf.choices import MergeEngine
 from bucketline.conf.errors import OptionError
-from bucketline.conf.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH, VERSIONS
-from bucketline.conf.table_options import (
+from bucketline.conf.merge_options import (
     AGGREGATION_REMOVE_RECORD_ON_DELETE,
     IGNORE_DELETE,
     MERGE_ENGINE,
@@ -20,6 +20,7 @@ from bucketline.conf.table_options import (
     ROWKIND_FIELD,
     SEQUENCE_FIELD,
 )
+from bucketline.conf.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
@@ -31,8 +32,8 @@ from bucketline.state.store.write.write_result import WriteResult
 from bucketline.state.types.row_kind import RowKind
 
 _REMOVES_ON_DELETE = {
-    "partial-update": PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
-    "aggregation": AGGREGATION_REMOVE_RECORD_ON_DELETE,
+    MergeEngine.PARTIAL_UPDATE: PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
+    MergeEngine.AGGREGATION: AGGREGATION_REMOVE_RECORD_ON_DELETE,
 }
 
 
@@ -43,20 +44,26 @@ def delete_rows(table: TableHandle, condition: Filter) -> WriteResult:
     that does not fit, and as `write_table`.
     """
     _check_changed(table, "delete from")
-    options = table.table_schema.options
-    engine = MERGE_ENGINE.get(options)
+    settings = table.table_schema.settings.merge
+    engine = settings.engine
     removes = _REMOVES_ON_DELETE.get(engine)
-    if engine != "deduplicate" and (removes is None or not removes.get(options)):
+    removing = {
+        MergeEngine.DEDUPLICATE: True,
+        MergeEngine.PARTIAL_UPDATE: settings.partial_update_removes,
+        MergeEngine.AGGREGATION: settings.aggregation_removes,
+    }
+    if not removing.get(engine, False):
         hint = "" if removes is None else f" unless '{removes.key}' is true"
         raise UnsupportedTableError(
-            f"{table.path} has 'merge-engine' = '{engine}', which does not remove the row of a delete{hint}",
-            engine=engine,
+            f"{table.path} has '{MERGE_ENGINE.key}' = '{engine.value}', which does not remove the row of a delete"
+            f"{hint}",
+            engine=engine.value,
         )
-    if IGNORE_DELETE.get(options):
+    if settings.ignore_delete:
         raise UnsupportedTableError(
             f"{table.path} has '{IGNORE_DELETE.key}' = 'true': a delete would be ignored", key=IGNORE_DELETE.key
         )
-    kind_field = ROWKIND_FIELD.find(options)
+    kind_field = settings.row_kind_field
     if kind_field is not None:
         return _write_found(table, condition, {kind_field: pc.scalar("-D")})
     return _write_found(table, condition, {ROW_KIND_COLUMN: pc.scalar(pa.scalar(int(RowKind.DELETE), pa.int8()))})
@@ -70,18 +77,18 @@ def update_rows(table: TableHandle, condition: Filter, assignments: Mapping[str,
     order, and for values that do not fit; and as `write_table`.
     """
     _check_changed(table, "update")
-    engine = MERGE_ENGINE.get(table.table_schema.options)
-    if engine != "deduplicate":
+    engine = table.table_schema.settings.merge.engine
+    if engine is not MergeEngine.DEDUPLICATE:
         raise UnsupportedTableError(
-            f"{table.path} has 'merge-engine' = '{engine}', which combines a row with what was there; an update cannot "
-            "set its columns",
-            engine=engine,
+            f"{table.path} has '{MERGE_ENGINE.key}' = '{engine.value}', which combines a row with what was there; an "
+            "update cannot set its columns",
+            engine=engine.value,
         )
     return _write_found(table, condition, _values(table, assignments))
 
 
 def _check_changed(table: TableHandle, verb: str) -> None:
-    mode, options = bucket_mode(table.table_schema), table.table_schema.options
+    mode, settings = bucket_mode(table.table_schema), table.table_schema.settings.reading
     if not table.primary_key:
         raise UnsupportedTableError(
             f"cannot {verb} {table.path}: it has no primary key to write changes by; overwrite its partitions instead"
@@ -91,16 +98,18 @@ def _check_changed(table: TableHandle, verb: str) -> None:
             f"cannot {verb} {table.path}: rows that wait in its postpone bucket would come after the change",
             mode=mode.value,
         )
-    for branch in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH):
-        if branch.is_set(options):
+    for branch, name in (
+        (SCAN_FALLBACK_BRANCH, settings.fallback_branch),
+        (SCAN_PRIMARY_BRANCH, settings.primary_branch),
+    ):
+        if name is not None:
             raise UnsupportedTableError(
                 f"cannot {verb} {table.path}: by '{branch.key}' rows of another branch are read that a change cannot "
                 "reach, and it would hide the rest of their partitions",
                 option=branch.key,
             )
-    for option in VERSIONS:
-        if option.is_set(options):
-            raise OptionError(f"cannot {verb} {table.path} as it was: open it without '{option.key}'", key=option.key)
+    for key in settings.named_versions:
+        raise OptionError(f"cannot {verb} {table.path} as it was: open it without '{key}'", key=key)
 
 
 def _values(table: TableHandle, assignments: Mapping[str, object]) -> dict[str, pc.Expression]:
@@ -108,8 +117,8 @@ def _values(table: TableHandle, assignments: Mapping[str, object]) -> dict[str, 
     schema = table.table_schema
     fixed = {name: "part of the primary key" for name in schema.primary_keys}
     fixed |= {name: "a partition column" for name in schema.partition_keys}
-    fixed |= {name: f"in '{SEQUENCE_FIELD.key}'" for name in SEQUENCE_FIELD.get(schema.options)}
-    kind_field = ROWKIND_FIELD.find(schema.options)
+    fixed |= {name: f"in '{SEQUENCE_FIELD.key}'" for name in schema.settings.merge.sequence_fields}
+    kind_field = schema.settings.merge.row_kind_field
     fixed |= {} if kind_field is None else {kind_field: f"'{ROWKIND_FIELD.key}'"}
     if not assignments:
         raise SchemaMismatchError("an update needs a column to set")

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Sequence
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.read_options import POSTPONE_MERGE_ON_READ
 from bucketline.conf.sink_options import VISIBILITY_TIMEOUT
 from bucketline.conf.wording import counted
 from bucketline.state.commit.message import CommitMessage
@@ -102,7 +101,7 @@ def _compact_again(
 
 
 def _is_postponed(session: WriteSession, messages: Sequence[CommitMessage]) -> bool:
-    if POSTPONE_MERGE_ON_READ.get(session.plan.schema.options):
+    if session.plan.schema.settings.reading.sees_postponed:
         return False
     return any(m.bucket < 0 and m.new_files for m in messages)
 

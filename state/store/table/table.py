@@ -14,6 +14,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.read_options import check_open_options
 from bucketline.conf.sink_options import sink_options, split_options
 from bucketline.conf.storage_options import check_storage_options
+from bucketline.conf.table_settings import ReadSettings
 from bucketline.state.commit.schema_change import (
     AddColumn,
     DropColumn,
@@ -309,7 +310,7 @@ def open_table(
     check_open_options(reading)
     sink_options(writing)
     io, root = file_io_for(path, storage)
-    schema = newest_schema(io, branch_path(root, reading), table=root)
+    schema = newest_schema(io, branch_path(root, ReadSettings(reading)), table=root)
     table = Table(
         io,
         root,

@@ -12,8 +12,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
-from bucketline.conf.table_options import SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.conf.choices import ChangelogProducer
 from bucketline.state.bucket.allocation import Int32s
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
@@ -94,7 +93,7 @@ class BucketWrite:
 
     @property
     def compact_options(self) -> CompactOptions:
-        return CompactOptions.from_options(self.access.schema.options)
+        return CompactOptions.of(self.access.schema.settings)
 
 
 def write_bucket(
@@ -214,7 +213,7 @@ def _flush(
     offsets = sequence_offsets([run for run, _ in runs])
     inputs = [_sequenced(blob, state.next_sequence_number + offsets[run.origin]) for run, blob in runs]
     fold = fold_for(schema)
-    logs = CHANGELOG_PRODUCER.get(schema.options) == "input"
+    logs = schema.settings.changelog.producer is ChangelogProducer.INPUT
     with ExitStack() as stack:
         limit = runs_at_once(write.merge_memory_bytes)
         early = partial(_merge, schema, early_fold(schema))
@@ -236,8 +235,8 @@ def _merge(schema: TableSchema, fold: Fold, runs: Sequence[Iterator[pa.RecordBat
     return merge_runs(
         runs,
         schema.trimmed_primary_key,
-        SEQUENCE_FIELD.get(schema.options),
-        SEQUENCE_SORT_ORDER.get(schema.options) == "descending",
+        schema.settings.merge.sequence_fields,
+        schema.settings.merge.newest_is_smallest,
         fold,
         FLUSH_BATCH_ROWS,
         FLUSH_BATCH_BYTES,

@@ -43,7 +43,7 @@ def due_buckets(
         return []
     looked_at = [b for b in view.buckets() if b[1] >= 0 and (among is None or b in among)]
     if not plan.schema.primary_keys:
-        options, full = append_options(plan.schema.options), trigger is CompactTrigger.FULL
+        options, full = append_options(plan.schema.settings), trigger is CompactTrigger.FULL
         return [b for b in looked_at if pick_append(view.files(b), options, full=full)]
     write = plan.bucket_write(trigger)
     return [b for b in looked_at if pick_unit(write, view.files(b), masked_files(vectors.get(b, ()))) is not None]

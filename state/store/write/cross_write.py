@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.bucket_options import INDEX_TTL
 from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.bucket.allocation import Allocation, AllocationRule, Int32s, Ownership
 from bucketline.state.bucket.cross_partition import (
@@ -146,7 +145,7 @@ def place_runs(
                 yield from sealer.add(placer.place(chunk))
             grown = placer.growth
         yield from sealer.finish()
-        if INDEX_TTL.is_set(write.schema.options):
+        if write.schema.settings.bucket.index_ttl_ms is not None:
             forget_expired(index, alive_since=alive_since, grown_by=grown)
 
 
@@ -167,7 +166,7 @@ def _place_whole(
         rule=write.rule,
         own=Ownership(plan.keys.shard, plan.keys.shards),
         alive_since=plan.alive_since,
-        expires=INDEX_TTL.is_set(write.schema.options),
+        expires=write.schema.settings.bucket.index_ttl_ms is not None,
     )
     token = ids.new_uuid()
     if write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token):

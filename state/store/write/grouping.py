@@ -12,9 +12,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
+from bucketline.conf.choices import BucketFunction
 from bucketline.state.bucket.allocation import hash_share
 from bucketline.state.bucket.dynamic import UNKNOWN
-from bucketline.state.bucket.fixed import BucketFunction, assign_fixed_buckets
+from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.format.schema_json import TableSchema

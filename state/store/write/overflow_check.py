@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.merge.overflow_risk import columns_at_risk
-from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
@@ -31,7 +30,7 @@ def refuse_overflow(
     values up find it in the compaction of the batch itself; rows that wait for a bucket are checked when they get one.
     """
     schema = access.schema
-    if bucket_id[1] < 0 or not new or CompactOptions.from_options(schema.options).lookup_cause is not None:
+    if bucket_id[1] < 0 or not new or schema.settings.lookup_cause is not None:
         return
     files = (*older, *new)
     columns = columns_at_risk(schema, [(f, access.files.schema_of(f.schema_id)) for f in files])

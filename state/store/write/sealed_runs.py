@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table_options import BUCKET
 from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import partition_path
@@ -214,7 +215,7 @@ def _check_totals(partitions: list[bytes], plan: SealPlan) -> None:
                 f"Try to write partition {{{named}}} with a new bucket num {plan.total_buckets}, but the previous "
                 f"bucket num is {previous}. Please switch to batch mode, and perform INSERT OVERWRITE to rescale "
                 "current data layout first.",
-                option="bucket",
+                key=BUCKET.key,
                 expected=previous,
                 found=plan.total_buckets,
             )

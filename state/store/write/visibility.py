@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.choices import ChangelogProducer, LookupCompact
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
@@ -20,7 +20,6 @@ from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.tree.compact_options import LookupCompact
 from bucketline.state.store.catalog.live_files import BucketId, TableView
 from bucketline.state.store.read.prune import hides_level0
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
@@ -50,7 +49,7 @@ def what_waits(schema: TableSchema) -> Waits:
         return Waits.NOTHING
     if hides_level0(schema):
         return Waits.ROWS
-    return Waits.CHANGELOG if CHANGELOG_PRODUCER.get(schema.options) == "lookup" else Waits.NOTHING
+    return Waits.CHANGELOG if schema.settings.changelog.producer is ChangelogProducer.LOOKUP else Waits.NOTHING
 
 
 def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> FileNames:

@@ -6,23 +6,17 @@ Everything that cannot be honoured is refused here, before a row is read.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bucketline.conf.bucket_options import INITIAL_BUCKETS, TARGET_ROW_NUM, bucket_limit
-from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.choices import ChangelogProducer
+from bucketline.conf.compaction_options import FORCE_COMPACT, WRITE_ONLY
 from bucketline.conf.errors import OptionError
 from bucketline.conf.fixed_options import check_job_options
 from bucketline.conf.sink_options import COMPACTION, Compaction, SinkOptions, sink_options, split_options
 from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table_options import (
-    FORCE_COMPACT,
-    FULL_COMPACTION_DELTA_COMMITS,
-    SEQUENCE_FIELD,
-    SEQUENCE_SORT_ORDER,
-    WRITE_ONLY,
     check_write_options,
 )
 from bucketline.state.bucket.allocation import AllocationRule, assigner_count
 from bucketline.state.bucket.defaults import default_scalar
-from bucketline.state.bucket.fixed import bucket_function
 from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
@@ -66,7 +60,7 @@ class WritePlan:
             return "rows of a postpone table are compacted when they leave the postpone bucket"
         if self.mode is BucketMode.UNAWARE:
             return "an append table with no buckets has nobody who owns its files while others write"
-        if WRITE_ONLY.get(self.schema.options):
+        if self.schema.settings.compaction.write_only:
             return f"'{WRITE_ONLY.key}' = 'true' leaves compaction to others"
         if self.sink.compaction is not Compaction.INLINE:
             return f"'{COMPACTION.key}' = '{self.sink.compaction.value}' leaves compaction to others"
@@ -79,7 +73,7 @@ class WritePlan:
 
     @property
     def compact_options(self) -> CompactOptions:
-        return CompactOptions.from_options(self.schema.options)
+        return CompactOptions.of(self.schema.settings)
 
     def trigger(self, commit_number: int) -> CompactTrigger:
         """What is compacted with commit number n, counted from 0 and kept by the source: restarts do not shift it.
@@ -89,7 +83,7 @@ class WritePlan:
         Raises OptionError where commits are asked to wait for compactions that this job does not do.
         """
         why = self._why_not_compacting
-        if why is not None and FORCE_COMPACT.get(self.schema.options):
+        if why is not None and self.schema.settings.compaction.force_compact:
             raise OptionError(
                 f"'{FORCE_COMPACT.key}' = 'true' asks each commit to wait for its compaction, but {why}; remove one of "
                 f"the two, or set '{FORCE_COMPACT.key}' = 'false' for this job",
@@ -97,16 +91,16 @@ class WritePlan:
             )
         if why is not None:
             return CompactTrigger.NONE
-        every = FULL_COMPACTION_DELTA_COMMITS.find(self.schema.options)
-        if every is None and CHANGELOG_PRODUCER.get(self.schema.options) == "full-compaction":
+        every = self.schema.settings.compaction.full_every_commits
+        if every is None and self.schema.settings.changelog.producer is ChangelogProducer.FULL_COMPACTION:
             every = 1
         return CompactTrigger.FULL if every and (commit_number + 1) % every == 0 else CompactTrigger.MINOR
 
     @property
     def allocation_rule(self) -> AllocationRule:
         """How dynamic buckets are filled."""
-        options = self.schema.options
-        return AllocationRule(TARGET_ROW_NUM.get(options), bucket_limit(options))
+        bucket = self.schema.settings.bucket
+        return AllocationRule(bucket.target_rows, bucket.limit)
 
     def dynamic_write(self, entries: HashEntries, *, shards: int, expected_rows: int) -> DynamicWrite | None:
         """How new keys get buckets in a batch that brings about `expected_rows` to each partition it touches; None for
@@ -114,7 +108,7 @@ class WritePlan:
         if self.mode is not BucketMode.DYNAMIC:
             return None
         rows = {p: rows_by_bucket(found) for p, found in entries.items()}
-        initial = INITIAL_BUCKETS.find(self.schema.options)
+        initial = self.schema.settings.bucket.initial
         assigners = {
             p: assigner_count(
                 sum(buckets.values()),
@@ -207,7 +201,7 @@ class WritePlan:
 
     def rebucket_plan(self, totals: Mapping[bytes, int]) -> SealPlan:
         """How rows are moved to real buckets, whose counts are given by partition."""
-        grouping = FixedBuckets(max(1, self.total_buckets), bucket_function(self.schema), dict(totals))
+        grouping = FixedBuckets(max(1, self.total_buckets), self.schema.settings.bucket.function, dict(totals))
         return replace(self._sorted_plan(grouping), total_buckets=self.total_buckets)
 
     def seal_plan(
@@ -230,13 +224,13 @@ class WritePlan:
         return plan
 
     def _sorted_plan(self, grouping: Grouping) -> SealPlan:
-        options = self.schema.options
+        merge = self.schema.settings.merge
         return SealPlan(
             schema=self.schema,
             grouping=grouping,
             fold=sealing_fold(self.schema),
-            sequence_fields=SEQUENCE_FIELD.get(options),
-            sequence_descending=SEQUENCE_SORT_ORDER.get(options) == "descending",
+            sequence_fields=merge.sequence_fields,
+            sequence_descending=merge.newest_is_smallest,
             total_buckets=self.total_buckets,
             budget_bytes=self.sink.route_memory_bytes,
             run_bytes=self.sink.run_bytes,
@@ -250,7 +244,7 @@ class WritePlan:
         if self.mode is BucketMode.CROSS_PARTITION:
             return KeyShares(shares, self.schema.primary_keys, across_partitions=True)
         if dynamic is None:
-            return FixedBuckets(self.total_buckets, bucket_function(self.schema))
+            return FixedBuckets(self.total_buckets, self.schema.settings.bucket.function)
         if self.index_shares(entries) > 1:
             return HashShares(dynamic.assigners, dynamic.first_assigners)
         return KnownBuckets(

@@ -105,7 +105,7 @@ class WriteSession:
     def _may_compact(self, files: Sequence[DataFileMeta], trigger: CompactTrigger) -> bool:
         if self.plan.schema.primary_keys:
             return may_compact(files, trigger, self.plan.compact_options)
-        return may_join(files, trigger, append_options(self.plan.schema.options))
+        return may_join(files, trigger, append_options(self.plan.schema.settings))
 
     def hash_entries(self) -> HashEntries:
         """The HASH files of each partition at the view's snapshot; the list is read when it has changed."""

@@ -7,9 +7,19 @@ from pathlib import Path
 import pytest
 
 import bucketline.conf
-from bucketline.conf import bucket_options, changelog_options, file_options, memory_options, table_options
+from bucketline.conf import (
+    bucket_options,
+    changelog_options,
+    compaction_options,
+    file_options,
+    memory_options,
+    merge_options,
+    table_options,
+)
+from bucketline.conf.compaction_options import num_levels, stop_trigger
 from bucketline.conf.errors import OptionError
 from bucketline.conf.memory_options import BOUNDED
+from bucketline.conf.merge_options import IGNORE_DELETE
 from bucketline.conf.new_table import check_new_table, lift_keys
 from bucketline.conf.option import UNLIMITED, Option
 from bucketline.conf.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
@@ -17,10 +27,7 @@ from bucketline.conf.table_options import (
     BUCKET_KEY,
     COMMIT_TIMEOUT,
     HONOURED,
-    IGNORE_DELETE,
     check_write_options,
-    num_levels,
-    stop_trigger,
     target_file_size,
 )
 
@@ -300,10 +307,9 @@ def test_every_option_that_is_honoured_is_read_somewhere() -> None:
     folders = [root / name for name in ("conf", "state", "streaming")]
     texts = [p.read_text("utf-8") for folder in folders for p in folder.rglob("*.py")]
     words = Counter(word for text in texts for word in re.findall(r'\w+|"[a-z0-9.-]+"', text))
-    modules = (table_options, file_options, bucket_options, changelog_options, memory_options)
-    names = {
-        id(option): name for module in modules for name, option in vars(module).items() if isinstance(option, Option)
-    }
+    topics = (merge_options, compaction_options, file_options, bucket_options, changelog_options, memory_options)
+    members = [found for module in (table_options, *topics) for found in vars(module).items()]
+    names = {id(option): name for name, option in members if isinstance(option, Option)}
     for option in HONOURED.values():
         assert words[names[id(option)]] > 1 or words[f'"{option.key}"'] > 1, f"nothing reads {option.key}"
 

@@ -55,7 +55,7 @@ def test_keys_and_the_bucket_option_decide_the_mode(schema, mode, total) -> None
 def test_a_bucket_option_that_means_nothing_is_refused(schema) -> None:
     with pytest.raises(OptionError) as caught:
         bucket_mode(schema)
-    assert caught.value.fields["option"] == "bucket"
+    assert caught.value.fields["key"] == "bucket"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_bucket_keys_are_the_option_or_the_trimmed_primary_key(schema, keys) -> 
 def test_a_bucket_key_that_cannot_be_one_is_refused(schema) -> None:
     with pytest.raises(OptionError) as caught:
         bucket_keys(schema)
-    assert caught.value.fields["option"] == "bucket-key"
+    assert caught.value.fields["key"] == "bucket-key"
 
 
 def test_a_primary_key_of_partition_columns_only_is_refused() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bucketline.conf.choices import BucketFunction
 from bucketline.conf.errors import OptionError
-from bucketline.state.bucket.fixed import BucketFunction, assign_fixed_buckets, bucket_function
+from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys, total_buckets
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema, decode_schema
@@ -144,10 +145,10 @@ def test_the_bucket_function_is_the_one_the_options_name() -> None:
     def schema(**options: str) -> TableSchema:
         return TableSchema(id=0, fields=(), highest_field_id=-1, options=options)
 
-    assert bucket_function(schema()) is BucketFunction.DEFAULT
-    assert bucket_function(schema(**{"bucket-function.type": "mod"})) is BucketFunction.MOD
-    with pytest.raises(OptionError):
-        bucket_function(schema(**{"bucket-function.type": "murmur"}))
+    assert schema().settings.bucket.function is BucketFunction.DEFAULT
+    assert schema(**{"bucket-function.type": "mod"}).settings.bucket.function is BucketFunction.MOD
+    with pytest.raises(OptionError, match="'murmur': must be one of default, mod, hive"):
+        _ = schema(**{"bucket-function.type": "murmur"}).settings.bucket.function
 
 
 def _column(texts: list[object], data_type: DataType) -> pa.Array:
@@ -176,6 +177,6 @@ def test_rows_of_golden_tables_get_the_buckets_paimon_put_them_in(name) -> None:
     fields = schema.select(bucket_keys(schema))
     types = [f.type for f in fields]
     columns = [_column([r[f.name] for r in rows], f.type) for f in fields]
-    found = assign_fixed_buckets(columns, types, total_buckets(schema), bucket_function(schema))
+    found = assign_fixed_buckets(columns, types, total_buckets(schema), schema.settings.bucket.function)
     assert rows
     assert found.to_pylist() == [r["__paimon_bucket"] for r in rows]

@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from bucketline.state.commit.evolve import EvolutionPolicy, evolve_schema
+from bucketline.conf.choices import EvolutionPolicy
+from bucketline.state.commit.evolve import evolve_schema
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.columns_text import parse_columns

@@ -3,6 +3,7 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table_settings import RetentionSettings
 from bucketline.state.commit.expire import (
     Footprint,
     Retention,
@@ -75,10 +76,13 @@ def test_retention_that_makes_no_sense_is_refused(lowest: int, highest: int) -> 
 
 
 def test_changelogs_that_outlive_snapshots_are_noticed() -> None:
-    assert longer_changelog({}) is None
-    assert longer_changelog({"changelog.time-retained": "1 h"}) is None
-    assert longer_changelog({"changelog.time-retained": "2 h"}) == "changelog.time-retained"
-    assert longer_changelog({"changelog.num-retained.min": "3", "snapshot.num-retained.min": "2"}) is not None
+    assert longer_changelog(RetentionSettings({})) is None
+    assert longer_changelog(RetentionSettings({"changelog.time-retained": "1 h"})) is None
+    assert longer_changelog(RetentionSettings({"changelog.time-retained": "2 h"})) == "changelog.time-retained"
+    assert (
+        longer_changelog(RetentionSettings({"changelog.num-retained.min": "3", "snapshot.num-retained.min": "2"}))
+        is not None
+    )
 
 
 def test_tags_that_share_files_are_those_inside_and_the_one_before() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table_settings import CommitSettings
 from bucketline.state.commit.manifest_merge import (
     FullMerge,
     ManifestMergeOptions,
@@ -144,7 +145,7 @@ def test_merging_any_prefix_changes_nothing_that_is_seen(names: list[int], data:
 
 
 def test_options_are_read_from_a_table() -> None:
-    assert ManifestMergeOptions.of({}) == ManifestMergeOptions()
-    assert ManifestMergeOptions.of({"manifest.target-file-size": "1 kb"}).target_size_bytes == 1024
+    assert ManifestMergeOptions.of(CommitSettings({})) == ManifestMergeOptions()
+    assert ManifestMergeOptions.of(CommitSettings({"manifest.target-file-size": "1 kb"})).target_size_bytes == 1024
     with pytest.raises(OptionError, match=r"manifest\.merge-min-count"):
-        ManifestMergeOptions.of({"manifest.merge-min-count": "many"})
+        ManifestMergeOptions.of(CommitSettings({"manifest.merge-min-count": "many"}))

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bucketline.conf.table_settings import TableSettings
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.manifest import decode_manifest
 from bucketline.state.format.paths import bucket_path, extension_of, parse_schema_id
 from bucketline.state.format.schema_json import TableSchema, decode_schema
-from bucketline.state.format.stats import DEFAULT_MODE, KEY_MODE, collect_stats
+from bucketline.state.format.stats import KEY_MODE, collect_stats
 from bucketline.state.types.arrow import arrow_schema, conform, key_value_schema
 from bucketline.state.types.binary_row import decode_row, encode_rows
 from bucketline.state.types.logical import TypeRoot
@@ -54,7 +55,7 @@ def test_statistics_are_those_of_java(name: str) -> None:
     for schema, path, meta in _data_files(name):
         table = pq.read_table(path)
         rows = conform(table.select([f.name for f in schema.fields]), schema)
-        collected = collect_stats(rows, schema.fields, [DEFAULT_MODE] * len(schema.fields))
+        collected = collect_stats(rows, schema.fields, [TableSettings({}).files.stats_mode] * len(schema.fields))
         stats, columns = collected.to_simple_stats()
         assert columns == meta.value_stats_cols, meta.file_name
         types = [schema.field(c).type for c in columns] if columns is not None else [f.type for f in schema.fields]

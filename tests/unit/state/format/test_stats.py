@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.stats_mode import StatsKind, StatsMode, parse_stats_mode
+from bucketline.conf.table_settings import TableSettings
 from bucketline.state.format.data_file import EMPTY_STATS, SimpleStats
 from bucketline.state.format.stats import (
     ColumnStats,
-    StatsKind,
-    StatsMode,
     collect_stats,
     stats_modes,
     truncate_max,
@@ -26,7 +26,7 @@ from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.binary_row import Timestamp, decode_row
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type_text
 
-TRUNCATE = StatsMode.parse("truncate(16)")
+TRUNCATE = parse_stats_mode("truncate(16)")
 ARRAY = DataType(TypeRoot.ARRAY, element=DataType(TypeRoot.INT))
 
 
@@ -82,8 +82,8 @@ def test_a_maximum_grows_where_it_can() -> None:
 
 
 def test_the_full_mode_cuts_nothing_and_counts_keeps_no_bounds() -> None:
-    assert _bounds(_stats("STRING", ["y" * 36], StatsMode.parse("full"))) == ("y" * 36, "y" * 36, 0)
-    assert _bounds(_stats("STRING", ["y", None], StatsMode.parse("counts"))) == (None, None, 1)
+    assert _bounds(_stats("STRING", ["y" * 36], parse_stats_mode("full"))) == ("y" * 36, "y" * 36, 0)
+    assert _bounds(_stats("STRING", ["y", None], parse_stats_mode("counts"))) == (None, None, 1)
 
 
 @given(st.text(min_size=1), st.integers(1, 4))
@@ -174,7 +174,7 @@ def test_columns_without_values_have_counts_only_and_take_what_comes() -> None:
     st.sampled_from(["truncate(1)", "truncate(2)", "full", "counts"]),
 )
 def test_merging_parts_is_collecting_the_whole(one: list[str | None], other: list[str | None], text: str) -> None:
-    mode = StatsMode.parse(text)
+    mode = parse_stats_mode(text)
     whole = _stats("STRING", one + other, mode)
     merged = _stats("STRING", one, mode).merge(_stats("STRING", other, mode))
     assert merged == whole
@@ -183,7 +183,7 @@ def test_merging_parts_is_collecting_the_whole(one: list[str | None], other: lis
 
 def test_columns_without_statistics_are_left_out_of_the_dense_form() -> None:
     fields = [_field("a", "INT"), _field("n", ARRAY, 1), _field("b", "STRING", 2), _field("x", "INT", 3)]
-    modes = [TRUNCATE, TRUNCATE, StatsMode.parse("counts"), StatsMode.parse("none")]
+    modes = [TRUNCATE, TRUNCATE, parse_stats_mode("counts"), parse_stats_mode("none")]
     table = pa.table(
         {
             "x": pa.array([1, 2], pa.int32()),
@@ -204,7 +204,7 @@ def test_columns_without_statistics_are_left_out_of_the_dense_form() -> None:
 
 
 def test_no_statistics_at_all_are_empty_with_no_columns() -> None:
-    assert _stats("INT", [1], StatsMode.parse("none")).to_simple_stats() == (EMPTY_STATS, ())
+    assert _stats("INT", [1], parse_stats_mode("none")).to_simple_stats() == (EMPTY_STATS, ())
 
 
 def test_unknown_statistics_have_one_null_for_every_field() -> None:
@@ -224,13 +224,13 @@ def test_unknown_statistics_have_one_null_for_every_field() -> None:
     ],
 )
 def test_modes_are_parsed_in_any_case(text: str, kind: StatsKind, length: int | None) -> None:
-    assert StatsMode.parse(text) == StatsMode(kind, length)
+    assert parse_stats_mode(text) == StatsMode(kind, length)
 
 
 @pytest.mark.parametrize("text", ["", "truncate", "truncate(0)", "truncate(-1)", "all"])
 def test_other_modes_are_refused(text: str) -> None:
-    with pytest.raises(OptionError, match="stats mode"):
-        StatsMode.parse(text)
+    with pytest.raises(OptionError, match="must be none, counts"):
+        parse_stats_mode(text)
 
 
 def test_options_choose_the_mode_of_each_column() -> None:
@@ -241,13 +241,15 @@ def test_options_choose_the_mode_of_each_column() -> None:
         "metadata.stats-keep-first-n-columns": "2",
         "fields.d.stats-mode": "truncate(4)",
     }
-    kinds = {level: [m.kind.value for m in stats_modes(fields, options, level)] for level in (None, 0, 1, 5)}
+    kinds = {
+        level: [m.kind.value for m in stats_modes(fields, TableSettings(options), level)] for level in (None, 0, 1, 5)
+    }
     assert kinds == {
         None: ["counts", "counts", "none", "truncate"],
         0: ["none", "none", "none", "truncate"],
         1: ["counts", "counts", "none", "truncate"],
         5: ["full", "full", "none", "truncate"],
     }
-    assert stats_modes(fields[:1], {}) == (TRUNCATE,)
+    assert stats_modes(fields[:1], TableSettings({})) == (TRUNCATE,)
     with pytest.raises(OptionError, match="keep-first-n"):
-        stats_modes(fields, {"metadata.stats-keep-first-n-columns": "x"})
+        stats_modes(fields, TableSettings({"metadata.stats-keep-first-n-columns": "x"}))

@@ -2,11 +2,12 @@
 
 import pytest
 
+from bucketline.conf.choices import ChangelogProducer, LookupCompact
 from bucketline.conf.errors import OptionError
-from bucketline.state.lsm.tree.compact_options import MAX_LEVELS, LookupCompact
+from bucketline.conf.table_settings import MAX_LEVELS, TableSettings
+from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import (
-    CompactOptions,
     CompactUnit,
     Pick,
     last_full_seed_ms,
@@ -24,7 +25,9 @@ RADICAL = {"force-lookup": "true"}
 def _pick(
     levels: Levels, options: dict[str, str], *, now_ms: int = 0, last_ms: int | None = None, hour: int = 0
 ) -> Pick:
-    return pick_compaction(levels, CompactOptions.from_options(options), now_ms=now_ms, last_full_ms=last_ms, hour=hour)
+    return pick_compaction(
+        levels, CompactOptions.of(TableSettings(options)), now_ms=now_ms, last_full_ms=last_ms, hour=hour
+    )
 
 
 def _short(unit: CompactUnit | None) -> str:
@@ -80,14 +83,16 @@ def test_lookup_tables_pick_like_forced_ones(options: dict[str, str], runs: str,
 
 
 def test_gentle_lookup_empties_level_0_at_every_third_idle_trigger() -> None:
-    options = CompactOptions.from_options(
-        RADICAL
-        | {
-            "lookup-compact": "gentle",
-            "lookup-compact.max-interval": "3",
-            "num-sorted-run.compaction-trigger": "3",
-            "num-levels": "6",
-        }
+    options = CompactOptions.of(
+        TableSettings(
+            RADICAL
+            | {
+                "lookup-compact": "gentle",
+                "lookup-compact.max-interval": "3",
+                "num-sorted-run.compaction-trigger": "3",
+                "num-levels": "6",
+            }
+        )
     )
     assert options.lookup_compact is LookupCompact.GENTLE
     found, idle = [], 0
@@ -184,26 +189,28 @@ def test_the_last_full_compaction_is_read_from_the_last_level() -> None:
 
 
 def test_every_option_is_read() -> None:
-    found = CompactOptions.from_options(
-        {
-            "num-sorted-run.compaction-trigger": "7",
-            "num-sorted-run.stop-trigger": "9",
-            "compaction.max-size-amplification-percent": "150",
-            "compaction.size-ratio": "3",
-            "compaction.offpeak.start.hour": "1",
-            "compaction.offpeak.end.hour": "6",
-            "compaction.offpeak-ratio": "20",
-            "compaction.optimization-interval": "1 h",
-            "compaction.total-size-threshold": "64 mb",
-            "compaction.incremental-size-threshold": "1 gb",
-            "compaction.force-up-level-0": "true",
-            "compaction.force-rewrite-all-files": "true",
-            "changelog-producer": "lookup",
-            "lookup-compact": "GENTLE",
-            "lookup-compact.max-interval": "2",
-            "target-file-size": "10 mb",
-            "compaction.small-file-ratio": "0.5",
-        }
+    found = CompactOptions.of(
+        TableSettings(
+            {
+                "num-sorted-run.compaction-trigger": "7",
+                "num-sorted-run.stop-trigger": "9",
+                "compaction.max-size-amplification-percent": "150",
+                "compaction.size-ratio": "3",
+                "compaction.offpeak.start.hour": "1",
+                "compaction.offpeak.end.hour": "6",
+                "compaction.offpeak-ratio": "20",
+                "compaction.optimization-interval": "1 h",
+                "compaction.total-size-threshold": "64 mb",
+                "compaction.incremental-size-threshold": "1 gb",
+                "compaction.force-up-level-0": "true",
+                "compaction.force-rewrite-all-files": "true",
+                "changelog-producer": "lookup",
+                "lookup-compact": "GENTLE",
+                "lookup-compact.max-interval": "2",
+                "target-file-size": "10 mb",
+                "compaction.small-file-ratio": "0.5",
+            }
+        )
     )
     assert found == CompactOptions(
         compaction_trigger=7,
@@ -222,12 +229,12 @@ def test_every_option_is_read() -> None:
         lookup_cause="changelog-producer",
         lookup_compact=LookupCompact.GENTLE,
         lookup_compact_max_interval=7,
-        changelog_producer="lookup",
+        changelog_producer=ChangelogProducer.LOOKUP,
         target_file_bytes=10 << 20,
         small_file_ratio=0.5,
     )
     assert found.small_file_bytes == 5 << 20
-    assert CompactOptions.from_options({}) == CompactOptions()
+    assert CompactOptions.of(TableSettings({})) == CompactOptions()
 
 
 @pytest.mark.parametrize(
@@ -241,7 +248,7 @@ def test_every_option_is_read() -> None:
     ],
 )
 def test_lookup_tables_are_known_by_the_option_that_makes_them(options: dict[str, str], cause: str | None) -> None:
-    assert CompactOptions.from_options(options).lookup_cause == cause
+    assert CompactOptions.of(TableSettings(options)).lookup_cause == cause
 
 
 @pytest.mark.parametrize(
@@ -257,8 +264,10 @@ def test_lookup_tables_are_known_by_the_option_that_makes_them(options: dict[str
 )
 def test_unusable_settings_are_refused_by_name(key: str, value: str) -> None:
     with pytest.raises(OptionError, match=key):
-        CompactOptions.from_options({key: value})
+        CompactOptions.of(TableSettings({key: value}))
 
 
 def test_a_huge_trigger_does_not_ask_for_as_many_levels() -> None:
-    assert CompactOptions.from_options({"num-sorted-run.compaction-trigger": "2147483647"}).num_levels == MAX_LEVELS
+    assert (
+        CompactOptions.of(TableSettings({"num-sorted-run.compaction-trigger": "2147483647"})).num_levels == MAX_LEVELS
+    )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bucketline.conf.choices import ChangelogProducer, FileFormat
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.pick import CompactUnit
@@ -113,11 +114,13 @@ def test_deletes_go_where_vectors_mark_what_they_delete() -> None:
 
 
 def test_another_format_on_the_level_above_needs_a_rewrite() -> None:
-    assert _moved(_lookup(file_format_per_level={"0": "avro"}), output=4) == "(a)"
+    assert _moved(_lookup(file_format_per_level={0: FileFormat.AVRO}), output=4) == "(a)"
 
 
 def test_a_full_compaction_logs_what_reaches_the_last_level() -> None:
-    options = CompactOptions(target_file_bytes=100, small_file_ratio=0.7, changelog_producer="full-compaction")
+    options = CompactOptions(
+        target_file_bytes=100, small_file_ratio=0.7, changelog_producer=ChangelogProducer.FULL_COMPACTION
+    )
     assert _moved(options, output=4) == "a^"
     assert _moved(options, output=5) == "a^?"
     assert _moved(options, output=5, level=4) == "a^?"

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from bucketline.conf.table_settings import CompactionSettings
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import create_table
@@ -26,7 +27,7 @@ def _bucket(number: int, sizes: dict[int, list[int]], *, total: int = 2, keyed: 
         for level, found in sizes.items()
         for i, size in enumerate(found)
     )
-    return survey_bucket(BucketFiles(b"", number, total, files), "{}", OPTIONS, keyed=keyed)
+    return survey_bucket(BucketFiles(b"", number, total, files), "{}", CompactionSettings(OPTIONS), keyed=keyed)
 
 
 def test_each_file_of_level_0_is_a_run_and_each_level_above_is_one() -> None:

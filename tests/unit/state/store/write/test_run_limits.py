@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table_settings import TableSettings
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import pick_compaction
@@ -51,7 +52,7 @@ def test_no_pick_leaves_more_runs_than_the_stop_trigger(
     files += [sized_file(f"u{n}", n, size) for n, size in upper.items() if n < num_levels]
     levels = Levels.from_files(files, num_levels, number_of)
     texts = {"num-sorted-run.compaction-trigger": trigger, "num-sorted-run.stop-trigger": trigger + more}
-    options = CompactOptions.from_options({k: str(n) for k, n in texts.items()} | {"num-levels": str(num_levels)})
+    options = CompactOptions.of(TableSettings({k: str(n) for k, n in texts.items()} | {"num-levels": str(num_levels)}))
     unit = pick_compaction(levels, options, now_ms=0, last_full_ms=None, hour=0).unit
     taken = set() if unit is None else {f.file_name for f in unit.files}
     left = [f for f in levels.files if f.file_name not in taken]

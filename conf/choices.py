@@ -1,0 +1,89 @@
+"""The words among which an option chooses, each list as an enum whose values are Paimon's words.
+
+Source: Paimon 2.0 CoreOptions.
+"""
+
+from enum import Enum
+
+
+class MergeEngine(Enum):
+    """What the rows of one key become."""
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
+class ChangelogProducer(Enum):
+    """Where changelog files come from."""
+
+    NONE = "none"
+    INPUT = "input"
+    FULL_COMPACTION = "full-compaction"
+    LOOKUP = "lookup"
+
+
+class BucketFunction(Enum):
+    """From the bucket key to the bucket."""
+
+    DEFAULT = "default"
+    MOD = "mod"
+    HIVE = "hive"
+
+
+class FileFormat(Enum):
+    """The format of data files; the value is also the ending of their names."""
+
+    PARQUET = "parquet"
+    AVRO = "avro"
+    ORC = "orc"
+
+
+class SortOrder(Enum):
+    """Which of two values of the sequence fields counts as the newer one: the larger or the smaller."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class LookupCompact(Enum):
+    """When a compaction that looks older values up empties level 0: always, or only now and then."""
+
+    RADICAL = "radical"
+    GENTLE = "gentle"
+
+
+class NullKeys(Enum):
+    """What `nested_update` does with rows whose nested key holds a null."""
+
+    MERGE = "merge"
+    IGNORE = "ignore"
+    ERROR = "error"
+
+
+class ChangeFiles(Enum):
+    """Which files a read of changes reads. AUTO: changelog files where the table has them, else new data files."""
+
+    AUTO = "auto"
+    DELTA = "delta"
+    CHANGELOG = "changelog"
+
+
+class ManifestCodec(Enum):
+    """The codec of manifests; the values are Paimon's words."""
+
+    ZSTD = "zstd"
+    ZSTANDARD = "zstandard"
+    DEFLATE = "deflate"
+    SNAPPY = "snappy"
+    BZIP2 = "bzip2"
+    NULL = "null"
+
+
+class EvolutionPolicy(Enum):
+    """What happens when the input has columns that the table lacks, or wider ones."""
+
+    EVOLVE = "evolve"
+    IGNORE = "ignore"
+    FAIL = "fail"

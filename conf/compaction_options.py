@@ -1,0 +1,78 @@
+"""Paimon's options for compaction: when it starts, what it picks, what it rewrites.
+
+Source: Paimon 2.0 CoreOptions, OffPeakHours, LookupStrategy.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bucketline.conf.choices import LookupCompact
+from bucketline.conf.option import (
+    Option,
+    parse_bool,
+    parse_duration,
+    parse_enum,
+    parse_float,
+    parse_hour,
+    parse_int,
+    parse_size,
+)
+
+WRITE_ONLY = Option("write-only", parse_bool, False, "neither compact nor expire", ("write.compaction-skip",))
+COMPACTION_TRIGGER = Option("num-sorted-run.compaction-trigger", parse_int, 5, "sorted runs that start a compaction")
+STOP_TRIGGER = Option("num-sorted-run.stop-trigger", parse_int, None, "sorted runs that no compaction leaves behind")
+NUM_LEVELS = Option("num-levels", parse_int, None, "levels, level 0 included")
+MAX_SIZE_AMPLIFICATION = Option(
+    "compaction.max-size-amplification-percent", parse_int, 200, "percent of the last run the others may reach"
+)
+SIZE_RATIO = Option("compaction.size-ratio", parse_int, 1, "percent of slack when run sizes are compared")
+OFFPEAK_START_HOUR = Option("compaction.offpeak.start.hour", parse_hour, -1, "first hour of day off peak; -1 for never")
+OFFPEAK_END_HOUR = Option(
+    "compaction.offpeak.end.hour", parse_hour, -1, "first hour of day on peak again; -1 for never"
+)
+OFFPEAK_RATIO = Option("compaction.offpeak-ratio", parse_int, 0, "compaction.size-ratio off peak")
+OPTIMIZATION_INTERVAL = Option("compaction.optimization-interval", parse_duration, None, "ms between full compactions")
+TOTAL_SIZE_THRESHOLD = Option(
+    "compaction.total-size-threshold", parse_size, None, "bytes below which a bucket is always compacted fully"
+)
+INCREMENTAL_SIZE_THRESHOLD = Option(
+    "compaction.incremental-size-threshold", parse_size, None, "bytes above the last run that start a full compaction"
+)
+COMPACTION_MIN_FILE_NUM = Option("compaction.min.file-num", parse_int, 5, "small files of an append bucket to join")
+SMALL_FILE_RATIO = Option(
+    "compaction.small-file-ratio", parse_float, 0.7, "part of target-file-size below which a file is rewritten"
+)
+LOOKUP_COMPACT = Option(
+    "lookup-compact", parse_enum(LookupCompact), LookupCompact.RADICAL, "empty level 0 always, or only now and then"
+)
+LOOKUP_COMPACT_MAX_INTERVAL = Option(
+    "lookup-compact.max-interval", parse_int, None, "gentle: triggers without a pick until level 0 is emptied"
+)
+FORCE_UP_LEVEL_0 = Option("compaction.force-up-level-0", parse_bool, False, "each compaction empties level 0")
+FORCE_REWRITE_ALL_FILES = Option(
+    "compaction.force-rewrite-all-files", parse_bool, False, "a full compaction rewrites every file"
+)
+FORCE_COMPACT = Option("commit.force-compact", parse_bool, False, "a commit waits for its compaction")
+FULL_COMPACTION_DELTA_COMMITS = Option(
+    "full-compaction.delta-commits", parse_int, None, "commits between full compactions"
+)
+
+COMPACTION_OPTIONS: Mapping[str, Option[Any]] = {
+    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+}
+"""Every option above by its key, in the order of this file."""
+
+
+def stop_trigger(options: Mapping[str, str]) -> int:
+    """Most sorted runs of a bucket whose writers compact: the compaction trigger + 3 unless set, never below that.
+
+    Paimon holds writers back there; a batch that compacts before it is done leaves no more than that.
+    """
+    trigger, found = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
+    return max(trigger, trigger + 3 if found is None else found)
+
+
+def num_levels(options: Mapping[str, str]) -> int:
+    """Levels of a bucket, level 0 included: one more than the compaction trigger unless set."""
+    found = NUM_LEVELS.find(options)
+    return COMPACTION_TRIGGER.get(options) + 1 if found is None else found

@@ -1,0 +1,69 @@
+"""Options as values with types: each is read from its text once, when it is first asked for.
+
+What nobody asks for is not read, so a table stays readable whatever stands in options that only writers obey.
+"""
+
+from collections.abc import Mapping
+from typing import Generic, NoReturn, Self, TypeVar, overload
+
+from bucketline.conf.option import Option
+
+T = TypeVar("T")
+
+
+class Settings:
+    """The settings of one topic, as members of a class. They cannot be changed."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        vars(self)["options"] = options
+
+    options: Mapping[str, str]
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be set")
+
+
+class Value(Generic[T]):
+    """A member that holds what is set for an option, or its default. Raises OptionError naming the key."""
+
+    def __init__(self, option: Option[T]) -> None:
+        self.option = option
+
+    def __set_name__(self, owner: type[Settings], name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, settings: None, owner: type[Settings]) -> Self: ...
+
+    @overload
+    def __get__(self, settings: Settings, owner: type[Settings]) -> T: ...
+
+    def __get__(self, settings: Settings | None, owner: type[Settings]) -> Self | T:
+        if settings is None:
+            return self
+        # Python finds the value there from now on, and does not ask again.
+        found = vars(settings)[self._name] = self.option.get(settings.options)
+        return found
+
+
+class OptionalValue(Generic[T]):
+    """As `Value`, for an option without a default: None while it is not set."""
+
+    def __init__(self, option: Option[T]) -> None:
+        assert option.default is None, f"{option.key} has a default"
+        self.option = option
+
+    def __set_name__(self, owner: type[Settings], name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, settings: None, owner: type[Settings]) -> Self: ...
+
+    @overload
+    def __get__(self, settings: Settings, owner: type[Settings]) -> T | None: ...
+
+    def __get__(self, settings: Settings | None, owner: type[Settings]) -> Self | T | None:
+        if settings is None:
+            return self
+        found = vars(settings)[self._name] = self.option.find(settings.options)
+        return found

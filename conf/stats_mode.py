@@ -1,0 +1,45 @@
+"""How much is kept of the values of a column: Paimon's stats modes.
+
+Source: Paimon 2.0 StatsCollectorFactories.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from bucketline.conf.errors import OptionError
+
+_TRUNCATE = re.compile(r"truncate\(\s*(\d+)\s*\)", re.ASCII)
+
+
+class StatsKind(Enum):
+    NONE = "none"
+    COUNTS = "counts"
+    TRUNCATE = "truncate"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class StatsMode:
+    """How much is kept of a column; `length` (code points, or bytes of binary columns) belongs to TRUNCATE."""
+
+    kind: StatsKind
+    length: int | None = None
+
+    @property
+    def has_bounds(self) -> bool:
+        return self.kind in (StatsKind.TRUNCATE, StatsKind.FULL)
+
+    def __str__(self) -> str:
+        return self.kind.value if self.length is None else f"{self.kind.value}({self.length})"
+
+
+def parse_stats_mode(text: str) -> StatsMode:
+    """The mode that `none`, `counts`, `truncate(n)` or `full` names, in any case. Raises OptionError."""
+    name = text.strip().lower()
+    if name in (StatsKind.NONE.value, StatsKind.COUNTS.value, StatsKind.FULL.value):
+        return StatsMode(StatsKind(name))
+    match = _TRUNCATE.fullmatch(name)
+    if match is None or int(match[1]) == 0:
+        raise OptionError("must be none, counts, truncate(n) with n > 0, or full", value=text)
+    return StatsMode(StatsKind.TRUNCATE, int(match[1]))

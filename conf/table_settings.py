@@ -1,0 +1,298 @@
+"""What the options of a table say, by topic, as values with types. A schema carries them as `settings`.
+
+Source: Paimon 2.0 CoreOptions, LookupStrategy.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from bucketline.conf import bucket_options as bucket
+from bucketline.conf import changelog_options as changelog
+from bucketline.conf import compaction_options as compaction
+from bucketline.conf import file_options as files
+from bucketline.conf import merge_options as merge
+from bucketline.conf import read_options as reading
+from bucketline.conf import table_options as table
+from bucketline.conf.choices import ChangelogProducer, FileFormat, MergeEngine, SortOrder
+from bucketline.conf.errors import OptionError
+from bucketline.conf.field_options import ColumnSettings
+from bucketline.conf.settings import OptionalValue, Settings, Value
+
+MAX_LEVELS = 1024
+"""Levels a bucket may have. A trigger set to a huge number, to stop compaction, would ask for as many levels."""
+
+
+class PathSettings(Settings):
+    """Where files lie, and what folders are called."""
+
+    default_partition = Value(table.PARTITION_DEFAULT_NAME)
+    legacy_names = Value(table.PARTITION_LEGACY_NAME)
+    data_directory = Value(reading.DATA_FILE_DIRECTORY)
+    index_in_data_directory = Value(reading.INDEX_IN_DATA_DIRECTORY)
+
+
+class BucketSettings(Settings):
+    """How rows come to buckets."""
+
+    count = Value(table.BUCKET)
+    key = OptionalValue(table.BUCKET_KEY)
+    function = Value(table.BUCKET_FUNCTION)
+    target_rows = Value(bucket.TARGET_ROW_NUM)
+    initial = OptionalValue(bucket.INITIAL_BUCKETS)
+    assigners = OptionalValue(bucket.ASSIGNER_PARALLELISM)
+    index_ttl_ms = OptionalValue(bucket.INDEX_TTL)
+    bootstrap_parallelism = Value(bucket.BOOTSTRAP_PARALLELISM)
+
+    @cached_property
+    def limit(self) -> int | None:
+        """How many buckets a partition of a dynamic table may have; None for as many as the format can hold."""
+        return bucket.bucket_limit(self.options)
+
+
+class PostponeSettings(Settings):
+    """How postponed rows come to buckets."""
+
+    batch_writes_to_buckets = Value(bucket.BATCH_WRITE_FIXED_BUCKET)
+    most_buckets_of_batch = Value(bucket.FIXED_BUCKET_MAX_PARALLELISM)
+    default_buckets = Value(bucket.DEFAULT_BUCKET_NUM)
+    rows_per_bucket = OptionalValue(bucket.TARGET_ROWS_PER_BUCKET)
+    bytes_per_bucket = Value(bucket.TARGET_SIZE_PER_BUCKET)
+
+    @cached_property
+    def has_default_buckets(self) -> bool:
+        """Whether the table says how many buckets a partition has that is compacted first."""
+        return bucket.DEFAULT_BUCKET_NUM.is_set(self.options)
+
+
+class MergeSettings(Settings):
+    """What the rows of one key become."""
+
+    engine = Value(merge.MERGE_ENGINE)
+    sequence_fields = Value(merge.SEQUENCE_FIELD)
+    sequence_order = Value(merge.SEQUENCE_SORT_ORDER)
+    row_kind_field = OptionalValue(merge.ROWKIND_FIELD)
+    ignore_delete = Value(merge.IGNORE_DELETE)
+    ignore_update_before = Value(merge.IGNORE_UPDATE_BEFORE)
+    partial_update_removes = Value(merge.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
+    removing_sequences = Value(merge.REMOVE_RECORD_ON_SEQUENCE_GROUP)
+    aggregation_removes = Value(merge.AGGREGATION_REMOVE_RECORD_ON_DELETE)
+
+    @property
+    def newest_is_smallest(self) -> bool:
+        """Whether of two rows of a key the one with the smaller sequence fields is the newer one."""
+        return self.sequence_order is SortOrder.DESCENDING
+
+
+class ChangelogSettings(Settings):
+    """Who produces changelogs, and how older rows are marked."""
+
+    producer = Value(changelog.CHANGELOG_PRODUCER)
+    row_deduplicate = Value(changelog.ROW_DEDUPLICATE)
+    ignored_columns = Value(changelog.ROW_DEDUPLICATE_IGNORE_FIELDS)
+    deletion_vectors = Value(changelog.DELETION_VECTORS)
+    vectors_of_64_bits = Value(changelog.DELETION_VECTORS_BITMAP64)
+    vectors_modifiable = Value(changelog.DELETION_VECTORS_MODIFIABLE)
+    force_lookup = Value(changelog.FORCE_LOOKUP)
+
+    @cached_property
+    def file_options(self) -> Mapping[str, str]:
+        """The options of the table as its changelog files obey them, in the place of those of data files."""
+        return changelog.changelog_file_options(self.options)
+
+
+class DataFileSettings(Settings):
+    """How data files are written."""
+
+    format = Value(files.FILE_FORMAT)
+    format_per_level = Value(files.FILE_FORMAT_PER_LEVEL)
+    codec_per_level = Value(files.FILE_COMPRESSION_PER_LEVEL)
+    block_bytes = OptionalValue(files.FILE_BLOCK_SIZE)
+    prefix = Value(files.DATA_FILE_PREFIX)
+    is_thin = Value(files.DATA_FILE_THIN_MODE)
+    legacy_instants = Value(files.ORC_LEGACY_LTZ)
+    target_rows = Value(table.TARGET_FILE_ROW_NUM)
+    stats_mode = Value(files.METADATA_STATS_MODE)
+    stats_mode_per_level = Value(files.METADATA_STATS_MODE_PER_LEVEL)
+    dense_stats = Value(files.STATS_DENSE_STORE)
+    columns_with_stats = Value(files.STATS_KEEP_FIRST_N_COLUMNS)
+
+    def format_of(self, level: int) -> FileFormat:
+        """The format of files on a level."""
+        return self.format_per_level.get(level, self.format)
+
+    def codec_of(self, level: int, form: FileFormat) -> tuple[str, int | None]:
+        """The codec of files on a level, as the library calls it that writes the format, and its level of effort."""
+        return files.file_codec(self.options, level, form)
+
+    @cached_property
+    def postponed_codec(self) -> tuple[str, int | None]:
+        """As `codec_of`, for Avro files that nobody chose to have."""
+        return files.postponed_codec(self.options)
+
+    def target_bytes(self, *, has_primary_key: bool) -> int:
+        """Bytes after which a data file is closed."""
+        return table.target_file_size(self.options, has_primary_key=has_primary_key)
+
+
+class CompactionSettings(Settings):
+    """When buckets are compacted, and what is picked."""
+
+    write_only = Value(compaction.WRITE_ONLY)
+    trigger = Value(compaction.COMPACTION_TRIGGER)
+    max_size_amplification_percent = Value(compaction.MAX_SIZE_AMPLIFICATION)
+    size_ratio = Value(compaction.SIZE_RATIO)
+    offpeak_start_hour = Value(compaction.OFFPEAK_START_HOUR)
+    offpeak_end_hour = Value(compaction.OFFPEAK_END_HOUR)
+    offpeak_ratio = Value(compaction.OFFPEAK_RATIO)
+    optimization_interval_ms = OptionalValue(compaction.OPTIMIZATION_INTERVAL)
+    total_size_threshold_bytes = OptionalValue(compaction.TOTAL_SIZE_THRESHOLD)
+    incremental_size_threshold_bytes = OptionalValue(compaction.INCREMENTAL_SIZE_THRESHOLD)
+    min_files = Value(compaction.COMPACTION_MIN_FILE_NUM)
+    small_file_ratio = Value(compaction.SMALL_FILE_RATIO)
+    lookup = Value(compaction.LOOKUP_COMPACT)
+    lookup_max_interval = OptionalValue(compaction.LOOKUP_COMPACT_MAX_INTERVAL)
+    force_up_level0 = Value(compaction.FORCE_UP_LEVEL_0)
+    force_rewrite_all_files = Value(compaction.FORCE_REWRITE_ALL_FILES)
+    force_compact = Value(compaction.FORCE_COMPACT)
+    full_every_commits = OptionalValue(compaction.FULL_COMPACTION_DELTA_COMMITS)
+
+    @cached_property
+    def stop_trigger(self) -> int:
+        """Most sorted runs of a bucket whose writers compact."""
+        return compaction.stop_trigger(self.options)
+
+    @cached_property
+    def num_levels(self) -> int:
+        """Levels of a bucket, level 0 included. Raises OptionError for a number of levels that is not possible."""
+        found = self.top_level + 1
+        if not 2 <= found <= MAX_LEVELS:
+            key = compaction.NUM_LEVELS.key
+            raise OptionError(f"'{key}' = {found} must be between 2 and {MAX_LEVELS}", key=key, value=found)
+        return found
+
+    @cached_property
+    def top_level(self) -> int:
+        """The level that full compactions write."""
+        found = compaction.num_levels(self.options)
+        return (found if compaction.NUM_LEVELS.is_set(self.options) else min(found, MAX_LEVELS)) - 1
+
+
+class CommitSettings(Settings):
+    """How commits are published, and their metadata written."""
+
+    manifest_target_bytes = Value(table.MANIFEST_TARGET_FILE_SIZE)
+    manifest_full_threshold_bytes = Value(table.MANIFEST_FULL_COMPACTION_SIZE)
+    manifest_merge_min_count = Value(table.MANIFEST_MERGE_MIN_COUNT)
+    max_retries = Value(table.COMMIT_MAX_RETRIES)
+    min_wait_ms = Value(table.COMMIT_MIN_RETRY_WAIT)
+    max_wait_ms = Value(table.COMMIT_MAX_RETRY_WAIT)
+    timeout_ms = Value(table.COMMIT_TIMEOUT)
+    user_prefix = OptionalValue(table.COMMIT_USER_PREFIX)
+    force_snapshot = Value(table.FORCE_CREATE_SNAPSHOT)
+    ignore_empty = OptionalValue(table.IGNORE_EMPTY_COMMIT)
+    overwrites_dynamic_partitions = Value(table.DYNAMIC_PARTITION_OVERWRITE)
+    refuses_null_to_not_null = Value(table.NULL_TO_NOT_NULL_DISABLED)
+
+    @cached_property
+    def manifest_codec(self) -> str:
+        """The codec of manifests, as Avro calls it."""
+        return table.manifest_codec(self.options)
+
+
+class RetentionSettings(Settings):
+    """How long snapshots, changelogs and consumers are kept."""
+
+    snapshots_min = Value(table.SNAPSHOT_NUM_RETAINED_MIN)
+    snapshots_max = Value(table.SNAPSHOT_NUM_RETAINED_MAX)
+    snapshots_ms = Value(table.SNAPSHOT_TIME_RETAINED)
+    changelogs_min = OptionalValue(table.CHANGELOG_NUM_RETAINED_MIN)
+    changelogs_max = OptionalValue(table.CHANGELOG_NUM_RETAINED_MAX)
+    changelogs_ms = OptionalValue(table.CHANGELOG_TIME_RETAINED)
+    consumers_ms = OptionalValue(table.CONSUMER_EXPIRATION_TIME)
+    expire_limit = Value(table.SNAPSHOT_EXPIRE_LIMIT)
+
+
+class ReadSettings(Settings):
+    """What a read sees."""
+
+    branch = Value(reading.BRANCH)
+    snapshot_id = OptionalValue(reading.SCAN_SNAPSHOT_ID)
+    tag = OptionalValue(reading.SCAN_TAG_NAME)
+    time_ms = OptionalValue(reading.SCAN_TIMESTAMP_MILLIS)
+    version = OptionalValue(reading.SCAN_VERSION)
+    change_files = Value(reading.INCREMENTAL_BETWEEN_SCAN_MODE)
+    sees_level0 = Value(reading.DV_MERGE_ON_READ)
+    sees_postponed = Value(reading.POSTPONE_MERGE_ON_READ)
+    fallback_branch = OptionalValue(reading.SCAN_FALLBACK_BRANCH)
+    primary_branch = OptionalValue(reading.SCAN_PRIMARY_BRANCH)
+    row_tracking = Value(reading.ROW_TRACKING_ENABLED)
+    data_evolution = Value(reading.DATA_EVOLUTION_ENABLED)
+
+    @cached_property
+    def named_versions(self) -> tuple[str, ...]:
+        """The options that name a snapshot to read, other than whichever is newest."""
+        return tuple(option.key for option in reading.VERSIONS if option.is_set(self.options))
+
+    @cached_property
+    def refused(self) -> tuple[str, str] | None:
+        """The first option, with its value, under which rows cannot be read rightly; None when there is none."""
+        return reading.refused_option(self.options)
+
+
+class TableSettings(Settings):
+    """All settings of a table, by topic."""
+
+    @cached_property
+    def paths(self) -> PathSettings:
+        return PathSettings(self.options)
+
+    @cached_property
+    def bucket(self) -> BucketSettings:
+        return BucketSettings(self.options)
+
+    @cached_property
+    def postpone(self) -> PostponeSettings:
+        return PostponeSettings(self.options)
+
+    @cached_property
+    def merge(self) -> MergeSettings:
+        return MergeSettings(self.options)
+
+    @cached_property
+    def columns(self) -> ColumnSettings:
+        return ColumnSettings(self.options)
+
+    @cached_property
+    def changelog(self) -> ChangelogSettings:
+        return ChangelogSettings(self.options)
+
+    @cached_property
+    def files(self) -> DataFileSettings:
+        return DataFileSettings(self.options)
+
+    @cached_property
+    def compaction(self) -> CompactionSettings:
+        return CompactionSettings(self.options)
+
+    @cached_property
+    def commit(self) -> CommitSettings:
+        return CommitSettings(self.options)
+
+    @cached_property
+    def retention(self) -> RetentionSettings:
+        return RetentionSettings(self.options)
+
+    @cached_property
+    def reading(self) -> ReadSettings:
+        return ReadSettings(self.options)
+
+    @cached_property
+    def lookup_cause(self) -> str | None:
+        """The option that makes compaction look up older values; None where none does."""
+        if self.merge.engine is MergeEngine.FIRST_ROW:
+            return merge.MERGE_ENGINE.key
+        if self.changelog.producer is ChangelogProducer.LOOKUP:
+            return changelog.CHANGELOG_PRODUCER.key
+        if self.changelog.deletion_vectors:
+            return changelog.DELETION_VECTORS.key
+        return changelog.FORCE_LOOKUP.key if self.changelog.force_lookup else None
