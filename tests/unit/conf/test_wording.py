@@ -15,7 +15,7 @@ from bucketline.streaming.batch.progress import BatchReport
 
 ROOT = Path(__file__).resolve().parents[3]
 NO_COUNTS = {
-    "form",
+    "form.value",
     "mode.value",
     "MAX_BLOCK_BYTES",
     "_WIDTH",
