@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
 
+from bucketline.conf.table_settings import DataFileSettings
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro.codec import pack_block, unpack_block
 from bucketline.state.format.near_names import check_names
@@ -250,7 +251,7 @@ def test_a_checked_file_of_many_columns_is_fetched_once_and_with_few_requests(
         sink.close()
     plain, checked = Requests(path.read_bytes()), Requests(path.read_bytes())
     orc.ORCFile(pa.PythonFile(plain, mode="r")).read(columns=columns)
-    rows = OrcRows(pa.PythonFile(checked, mode="r"), {})
+    rows = OrcRows(pa.PythonFile(checked, mode="r"), DataFileSettings({}))
     found = pa.Table.from_batches(list(rows.batches(columns or data.column_names, 1 << 20, 64 << 20)))
     assert found.equals(data.select(columns or data.column_names))
     assert len(checked.sizes) <= len(plain.sizes) + 1
