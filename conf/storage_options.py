@@ -139,7 +139,7 @@ def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
         if (one.key in found) != (other.key in found):
             missing = other if one.key in found else one
             raise OptionError(f"'{one.key}' and '{other.key}' go together: '{missing.key}' is not set", key=missing.key)
-    if (GCS_KEYFILE.key in found) != (GCS_AUTH.get(found) == "service-account-json-keyfile"):
+    if (GCS_KEYFILE.key in found) != (GCS_AUTH.get(found) is GcsAuth.KEYFILE):
         raise OptionError(
             f"'{GCS_KEYFILE.key}' and '{GCS_AUTH.key}' = service-account-json-keyfile go together", key=GCS_KEYFILE.key
         )

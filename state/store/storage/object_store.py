@@ -20,9 +20,9 @@ from bucketline.conf.storage_options import (
     AZURE_ACCOUNT_KEY,
     AZURE_SAS_TOKEN,
     S3_ROLE,
-    GcsSettings,
     S3Settings,
     azure_secret,
+    gcs_settings,
     oss_settings,
     s3_settings,
 )
@@ -207,7 +207,8 @@ def _role(settings: S3Settings) -> Any:
     return StsCredentialProvider(session, RoleArn=settings.role, RoleSessionName=name)
 
 
-def _gcs(address: StoreAddress, settings: GcsSettings) -> Make:
+def _gcs(address: StoreAddress, options: Mapping[str, str]) -> Make:
+    settings = gcs_settings(options)
     config = {
         "base_url": settings.endpoint,
         "service_account": settings.keyfile,
