@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from bucketline.conf.compaction_options import COMPACTION_TRIGGER, MAX_SIZE_AMPLIFICATION
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
@@ -14,7 +15,6 @@ from bucketline.conf.option import (
     parse_int,
     parse_size,
 )
-from bucketline.conf.table_options import COMPACTION_TRIGGER, MAX_SIZE_AMPLIFICATION
 
 
 class Strategy(Enum):

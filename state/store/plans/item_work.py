@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bucketline.conf.table_options import COMMIT_USER_PREFIX
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Unknown
@@ -145,7 +144,7 @@ class TableWork:
         """The snapshot that the item was committed with, by anybody; None where none can be seen."""
         session = self._session
         newest = session.view.snapshot
-        user = commit_user(COMMIT_USER_PREFIX.find(session.plan.schema.options), plan.user)
+        user = commit_user(session.plan.schema.settings.commit.user_prefix, plan.user)
         store = session.table.snapshot_store
         for snapshot in store.newest_first(newest.id, plan.base_snapshot) if newest is not None else ():
             # A prefix may have been set or removed since.
@@ -161,7 +160,7 @@ def do_item(job: BucketJob) -> CommitMessage:
     if not access.schema.primary_keys:
         done = compact_append(access, item.place, job.unit.files, full=True, vector_files=job.vector_files)
         return _message(item, done)
-    options = CompactOptions.from_options(access.schema.options)
+    options = CompactOptions.of(access.schema.settings)
     levels = Levels.from_files(job.files, options.num_levels, access.key_order)
     deletions = load_deletions(access.files, job.vector_files) if options.deletion_vectors else None
     done = compact_unit(
@@ -175,7 +174,7 @@ def _unit(
 ) -> CompactUnit | Obsolete:
     if not access.schema.primary_keys:
         return CompactUnit(tuple(inputs), item.output_level)
-    options = CompactOptions.from_options(access.schema.options)
+    options = CompactOptions.of(access.schema.settings)
     return unit_of(item, inputs, Levels.from_files(files, options.num_levels, access.key_order), options)
 
 

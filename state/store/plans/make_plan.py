@@ -113,7 +113,7 @@ def _choose(
     ]
     if not schema.primary_keys:
         taken = {f.name for i in busy for f in i.inputs}
-        options = append_options(schema.options)
+        options = append_options(schema.settings)
         return choose_append(buckets, options, settings, local_ms=local_ms, busy_files=taken, chosen=chosen)
     return choose_keyed(
         buckets,
