@@ -28,8 +28,6 @@ EARLIEST = "EARLIEST"
 
 POSTPONE_BUCKET = -2
 DEFAULT_DATA_PREFIX = "data-"
-DEFAULT_CHANGELOG_PREFIX = "changelog-"
-DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"
 
 _ESCAPED = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{}[]^")]}
 _ESCAPE = re.compile("%([0-9a-fA-F]{2})")
