@@ -100,7 +100,10 @@ PLAN_OPTIONS: Mapping[str, Option[object]] = {
 }
 """Every option above by its key, in the order of this file."""
 
-_OF_PLANS = {key: o for key, o in PLAN_OPTIONS.items() if key.startswith("compaction-plan.")}
+PLAN_PREFIX = "compaction-plan."
+OPTIONS_OF_PLANS: Mapping[str, Option[object]] = {k: o for k, o in PLAN_OPTIONS.items() if k.startswith(PLAN_PREFIX)}
+"""Those of plans: a job may have them beside those of the sink."""
+
 SHORTEST_LEASE_MS = 1_000
 
 
@@ -125,8 +128,8 @@ def plan_options(options: Mapping[str, str]) -> PlanOptions:
     Raises OptionError for an unknown `compaction-plan.` key and for values that cannot be read or make no sense.
     """
     for key in options:
-        if key.startswith("compaction-plan.") and key not in _OF_PLANS:
-            raise OptionError(f"unknown option '{key}'{did_you_mean(key, _OF_PLANS)}", key=key)
+        if key.startswith(PLAN_PREFIX) and key not in OPTIONS_OF_PLANS:
+            raise OptionError(f"unknown option '{key}'{did_you_mean(key, OPTIONS_OF_PLANS)}", key=key)
     runs = PLAN_MIN_RUNS.find(options)
     percent = PLAN_MIN_AMPLIFICATION.find(options)
     for option, found in ((PLAN_COMMITS, PLAN_COMMITS.get(options)), (PLAN_MIN_RUNS, runs)):

@@ -26,7 +26,7 @@ from bucketline.conf.option import did_you_mean, nearest
 from bucketline.conf.other_options import HARMLESS_PREFIXES
 from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.secrets import mask
-from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, ROUTE_MEMORY, SINK_OPTIONS, route_memory
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, OUR_OPTIONS, ROUTE_MEMORY, route_memory
 from bucketline.conf.source_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS, refuse_storage_keys
 from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
@@ -90,7 +90,7 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
 
 def check_key(key: str, origin: str) -> None:
     """Returns when a job may hold the key; raises OptionError naming the nearest when not. Source options are free."""
-    for prefix, known in ((CREATE_OPTIONS, KNOWN_KEYS), (OPTIONS, KNOWN_KEYS | SINK_OPTIONS.keys())):
+    for prefix, known in ((CREATE_OPTIONS, KNOWN_KEYS), (OPTIONS, KNOWN_KEYS | OUR_OPTIONS.keys())):
         if key.startswith(prefix):
             name = key.removeprefix(prefix)
             refuse_storage_keys({name: ""}, origin)
@@ -108,7 +108,7 @@ def check_key(key: str, origin: str) -> None:
 
 def _nearest_key(key: str) -> str | None:
     """The known key that is meant: one whose last part it is, or that is written much like it, section by section."""
-    options = {name: OPTIONS + name for name in (*HONOURED, *SINK_OPTIONS) if name not in FIXED_BY_TABLE}
+    options = {name: OPTIONS + name for name in (*HONOURED, *OUR_OPTIONS) if name not in FIXED_BY_TABLE}
     fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
     names = {name: f"{SOURCE_OPTIONS}{name}" for name in KAFKA_OPTIONS} | fixed | options
     storage = {name: STORAGE + name for name in STORAGE_OPTIONS}
@@ -131,7 +131,7 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> d
     """
     defaults = {
         option.key: Setting(option.shown(), DEFAULT)
-        for option in (*SINK_OPTIONS.values(), *HONOURED.values())
+        for option in (*OUR_OPTIONS.values(), *HONOURED.values())
         if option.default is not None
     }
     found = defaults | {key: Setting(text, TABLE) for key, text in table.items()}

@@ -21,6 +21,7 @@ from bucketline.conf.option import (
     parse_size,
     parse_text,
 )
+from bucketline.conf.plan_options import OPTIONS_OF_PLANS, PLAN_PREFIX, PlanOptions, plan_options
 
 MB = 1 << 20
 LEAST_MEMORY_BYTES = MB
@@ -39,7 +40,8 @@ COMPACTION = Option(
     "compaction",
     parse_enum(Compaction),
     Compaction.INLINE,
-    "inline: the write tasks compact what the picker says; none: somebody else compacts, or nobody",
+    "inline: the write tasks compact what the picker says; dedicated: the writer only plans, and compactors do it; "
+    "none: somebody else compacts, or nobody",
 )
 VISIBILITY_TIMEOUT = Option(
     "visibility-timeout",
@@ -92,7 +94,10 @@ SINK_OPTIONS: Mapping[str, Option[Any]] = {
 }
 """Every option above by its key, in the order of this file."""
 
-_SUPPORTED = (Compaction.INLINE, Compaction.NONE)
+OUR_OPTIONS: Mapping[str, Option[Any]] = {**SINK_OPTIONS, **OPTIONS_OF_PLANS}
+"""All options of ours that a job may have."""
+
+_SUPPORTED = (Compaction.INLINE, Compaction.DEDICATED, Compaction.NONE)
 _LARGEST_RUN_BYTES = 1024 * MB
 _LONGEST_VISIBILITY_MS = 86_400_000
 
@@ -115,6 +120,7 @@ class SinkOptions:
     postpone_compact_batches: int | None
     bad_records_path: str | None
     bad_records_max: int
+    plans: PlanOptions
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -124,7 +130,9 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """
     compaction = COMPACTION.get(options)
     if compaction not in _SUPPORTED:
-        _refuse(COMPACTION, f"'{compaction.value}' is not supported by this release; use 'inline' or 'none'")
+        _refuse(
+            COMPACTION, f"'{compaction.value}' is not supported by this release; use 'inline', 'dedicated' or 'none'"
+        )
     for count in (WRITE_PARALLELISM, ASSIGNER_PARALLELISM, POSTPONE_COMPACT_BATCHES):
         found = count.find(options)
         if found is not None and found < 1:
@@ -151,6 +159,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         postpone_compact_batches=POSTPONE_COMPACT_BATCHES.find(options),
         bad_records_path=BAD_RECORDS_PATH.find(options),
         bad_records_max=BAD_RECORDS_MAX.get(options),
+        plans=plan_options(options),
     )
 
 
@@ -164,8 +173,8 @@ def route_memory(options: Mapping[str, str]) -> int:
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The sink's options, then the others, which are Paimon's."""
-    ours = {key: text for key, text in options.items() if key in SINK_OPTIONS}
-    return ours, {key: text for key, text in options.items() if key not in SINK_OPTIONS}
+    ours = {key: text for key, text in options.items() if key in OUR_OPTIONS or key.startswith(PLAN_PREFIX)}
+    return ours, {key: text for key, text in options.items() if key not in ours}
 
 
 def _refuse(option: Option[Any], why: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from bucketline.conf.wording import counted
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
@@ -33,7 +34,7 @@ def live_inputs(
     if missing:
         return Obsolete(f"{missing[0].name} is no longer live at level {missing[0].level}", inputs_gone=True)
     if total_buckets != item.total_buckets:
-        return Obsolete(f"the partition was rescaled from {item.total_buckets} to {total_buckets} buckets")
+        return Obsolete(f"the partition was rescaled from {item.total_buckets} to {counted(total_buckets, 'bucket')}")
     if set(vector_files) != set(item.vector_files):
         return Obsolete("rows of the bucket were deleted by other deletion vectors since it was planned")
     return tuple(live[f.name, f.level] for f in item.inputs)

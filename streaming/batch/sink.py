@@ -33,6 +33,7 @@ from bucketline.streaming.batch.live_table import LiveTable, forget_table, live_
 from bucketline.streaming.batch.log import log_to_standard_error
 from bucketline.streaming.batch.make_visible import compact_in_tasks, finish_visibility, hidden_rows, settle_visibility
 from bucketline.streaming.batch.plan import BatchPlan, advise_shares, plan_batch
+from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, tell
 from bucketline.streaming.batch.recover import CheckpointMismatchError, SkipBatch, decide
@@ -102,6 +103,7 @@ class TableSink:
         started = time.monotonic()
         spark, session = batch.sparkSession, table.session
         session.refresh()
+        check_plan_ahead(session)
         table.take_over()
         history = table.history()
         try:
@@ -121,6 +123,7 @@ class TableSink:
         report = report.followed_by(self._compact_postponed(table, spark, identity))
         report = self._make_visible(table, spark, identity, plan.trigger, outcome.messages, report)
         table.touched = frozenset(m.partition for m in outcome.messages if m.new_files)
+        plan_ahead(session, table.user, identity.batch_id)
         table.rows_a_partition = outcome.accepted_rows // max(1, len(table.touched))
         seconds = (planned - started, ran - planned, time.monotonic() - ran)
         name, waiting, hidden = session.table.path, self._waiting(table), hidden_rows(table)

@@ -1,7 +1,7 @@
 """`plan`, `compactor`: compactions that one process plans and any number of others do."""
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -87,13 +87,12 @@ def plan(
     """
     table = opened(path, option)
     given = {**assignments(settings, "--set"), **({} if strategy is None else {PLAN_STRATEGY.key: strategy})}
-    plans, others = split_plan_options(given)
-    session = WriteSession(table.uri, others, table=table)
+    session = WriteSession(table.uri, given, table=table)
     session.refresh()
     made = make_plan(
         session,
         PlanFolder(table.io, table.path),
-        plans,
+        session.plan.sink.plans,
         chosen=choose_partitions(session.plan.schema, partitions),
         dry_run=dry_run,
     )
@@ -154,12 +153,6 @@ def compactor(
     left = sum(c.open_items for c in compactors.values())
     others = f", {counted(left, 'item')} left to others" if once and left else ""
     click.echo(f"{counted(closed, 'item')} closed{others}", err=True)
-
-
-def split_plan_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of plans, then the others."""
-    plans = {key: text for key, text in given.items() if key.startswith("compaction-plan.")}
-    return plans, {key: text for key, text in given.items() if key not in plans}
 
 
 class StoppedError(BaseException):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.plan_options import PlanOptions, plan_options
+from bucketline.conf.plan_options import PlanOptions
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import UnsupportedTableError
@@ -34,20 +34,19 @@ class Planned:
 def make_plan(
     session: WriteSession,
     folder: PlanFolder,
-    options: Mapping[str, str],
+    settings: PlanOptions,
     *,
     chosen: PartitionTest = lambda partition: True,
     dry_run: bool = False,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
 ) -> Planned:
-    """Plans what the options' strategy chooses, on the session's view, which the caller has refreshed.
+    """Plans what the strategy chooses, on the session's view, which the caller has refreshed.
 
     Nothing is published for a dry run, or when no item is due. Buckets with an open item are left out. Closed plans
     are removed but for the newest. Raises OptionError, UnsupportedTableError, CorruptFileError, StorageError.
     """
     check_plannable(session)
-    settings = plan_options({**session.plan.schema.options, **options})
 
     def choose(busy: Sequence[Item]) -> Plan:
         snapshot = session.view.snapshot

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.read_options import check_open_options
-from bucketline.conf.sink_options import sink_options, split_options
+from bucketline.conf.sink_options import COMPACTION, Compaction, sink_options, split_options
 from bucketline.conf.storage_options import check_storage_options
 from bucketline.conf.table_settings import ReadSettings
 from bucketline.state.commit.schema_change import (
@@ -308,7 +308,12 @@ def open_table(
     storage = check_storage_options(storage_options)
     writing, reading = split_options(options or {})
     check_open_options(reading)
-    sink_options(writing)
+    if sink_options(writing).compaction is Compaction.DEDICATED:
+        raise OptionError(
+            f"'{COMPACTION.key}' = 'dedicated' plans by the batches of a stream; a table that is opened writes with "
+            "'inline' or 'none', and `bucketline plan` plans",
+            key=COMPACTION.key,
+        )
     io, root = file_io_for(path, storage)
     schema = newest_schema(io, branch_path(root, ReadSettings(reading)), table=root)
     table = Table(

@@ -44,9 +44,9 @@ def made(path: Path, options: Mapping[str, str] | None = None, *, keyed: bool = 
 
 
 def plan(table: Table, options: Mapping[str, str] = FULL) -> Planned:
-    session = WriteSession(table.uri, {}, table=table)
+    session = WriteSession(table.uri, options, table=table)
     session.refresh()
-    return make_plan(session, PlanFolder(table.io, table.path), options)
+    return make_plan(session, PlanFolder(table.io, table.path), session.plan.sink.plans)
 
 
 class Worker:

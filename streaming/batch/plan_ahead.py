@@ -1,0 +1,67 @@
+"""After a batch of a writer with `compaction` = `dedicated`: what is due becomes a plan that compactors work off.
+
+The rows are in the table by then, so planning never fails a batch: what cannot be planned is a warning, and the next
+turn plans it.
+"""
+
+import logging
+from threading import Lock
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.sink_options import Compaction
+from bucketline.conf.wording import counted
+from bucketline.state.determinism import SYSTEM_STOPWATCH, Stopwatch
+from bucketline.state.plans.choose import is_due
+from bucketline.state.store.plans.make_plan import check_plannable, make_plan
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.write.write_session import WriteSession
+
+_LOG = logging.getLogger(__name__)
+
+
+class Planner:
+    """Plans for one writer; it remembers when it did so last, and the plans that it has read."""
+
+    def __init__(self, session: WriteSession, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> None:
+        self._folder = PlanFolder(session.table.io, session.table.path)
+        self._stopwatch = stopwatch
+        self._planned_ms: int | None = None
+
+    def after_batch(self, session: WriteSession, batch_id: int) -> int | None:
+        """The number of the plan that was made after a batch, None where none was. Storage is not asked unless the
+        trigger says that it is time. A writer that has just started counts the time as over."""
+        plan = session.plan.sink.plans
+        now_ms = self._stopwatch.elapsed_ms()
+        since = None if self._planned_ms is None else now_ms - self._planned_ms
+        if not is_due(plan, commits=batch_id + 1, since_last_ms=since):
+            return None
+        try:
+            session.refresh()
+            made = make_plan(session, self._folder, plan)
+        except BucketlineError as e:
+            _LOG.warning("%s: no compaction was planned after batch %d: %s", session.table.path, batch_id, e)
+            return None
+        self._planned_ms = now_ms
+        if made.number is not None:
+            items = counted(len(made.plan.items), "item")
+            _LOG.info("%s: batch %d: compaction plan %d with %s", session.table.path, batch_id, made.number, items)
+        return made.number
+
+
+def check_plan_ahead(session: WriteSession) -> None:
+    """Returns if this writer does not plan, or can: asked before it writes. Raises as `check_plannable`."""
+    if session.plan.sink.compaction is Compaction.DEDICATED:
+        check_plannable(session)
+
+
+_planners: dict[tuple[str, str], Planner] = {}
+_lock = Lock()
+
+
+def plan_ahead(session: WriteSession, user: str, batch_id: int) -> int | None:
+    """As `Planner.after_batch`, where the writer's options leave compaction to plans; None where they do not."""
+    if session.plan.sink.compaction is not Compaction.DEDICATED:
+        return None
+    with _lock:
+        planner = _planners.setdefault((session.table.path, user), Planner(session))
+    return planner.after_batch(session, batch_id)

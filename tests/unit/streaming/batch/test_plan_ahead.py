@@ -1,0 +1,103 @@
+"""A stream that only plans: compactors do the work, and the stream never waits for them."""
+
+import logging
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.plans.serve import Stop, compactor_of, run_here, serve_plans
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.plan_ahead import Planner
+from bucketline.streaming.batch.sink import TableSink
+from tests.support.tasks import Cluster
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+DEDICATED = {"compaction": "dedicated", "compaction-plan.commits": "2", "compaction-plan.strategy": "full"}
+
+
+def as_is(records: pa.Table) -> tuple[pa.Table, None]:
+    return records, None
+
+
+def made(path: Path, **options: str) -> Table:
+    return create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "2", **options})
+
+
+def stream(table: Table, number: int, options: dict[str, str] | None = None) -> None:
+    identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
+    data = pa.table({"id": range(20), "v": [number] * 20}, schema=COLUMNS)
+    frame = Cluster(random.Random(number), 2).frame(data, 2)
+    TableSink(table.path, DEDICATED if options is None else options, decode=as_is).write(frame, identity)
+
+
+def work_off(table: Table) -> int:
+    compactors = {table.path: compactor_of(open_table(table.path), {}, run_here, lease_ms=60_000)}
+    return serve_plans(compactors, poll_ms=1, once=True, stop=Stop(), tell=lambda path, found: None)
+
+
+def test_a_dedicated_writer_plans_every_n_batches_and_compacts_nothing(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    for number in range(8):
+        stream(table, number)
+    assert {s["commit_kind"] for s in table.snapshots().to_pylist()} == {"APPEND"}
+    folder = PlanFolder(table.io, table.path)
+    plans = folder.plans(folder.list())
+    assert list(plans) == [1] and {i.bucket for i in plans[1].items} == {0, 1}
+    assert plans[1].base_snapshot == 2 and {len(i.inputs) for i in plans[1].items} == {2}
+    assert work_off(table) == 2
+    stream(table, 8)
+    stream(table, 9)
+    assert work_off(table) == 2
+    assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {5}
+    assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {9}
+    stream(table, 10)
+    assert open_table(table.path).doctor() == []
+
+
+def test_planning_never_fails_a_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = made(tmp_path)
+    (Path(table.path) / "compaction").mkdir()
+    (Path(table.path) / "compaction" / "plan-1").write_text("{")
+    stream(table, 0)
+    with caplog.at_level(logging.WARNING):
+        stream(table, 1)
+    assert table.snapshots().num_rows == 2
+    assert "no compaction was planned after batch 1" in caplog.text and "plan-1" in caplog.text
+
+
+def test_what_cannot_be_planned_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    table = made(tmp_path, bucket="-2")
+    with pytest.raises(UnsupportedTableError, match="postpone"):
+        stream(table, 0)
+    assert table.snapshots().num_rows == 0
+    with pytest.raises(OptionError, match="plans by the batches of a stream"):
+        open_table(table.path, options={"compaction": "dedicated"})
+    with pytest.raises(OptionError, match="did you mean"):
+        stream(made(tmp_path / "other"), 0, {**DEDICATED, "compaction-plan.commit": "3"})
+
+
+def test_a_writer_plans_by_time_whatever_the_machines_clock_says(tmp_path: Path) -> None:
+    class Elapsed:
+        now_ms = 5
+
+        def elapsed_ms(self) -> int:
+            return self.now_ms
+
+    table, clock = made(tmp_path), Elapsed()
+    by_time = {"compaction": "dedicated", "compaction-plan.trigger": "time", "compaction-plan.strategy": "full"}
+    session = WriteSession(table.path, {**by_time, "compaction-plan.interval": "1 min"})
+    planner = Planner(session, clock)
+    found = []
+    for batch_id, now_ms in ((0, 5), (1, 60_004), (2, 60_005), (3, 60_006)):
+        table.write(pa.table({"id": range(20), "v": range(20)}, schema=COLUMNS))
+        clock.now_ms = now_ms
+        found.append(planner.after_batch(session, batch_id))
+        work_off(table)
+    assert found == [1, None, 2, None]
