@@ -8,6 +8,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.azurite import Azurite
 from tests.support.broker import KafkaBroker
 from tests.support.jars import spark_kafka_jars
 from tests.support.peer import PaimonJava, PyPaimon
@@ -39,6 +40,13 @@ def kafka_broker() -> Iterator[KafkaBroker]:
 def s3_server() -> Iterator[S3Server]:
     """An S3 store of this session, with one bucket; tests use folders of their own."""
     with S3Server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    """Azure's blob store, emulated, with one container; needs Node, and npm the first time."""
+    with Azurite() as server:
         yield server
 
 

@@ -41,11 +41,15 @@ Choose = Callable[[str, str], Trouble | None]
 
 
 class FaultProxy:
-    """Forwards to the server at `target`; `choose` is asked for each request, one at a time, and may be replaced."""
+    """Forwards to the server at `target`; `choose` is asked for each request, one at a time, and may be replaced.
+
+    `done` lists the requests that were treated so, `signed` how each request was signed.
+    """
 
     def __init__(self, target: str, choose: Choose) -> None:
         self.choose = choose
         self.done: list[tuple[str, str, Trouble]] = []
+        self.signed: list[str] = []
         self._host = urlsplit(target).netloc
         self._lock = Lock()
         self._ended = Event()
@@ -78,6 +82,7 @@ class FaultProxy:
     def serve(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         with self._lock:
+            self.signed.append(request.headers.get("Authorization") or "")
             trouble = self.choose(request.command, request.path)
             if trouble is not None:
                 self.done.append((request.command, request.path, trouble))

@@ -24,9 +24,7 @@ class S3Server:
     """One bucket, `BUCKET`; `storage` are the storage options that reach it."""
 
     def __init__(self) -> None:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = int(found.getsockname()[1])
+        self.port = free_port()
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -50,13 +48,6 @@ class S3Server:
         self._server.kill()
         self._server.wait()
 
-    def wait_until(self, is_so: Callable[[], bool]) -> None:
-        """Waits for what threads do on their own. Raises TimeoutError."""
-        until = time.monotonic() + START_TIMEOUT_S
-        while not is_so():
-            if time.monotonic() > until:
-                raise TimeoutError("it did not come to pass")
-
     def new_folder(self) -> tuple[ObjectIO, str]:
         """An IO and a folder of its own that nobody else uses."""
         return object_io(f"s3://{BUCKET}/{uuid.uuid4().hex}", self.endpoint)
@@ -64,6 +55,21 @@ class S3Server:
     def new_uri(self) -> str:
         """A URI that nobody else uses."""
         return f"s3://{BUCKET}/{uuid.uuid4().hex}/shop.db/t"
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Waits for what happens on its own. Raises TimeoutError."""
+    until = time.monotonic() + START_TIMEOUT_S
+    while not is_so():
+        if time.monotonic() > until:
+            raise TimeoutError("it did not come to pass")
+
+
+def free_port() -> int:
+    """A port of this machine on which nobody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def storage_of(endpoint: str) -> dict[str, str]:

@@ -13,9 +13,12 @@ except ImportError:
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
-_SAYS = re.compile(r"<Message>([^<]*)</Message>")
+_SAYS = re.compile(r"<Message>([^<\n]*)")
 _QUERY = re.compile(r"\?[^\s\"')]*")
 """A query string may hold a signature."""
+
+_INSTANCE = "169.254.169.254"
+"""Where clouds give keys to what runs on a machine: asked last, when no others are found."""
 
 _PASSING = frozenset({408, 409, 412, 425, 429})
 """Statuses of the 400s after which the same request may succeed."""
@@ -66,6 +69,11 @@ def object_errors(path: str) -> Iterator[None]:
 
 
 def _said(text: str, status: int | None, code: str | None) -> str:
+    if _INSTANCE in text:
+        return (
+            "no keys for the store: neither the storage options nor the environment hold any, and this machine gives "
+            "none to what runs on it"
+        )
     says = _SAYS.search(text)
     if status is not None and (code or says):
         return f"the store answered {status} {code or ''}{': ' + says[1] if says else ''}".replace("  ", " ")

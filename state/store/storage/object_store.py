@@ -19,13 +19,13 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.storage_options import (
     AZURE_ACCOUNT_KEY,
     AZURE_SAS_TOKEN,
-    S3_ROLE,
     S3Settings,
     azure_secret,
     gcs_settings,
     oss_settings,
     s3_settings,
 )
+from bucketline.state.store.storage.aws_keys import key_source
 from bucketline.state.store.storage.object_errors import SETTINGS_ERRORS
 from bucketline.state.store.storage.requests import RequestCounter
 
@@ -172,39 +172,17 @@ def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Ma
     client = {"allow_http": named.startswith("http://"), "connect_timeout": _CONNECT_TIMEOUT}
     if settings.connect_timeout_ms is not None:
         client["connect_timeout"] = timedelta(milliseconds=settings.connect_timeout_ms)
-    role = _role(settings)
+    source = key_source(settings)
 
     def make(http: dict[str, Any], retry: dict[str, Any]) -> Any:
         return obstore_stores.S3Store(
-            bucket, config=given, client_options={**client, **http}, retry_config=retry, credential_provider=role
+            bucket, config=given, client_options={**client, **http}, retry_config=retry, credential_provider=source
         )
 
     return make
 
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-
-
-def _role(settings: S3Settings) -> Any:
-    """What asks for the short-lived keys of the role that is to be taken on, and for new ones in time."""
-    if settings.role is None:
-        return None
-    try:
-        import boto3  # noqa: PLC0415 - an optional engine, needed for roles alone
-        from obstore.auth.boto3 import StsCredentialProvider  # noqa: PLC0415
-    except ImportError as e:
-        raise OptionError(
-            "'s3.assumed.role.arn' needs the package boto3, which asks for the role's keys: install boto3",
-            key=S3_ROLE.key,
-        ) from e
-    session = boto3.Session(
-        aws_access_key_id=settings.access_key,
-        aws_secret_access_key=settings.secret_key,
-        aws_session_token=settings.session_token,
-        region_name=settings.region,
-    )
-    name = settings.role_session or "bucketline"
-    return StsCredentialProvider(session, RoleArn=settings.role, RoleSessionName=name)
 
 
 def _gcs(address: StoreAddress, options: Mapping[str, str]) -> Make:

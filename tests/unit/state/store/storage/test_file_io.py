@@ -18,6 +18,7 @@ from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.store.storage.arrow_io import ArrowIO, Rename, arrow_io_for
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.local_io import LocalIO
+from tests.support.azurite import Azurite
 from tests.support.faulty_io import FaultyIO
 from tests.support.s3_server import S3Server
 
@@ -28,13 +29,13 @@ ON_LOCAL_FILES: dict[str, Callable[[], FileIO]] = {
 }
 
 
-@pytest.fixture(params=[*ON_LOCAL_FILES, "S3"])
+@pytest.fixture(params=[*ON_LOCAL_FILES, "s3_server", pytest.param("azurite", marks=pytest.mark.stores)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileIO, str]:
     """An IO, and the path of an empty folder of its own."""
-    if request.param == "S3":
-        server: S3Server = request.getfixturevalue("s3_server")
-        return server.new_folder()
-    return ON_LOCAL_FILES[request.param](), str(tmp_path)
+    if request.param in ON_LOCAL_FILES:
+        return ON_LOCAL_FILES[request.param](), str(tmp_path)
+    server: S3Server | Azurite = request.getfixturevalue(request.param)
+    return server.new_folder()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tables on S3: made, written, compacted, read, expired, cleaned and examined there, in every format."""
+"""Tables in object stores: made, written, compacted, read, expired, cleaned and examined there, in every format."""
 
 import random
 from datetime import timedelta
@@ -14,7 +14,8 @@ from bucketline.state.store.storage.storage_clock import storage_now_ms
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
-from tests.support.s3_server import S3Server
+from tests.support.azurite import Azurite
+from tests.support.s3_server import S3Server, wait_until
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("day", pa.string()), ("n", pa.int32())])
@@ -32,10 +33,18 @@ TABLES = {
 }
 
 
+@pytest.fixture(params=["s3_server", pytest.param("azurite", marks=pytest.mark.stores)])
+def server(request: pytest.FixtureRequest) -> S3Server | Azurite:
+    found: S3Server | Azurite = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_lives_on_s3_in_every_bucket_mode_and_format(name: str, s3_server: S3Server) -> None:
+def test_a_table_lives_in_an_object_store_in_every_bucket_mode_and_format(
+    name: str, server: S3Server | Azurite
+) -> None:
     options, keys = TABLES[name]
-    uri, storage = s3_server.new_uri(), s3_server.storage
+    uri, storage = server.new_uri(), server.storage
     create_table(uri, COLUMNS, keys, ("day",), options, storage_options=storage)
     for n in range(4):
         rows = pa.table({"id": range(20), "day": [f"a b%{i % 2}" for i in range(20)], "n": [n] * 20}).cast(COLUMNS)
@@ -50,12 +59,17 @@ def test_a_table_lives_on_s3_in_every_bucket_mode_and_format(name: str, s3_serve
     orphan = f"{table.path}/day=a b%250/bucket-0/data-{'0' * 8}-orphan-0.parquet"
     table.io.write_new(orphan, b"orphan")
     # The store tells times in whole seconds, and nothing that may be of this second is taken.
-    s3_server.wait_until(lambda: storage_now_ms(table.io, table.path) > table.io.modified_ms(orphan))
+    wait_until(lambda: storage_now_ms(table.io, table.path) > table.io.modified_ms(orphan))
     removed = table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True)
     assert [f.path for f in removed.files] == [orphan] and not table.io.exists(orphan)
     assert open_table(uri, storage_options=storage).to_arrow().num_rows == len(expected)
     assert examine(open_to_examine(uri, storage_options=storage), rows=True) == []
-    assert bl.open_table(uri.replace("s3://", "s3a://"), storage_options=storage).to_arrow().num_rows == len(expected)
+
+
+def test_the_schemes_of_one_store_mean_the_same_tables(s3_server: S3Server) -> None:
+    uri, storage = s3_server.new_uri(), s3_server.storage
+    create_table(uri, COLUMNS, storage_options=storage)
+    assert bl.open_table(uri.replace("s3://", "s3a://"), storage_options=storage).to_arrow().num_rows == 0
 
 
 def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(s3_server: S3Server, tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Short-lived keys of AWS that somebody else hands out, asked for again in time: those of a role, or of a profile."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.storage_options import S3_ROLE, S3Settings
+from bucketline.state.determinism import SYSTEM_CLOCK
+
+KeySource = Callable[[], dict[str, Any]]
+"""Gives keys in the form that obstore takes."""
+
+_PROFILE = "AWS_PROFILE"
+_PROFILE_LIFE = timedelta(minutes=15)
+"""How long keys of a profile are used before it is asked again: it does not say how long they live."""
+
+
+def key_source(settings: S3Settings) -> KeySource | None:
+    """Where the keys come from if a role or a profile is named; None where options and environment say them.
+
+    Raises OptionError without boto3, which asks for them.
+    """
+    has_keys = settings.access_key is not None or "AWS_ACCESS_KEY_ID" in os.environ
+    profile = None if has_keys else os.environ.get(_PROFILE)
+    if settings.role is None and profile is None:
+        return None
+    try:
+        import boto3  # noqa: PLC0415 - an optional engine, slow to load and needed here alone
+    except ImportError as e:
+        named = f"'{S3_ROLE.key}'" if settings.role is not None else f"the environment variable {_PROFILE}"
+        raise OptionError(
+            f"{named} needs the package boto3, which asks for the keys: install boto3", key=S3_ROLE.key
+        ) from e
+    session = boto3.Session(
+        aws_access_key_id=settings.access_key,
+        aws_secret_access_key=settings.secret_key,
+        aws_session_token=settings.session_token,
+        region_name=settings.region,
+        profile_name=profile,
+    )
+    role = settings.role
+    if role is None:
+        return lambda: _of_profile(session)
+    return lambda: _of_role(session, role, settings.role_session or "bucketline")
+
+
+def _of_profile(session: Any) -> dict[str, Any]:
+    found = session.get_credentials().get_frozen_credentials()
+    return {
+        "access_key_id": found.access_key,
+        "secret_access_key": found.secret_key,
+        "token": found.token,
+        "expires_at": datetime.fromtimestamp(SYSTEM_CLOCK.now_ms() / 1000, UTC) + _PROFILE_LIFE,
+    }
+
+
+def _of_role(session: Any, role: str, name: str) -> dict[str, Any]:
+    found = session.client("sts").assume_role(RoleArn=role, RoleSessionName=name)["Credentials"]
+    return {
+        "access_key_id": found["AccessKeyId"],
+        "secret_access_key": found["SecretAccessKey"],
+        "token": found["SessionToken"],
+        "expires_at": found["Expiration"].astimezone(UTC),
+    }
