@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from bucketline.conf.compaction_options import COMPACTION_TRIGGER, STOP_TRIGGER
-from bucketline.conf.memory_options import WRITE_BUFFER_SIZE, why_without_effect
 from bucketline.conf.sink_options import LEAST_MEMORY_BYTES, ROUTE_MEMORY
+from bucketline.conf.table.compaction_options import COMPACTION_TRIGGER, STOP_TRIGGER
+from bucketline.conf.table.memory_options import WRITE_BUFFER_SIZE, why_without_effect
 
 
 def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:

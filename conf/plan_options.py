@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from bucketline.conf.compaction_options import COMPACTION_TRIGGER, MAX_SIZE_AMPLIFICATION
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
@@ -15,6 +14,7 @@ from bucketline.conf.option import (
     parse_int,
     parse_size,
 )
+from bucketline.conf.table.compaction_options import COMPACTION_TRIGGER, MAX_SIZE_AMPLIFICATION
 
 
 class Strategy(Enum):

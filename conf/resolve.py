@@ -9,7 +9,6 @@ from pathlib import Path
 import yaml
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.fixed_options import FIXED_BY_TABLE, check_job_options
 from bucketline.conf.job import (
     CREATE_OPTIONS,
     JOB_KEYS,
@@ -21,15 +20,16 @@ from bucketline.conf.job import (
     Setting,
     job_config,
 )
-from bucketline.conf.memory_options import WRITE_BUFFER_SIZE, why_without_effect
 from bucketline.conf.option import did_you_mean, nearest
-from bucketline.conf.other_options import HARMLESS_PREFIXES
 from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, OUR_OPTIONS, ROUTE_MEMORY, route_memory
 from bucketline.conf.source_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS, refuse_storage_keys
-from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
+from bucketline.conf.table.fixed_options import FIXED_BY_TABLE, check_job_options
+from bucketline.conf.table.memory_options import WRITE_BUFFER_SIZE, why_without_effect
+from bucketline.conf.table.other_options import HARMLESS_PREFIXES
+from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
 _OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
 """Options of the sink that a job sets in a section of their own."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bucketline.conf import memory_options
-from bucketline.conf.choices import EvolutionPolicy
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
@@ -22,6 +20,8 @@ from bucketline.conf.option import (
     parse_text,
 )
 from bucketline.conf.plan_options import OPTIONS_OF_PLANS, PLAN_PREFIX, PlanOptions, plan_options
+from bucketline.conf.table import memory_options
+from bucketline.conf.table.choices import EvolutionPolicy
 
 MB = 1 << 20
 LEAST_MEMORY_BYTES = MB

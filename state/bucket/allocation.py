@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bucketline.conf.bucket_options import TARGET_ROW_NUM
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table.bucket_options import TARGET_ROW_NUM
 
 Int32s = NDArray[np.int32]
 

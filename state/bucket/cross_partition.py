@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bucketline.conf.choices import MergeEngine
+from bucketline.conf.table.choices import MergeEngine
 from bucketline.state.bucket.allocation import Allocation, Int32s
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row

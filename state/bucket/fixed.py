@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bucketline.conf.choices import BucketFunction
+from bucketline.conf.table.choices import BucketFunction
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.buffers import (

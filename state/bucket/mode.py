@@ -6,7 +6,7 @@ Source: Paimon 2.0 BucketMode, TableSchema (bucketKeys, crossPartitionUpdate), S
 from enum import Enum
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table_options import BUCKET, BUCKET_KEY
+from bucketline.conf.table.table_options import BUCKET, BUCKET_KEY
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from bucketline.conf.choices import EvolutionPolicy
+from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.state.commit.schema_change import AddColumn, ChangeType, SchemaChange, change_schema
 from bucketline.state.commit.schema_edit import ColumnPath, shown
 from bucketline.state.commit.widen import narrows

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table_options import (
+from bucketline.conf.table.table_options import (
     CHANGELOG_NUM_RETAINED_MAX,
     CHANGELOG_NUM_RETAINED_MIN,
     CHANGELOG_TIME_RETAINED,
     SNAPSHOT_NUM_RETAINED_MAX,
     SNAPSHOT_NUM_RETAINED_MIN,
 )
-from bucketline.conf.table_settings import RetentionSettings
+from bucketline.conf.table.table_settings import RetentionSettings
 from bucketline.conf.wording import counted
 from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
 

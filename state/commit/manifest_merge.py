@@ -14,7 +14,7 @@ first, so a full merge may forget deletes.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from bucketline.conf.table_settings import CommitSettings
+from bucketline.conf.table.table_settings import CommitSettings
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import EntryIdentity, FileKind, ManifestEntry, ManifestFileMeta
 from bucketline.state.format.partition_stats import may_hold_any

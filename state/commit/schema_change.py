@@ -8,18 +8,18 @@ Source: Paimon 2.0 SchemaManager, SchemaChange, SchemaValidation; texts that Pai
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bucketline.conf.changelog_options import (
+from bucketline.conf.durations import check_given_durations
+from bucketline.conf.errors import OptionError
+from bucketline.conf.storage_options import refuse_storage_keys
+from bucketline.conf.table.changelog_options import (
     DELETION_VECTORS,
     DELETION_VECTORS_MODIFIABLE,
 )
-from bucketline.conf.durations import check_given_durations
-from bucketline.conf.errors import OptionError
-from bucketline.conf.field_options import rename_in_options
-from bucketline.conf.fixed_options import FIXED_BY_FILES, NAMING_COLUMNS
-from bucketline.conf.new_table import check_new_table
-from bucketline.conf.storage_options import refuse_storage_keys
-from bucketline.conf.table_options import BUCKET, NULL_TO_NOT_NULL_DISABLED, PARTITION, PRIMARY_KEY
-from bucketline.conf.table_settings import BucketSettings, ChangelogSettings
+from bucketline.conf.table.field_options import rename_in_options
+from bucketline.conf.table.fixed_options import FIXED_BY_FILES, NAMING_COLUMNS
+from bucketline.conf.table.new_table import check_new_table
+from bucketline.conf.table.table_options import BUCKET, NULL_TO_NOT_NULL_DISABLED, PARTITION, PRIMARY_KEY
+from bucketline.conf.table.table_settings import BucketSettings, ChangelogSettings
 from bucketline.state.commit.schema_edit import (
     ColumnPath,
     FreshIds,

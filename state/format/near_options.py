@@ -6,9 +6,9 @@ over, however much it looks like an option: what readers do not ask for, and pla
 
 from collections.abc import Collection
 
-from bucketline.conf.field_options import DEFAULT_FUNCTION, PREFIX, SUFFIXES
-from bucketline.conf.other_options import HARMLESS
-from bucketline.conf.table_options import KNOWN_KEYS
+from bucketline.conf.table.field_options import DEFAULT_FUNCTION, PREFIX, SUFFIXES
+from bucketline.conf.table.other_options import HARMLESS
+from bucketline.conf.table.table_options import KNOWN_KEYS
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.near_names import flipped_name
 

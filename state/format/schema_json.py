@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bucketline.conf.choices import FileFormat
-from bucketline.conf.file_options import FILE_FORMAT
 from bucketline.conf.secrets import MaskedOptions
-from bucketline.conf.table_options import BUCKET
-from bucketline.conf.table_settings import TableSettings
+from bucketline.conf.table.choices import FileFormat
+from bucketline.conf.table.file_options import FILE_FORMAT
+from bucketline.conf.table.table_options import BUCKET
+from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.near_names import check_names
 from bucketline.state.format.near_options import check_options

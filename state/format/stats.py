@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.stats_mode import StatsKind, StatsMode
-from bucketline.conf.table_settings import TableSettings
+from bucketline.conf.table.stats_mode import StatsKind, StatsMode
+from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.format.data_file import SimpleStats
 from bucketline.state.types.binary_row import Timestamp, encode_row
 from bucketline.state.types.logical import DataField, DataType, TypeRoot

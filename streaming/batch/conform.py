@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from bucketline.conf.choices import EvolutionPolicy
+from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.catalog.alter import evolve_table

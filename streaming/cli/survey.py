@@ -10,7 +10,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-from bucketline.conf.table_settings import CompactionSettings
+from bucketline.conf.table.table_settings import CompactionSettings
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.format.data_file import DataFileMeta

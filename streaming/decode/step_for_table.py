@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from bucketline.conf.choices import ChangelogProducer, MergeEngine
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, BadRecords, Decode
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.sink_options import BAD_RECORDS_PATH
+from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.streaming.decode.decode_step import DecodeStep

@@ -1,10 +1,10 @@
 """Whether a job can be, before Spark starts or anything is written: settings, source, table and sink go together."""
 
 from bucketline.conf.job import JobConfig
-from bucketline.conf.read_options import is_read_option
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.source_options import source_options
+from bucketline.conf.table.read_options import is_read_option
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema

@@ -2,7 +2,7 @@
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CREATE_SCHEMA, JobConfig
-from bucketline.conf.read_options import is_read_option
+from bucketline.conf.table.read_options import is_read_option
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.storage.file_io import file_io_for

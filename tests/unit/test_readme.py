@@ -13,13 +13,13 @@ import pytest
 
 import bucketline
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.memory_options import BOUNDED
 from bucketline.conf.option import Option
-from bucketline.conf.other_options import RESTRICTED
 from bucketline.conf.plan_options import PLAN_OPTIONS
 from bucketline.conf.resolve import read_settings, resolve_job
 from bucketline.conf.sink_options import SINK_OPTIONS
-from bucketline.conf.table_options import KNOWN_KEYS
+from bucketline.conf.table.memory_options import BOUNDED
+from bucketline.conf.table.other_options import RESTRICTED
+from bucketline.conf.table.table_options import KNOWN_KEYS
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.cli.commands import program
 from tests.support.readme import DOCS, PAGES, README, blocks, headings, run, section

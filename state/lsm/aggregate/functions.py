@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.field_options import FieldOptions
 from bucketline.conf.option import did_you_mean
+from bucketline.conf.table.field_options import FieldOptions
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.lsm.aggregate.choice import Extreme, FirstNonNullValue, FirstValue, LastNonNullValue, LastValue
 from bucketline.state.lsm.aggregate.collections_of_rows import Collect, MergeMap, MergeMapWithTime

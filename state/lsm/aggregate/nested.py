@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.choices import NullKeys
 from bucketline.conf.option import UNLIMITED
+from bucketline.conf.table.choices import NullKeys
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.choice import LastNonNullValue
 from bucketline.state.lsm.aggregate.collections_of_rows import newest_by_code

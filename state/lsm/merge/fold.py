@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bucketline.conf.choices import MergeEngine
 from bucketline.conf.errors import OptionError
-from bucketline.conf.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
+from bucketline.conf.table.choices import MergeEngine
+from bucketline.conf.table.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.merge_engines import aggregation_fold, partial_update_fold

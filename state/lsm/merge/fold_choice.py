@@ -3,7 +3,7 @@
 Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
 """
 
-from bucketline.conf.choices import ChangelogProducer
+from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.changelog_folds import FullChangelog
 from bucketline.state.lsm.merge.computed_fold import ComputedFold

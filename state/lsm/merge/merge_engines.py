@@ -5,11 +5,11 @@ Source: Paimon 2.0 PartialUpdateMergeFunction.Factory, AggregateMergeFunction.Fa
 
 from collections.abc import Sequence
 
-from bucketline.conf import merge_options
-from bucketline.conf.choices import MergeEngine
 from bucketline.conf.errors import OptionError
-from bucketline.conf.field_options import DEFAULT_FUNCTION, PREFIX, ColumnSettings, SequenceGroupOption
-from bucketline.conf.table_settings import MergeSettings
+from bucketline.conf.table import merge_options
+from bucketline.conf.table.choices import MergeEngine
+from bucketline.conf.table.field_options import DEFAULT_FUNCTION, PREFIX, ColumnSettings, SequenceGroupOption
+from bucketline.conf.table.table_settings import MergeSettings
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.functions import ColumnAggregate, column_aggregate
 from bucketline.state.lsm.merge.aggregation import Aggregation

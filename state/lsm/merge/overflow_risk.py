@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-from bucketline.conf.choices import MergeEngine
+from bucketline.conf.table.choices import MergeEngine
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.numbers import Product, Sum

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from bucketline.conf.merge_options import RETRACTS_OF_PARTIAL_UPDATE
+from bucketline.conf.table.merge_options import RETRACTS_OF_PARTIAL_UPDATE
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.choice import LastNonNullValue, LastRow, LastValue
 from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null

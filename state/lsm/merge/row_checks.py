@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.choices import MergeEngine
-from bucketline.conf.merge_options import RETRACTS_OF_PARTIAL_UPDATE
+from bucketline.conf.table.choices import MergeEngine
+from bucketline.conf.table.merge_options import RETRACTS_OF_PARTIAL_UPDATE
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.events import Mask

@@ -6,10 +6,10 @@ Source: Paimon 2.0 CoreOptions, OffPeakHours, LookupStrategy.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bucketline.conf.choices import ChangelogProducer, FileFormat, LookupCompact, MergeEngine
-from bucketline.conf.compaction_options import COMPACTION_TRIGGER
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table_settings import TableSettings
+from bucketline.conf.table.choices import ChangelogProducer, FileFormat, LookupCompact, MergeEngine
+from bucketline.conf.table.compaction_options import COMPACTION_TRIGGER
+from bucketline.conf.table.table_settings import TableSettings
 
 
 @dataclass(frozen=True, slots=True)

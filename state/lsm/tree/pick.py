@@ -7,7 +7,7 @@ MergeTreeCompactManager.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from bucketline.conf.choices import LookupCompact
+from bucketline.conf.table.choices import LookupCompact
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels

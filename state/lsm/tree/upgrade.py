@@ -7,7 +7,7 @@ LookupMergeTreeCompactRewriter, FullChangelogMergeTreeCompactRewriter.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bucketline.conf.choices import ChangelogProducer, MergeEngine
+from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.interval import sections

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from bucketline.conf.choices import EvolutionPolicy
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.state.commit.evolve import evolve_schema
 from bucketline.state.commit.schema_change import (
     ChangeComment,

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
-from bucketline.conf.field_options import ColumnSettings
-from bucketline.conf.new_table import check_new_table, lift_keys
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
+from bucketline.conf.table.field_options import ColumnSettings
+from bucketline.conf.table.new_table import check_new_table, lift_keys
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import fold_for

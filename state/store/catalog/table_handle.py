@@ -11,9 +11,9 @@ from typing import NoReturn, Self
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.read_options import BRANCH
 from bucketline.conf.storage_options import check_storage_options
-from bucketline.conf.table_settings import ReadSettings
+from bucketline.conf.table.read_options import BRANCH
+from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.paths import BRANCH_DIR
 from bucketline.state.format.schema_json import TableSchema

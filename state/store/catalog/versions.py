@@ -4,14 +4,14 @@ Source: Paimon 2.0 TimeTravelUtil, SnapshotManager.earlierOrEqualTimeMills, TagM
 """
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.read_options import (
+from bucketline.conf.table.read_options import (
     SCAN_SNAPSHOT_ID,
     SCAN_TAG_NAME,
     SCAN_TIMESTAMP_MILLIS,
     SCAN_VERSION,
     check_read_options,
 )
-from bucketline.conf.table_settings import ReadSettings
+from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.conf.wording import span
 from bucketline.state.errors import MissingSnapshotError
 from bucketline.state.format.entries import Snapshot

@@ -5,7 +5,7 @@ Source: Paimon 2.0 RetryWaiter, FileStoreCommitImpl.tryCommit.
 
 from dataclasses import dataclass
 
-from bucketline.conf.table_settings import CommitSettings
+from bucketline.conf.table.table_settings import CommitSettings
 from bucketline.state.determinism import Clock, Pause, Random
 
 _JITTER = 0.2

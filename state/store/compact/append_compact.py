@@ -6,7 +6,7 @@ Source: Paimon 2.0 AppendCompactTask, BucketedAppendCompactManager, AppendDelete
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bucketline.conf.table_settings import TableSettings
+from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry

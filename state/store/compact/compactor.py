@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from bucketline.conf.choices import ChangelogProducer, MergeEngine
+from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.merge.change_rows import PART, ChangeRule, split_marked

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from bucketline.conf.choices import FileFormat
-from bucketline.conf.table_settings import DataFileSettings
+from bucketline.conf.table.choices import FileFormat
+from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from bucketline.conf.choices import FileFormat
 from bucketline.conf.option import UNLIMITED
-from bucketline.conf.stats_mode import StatsKind, StatsMode
+from bucketline.conf.table.choices import FileFormat
+from bucketline.conf.table.stats_mode import StatsKind, StatsMode
 from bucketline.state.format.avro.data_schema import data_schema, is_representable
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.paths import postpone_prefix

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
 
-from bucketline.conf.table_settings import DataFileSettings
+from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.orc_tail import OrcTail, read_tail, writer_zone
 from bucketline.state.store.datafile.checked_file import checked_source

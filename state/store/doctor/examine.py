@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.read_options import check_open_options
 from bucketline.conf.storage_options import check_storage_options
-from bucketline.conf.table_settings import ReadSettings
+from bucketline.conf.table.read_options import check_open_options
+from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.conf.wording import counted
 from bucketline.state.commit.replay import writer_of
 from bucketline.state.determinism import SYSTEM_PAUSE, Pause

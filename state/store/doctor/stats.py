@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from bucketline.conf.stats_mode import StatsKind, StatsMode
+from bucketline.conf.table.stats_mode import StatsKind, StatsMode
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.row_ranges import stats_fields, written_fields

@@ -9,14 +9,14 @@ Source: Paimon 2.0 FallbackReadFileStoreTable, FileStoreTableFactory; tried with
 import logging
 from dataclasses import dataclass, replace
 
-from bucketline.conf.read_options import (
+from bucketline.conf.table.read_options import (
     BRANCH,
     SCAN_FALLBACK_BRANCH,
     SCAN_PRIMARY_BRANCH,
     SCAN_SNAPSHOT_ID,
     SCAN_VERSION,
 )
-from bucketline.conf.table_settings import ReadSettings
+from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema

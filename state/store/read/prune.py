@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.choices import MergeEngine
+from bucketline.conf.table.choices import MergeEngine
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats

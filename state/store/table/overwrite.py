@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from bucketline.conf.table_settings import PostponeSettings
+from bucketline.conf.table.table_settings import PostponeSettings
 from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.paths import POSTPONE_BUCKET

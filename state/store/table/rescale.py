@@ -8,9 +8,9 @@ Source: Paimon 2.0 RescaleProcedure.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bucketline.conf.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table_options import BUCKET
+from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
+from bucketline.conf.table.table_options import BUCKET
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.schema_change import SetOption

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from bucketline.conf.choices import MergeEngine
 from bucketline.conf.errors import OptionError
-from bucketline.conf.merge_options import (
+from bucketline.conf.table.choices import MergeEngine
+from bucketline.conf.table.merge_options import (
     AGGREGATION_REMOVE_RECORD_ON_DELETE,
     IGNORE_DELETE,
     MERGE_ENGINE,
@@ -20,7 +20,7 @@ from bucketline.conf.merge_options import (
     ROWKIND_FIELD,
     SEQUENCE_FIELD,
 )
-from bucketline.conf.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
+from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError

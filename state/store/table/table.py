@@ -11,10 +11,10 @@ from typing import Self
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.read_options import check_open_options
 from bucketline.conf.sink_options import COMPACTION, Compaction, sink_options, split_options
 from bucketline.conf.storage_options import check_storage_options
-from bucketline.conf.table_settings import ReadSettings
+from bucketline.conf.table.read_options import check_open_options
+from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.commit.schema_change import (
     AddColumn,
     DropColumn,

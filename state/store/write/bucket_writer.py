@@ -12,7 +12,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.choices import ChangelogProducer
+from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.state.bucket.allocation import Int32s
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource

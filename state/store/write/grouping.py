@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
-from bucketline.conf.choices import BucketFunction
+from bucketline.conf.table.choices import BucketFunction
 from bucketline.state.bucket.allocation import hash_share
 from bucketline.state.bucket.dynamic import UNKNOWN
 from bucketline.state.bucket.fixed import assign_fixed_buckets

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table_options import BUCKET
+from bucketline.conf.table.table_options import BUCKET
 from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import partition_path

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from bucketline.conf.choices import ChangelogProducer, LookupCompact
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.table.choices import ChangelogProducer, LookupCompact
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import Clock, Pause, Random

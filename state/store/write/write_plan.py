@@ -6,13 +6,13 @@ Everything that cannot be honoured is refused here, before a row is read.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bucketline.conf.choices import ChangelogProducer
-from bucketline.conf.compaction_options import FORCE_COMPACT, WRITE_ONLY
 from bucketline.conf.errors import OptionError
-from bucketline.conf.fixed_options import check_job_options
 from bucketline.conf.sink_options import COMPACTION, Compaction, SinkOptions, sink_options, split_options
 from bucketline.conf.storage_options import refuse_storage_keys
-from bucketline.conf.table_options import (
+from bucketline.conf.table.choices import ChangelogProducer
+from bucketline.conf.table.compaction_options import FORCE_COMPACT, WRITE_ONLY
+from bucketline.conf.table.fixed_options import check_job_options
+from bucketline.conf.table.table_options import (
     check_write_options,
 )
 from bucketline.state.bucket.allocation import AllocationRule, assigner_count

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from bucketline.conf.advice import advise_write
-from bucketline.conf.table_options import BUCKET
+from bucketline.conf.table.table_options import BUCKET
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.fixed_options import check_job_options
+from bucketline.conf.table.fixed_options import check_job_options
 from bucketline.state.store.table.local_compact import compact_table
 from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table

@@ -6,7 +6,6 @@ import pytest
 
 from bucketline.conf.durations import DURATION_KEYS, check_given_durations, parse_given_duration
 from bucketline.conf.errors import OptionError
-from bucketline.conf.fixed_options import check_job_options
 from bucketline.conf.job import parse_trigger
 from bucketline.conf.option import (
     UNLIMITED,
@@ -24,7 +23,8 @@ from bucketline.conf.option import (
     parse_size,
 )
 from bucketline.conf.resolve import read_settings, resolve_job
-from bucketline.conf.table_options import HONOURED, KNOWN_KEYS
+from bucketline.conf.table.fixed_options import check_job_options
+from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
 
 @pytest.mark.parametrize(

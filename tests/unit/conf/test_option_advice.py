@@ -8,9 +8,9 @@ import pytest
 
 from bucketline.conf.advice import advise_write
 from bucketline.conf.job import Setting
-from bucketline.conf.memory_options import BOUNDED
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import ROUTE_MEMORY, sink_options
+from bucketline.conf.table.memory_options import BOUNDED
 from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import create_table
 from bucketline.state.store.write.write_session import WriteSession

@@ -14,7 +14,7 @@ from bucketline.conf.option import Option
 from bucketline.conf.sink_options import SINK_OPTIONS
 from bucketline.conf.source_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS
-from bucketline.conf.table_options import KNOWN_KEYS
+from bucketline.conf.table.table_options import KNOWN_KEYS
 
 ROOT = Path(bucketline.conf.__file__).resolve().parents[1]
 KEYS = {*KNOWN_KEYS, *JOB_KEYS, *SINK_OPTIONS, *KAFKA_OPTIONS, *STORAGE_OPTIONS}
@@ -64,8 +64,8 @@ def lookups(source: str) -> Iterator[tuple[int, str]]:
         'schema.options.get("partition.legacy-name", "true")',
         '"merge-engine" in options',
         'find_option(options, "subscribe")',
-        "from bucketline.conf.table_options import BUCKET\nBUCKET.get(schema.options)",
-        "from bucketline.conf import table_options\ntable_options.BUCKET.find(options)",
+        "from bucketline.conf.table.table_options import BUCKET\nBUCKET.get(schema.options)",
+        "from bucketline.conf.table import table_options\ntable_options.BUCKET.find(options)",
         "from bucketline.conf.source_options import SERVERS\nfind_option(options, SERVERS)",
         'from bucketline.conf.option import Option\nX = Option("x", str, None, "")',
     ],
@@ -87,8 +87,8 @@ def test_options_are_read_in_conf_alone() -> None:
 
 def test_every_key_is_declared_once() -> None:
     declared: dict[str, dict[int, str]] = {}
-    for module in pkgutil.iter_modules(bucketline.conf.__path__):
-        for name, value in vars(importlib.import_module(f"bucketline.conf.{module.name}")).items():
+    for module in pkgutil.walk_packages(bucketline.conf.__path__, "bucketline.conf."):
+        for name, value in vars(importlib.import_module(module.name)).items():
             for key in (value.key, *value.fallback_keys) if isinstance(value, Option) else ():
                 declared.setdefault(key, {})[id(value)] = f"{module.name}.{name}"
     assert len(declared) > 100

@@ -19,7 +19,7 @@ from bucketline.conf.resolve import (
 from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import SINK_OPTIONS, Compaction, sink_options, split_options
 from bucketline.conf.spark_options import ADVISED, check_spark_settings
-from bucketline.conf.table_options import HONOURED
+from bucketline.conf.table.table_options import HONOURED
 
 YAML = """
 table: file:/t

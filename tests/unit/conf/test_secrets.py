@@ -8,7 +8,7 @@ from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.resolve import read_settings
 from bucketline.conf.secrets import MaskedOptions, is_secret_key, mask, mask_text, secret_values
 from bucketline.conf.sink_options import SINK_OPTIONS
-from bucketline.conf.table_options import KNOWN_KEYS
+from bucketline.conf.table.table_options import KNOWN_KEYS
 from tests.support.secret_options import SECRET_OPTIONS
 
 SECRET = "hunter2"

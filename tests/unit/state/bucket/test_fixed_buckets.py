@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketline.conf.choices import BucketFunction
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table.choices import BucketFunction
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys, total_buckets
 from bucketline.state.errors import UnsupportedTableError

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from bucketline.conf.choices import EvolutionPolicy
+from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.state.commit.evolve import evolve_schema
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema

@@ -3,7 +3,7 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table_settings import RetentionSettings
+from bucketline.conf.table.table_settings import RetentionSettings
 from bucketline.state.commit.expire import (
     Footprint,
     Retention,

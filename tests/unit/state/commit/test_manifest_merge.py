@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table_settings import CommitSettings
+from bucketline.conf.table.table_settings import CommitSettings
 from bucketline.state.commit.manifest_merge import (
     FullMerge,
     ManifestMergeOptions,

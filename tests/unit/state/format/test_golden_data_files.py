@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.conf.table_settings import TableSettings
+from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.manifest import decode_manifest
 from bucketline.state.format.paths import bucket_path, extension_of, parse_schema_id

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.stats_mode import StatsKind, StatsMode, parse_stats_mode
-from bucketline.conf.table_settings import TableSettings
+from bucketline.conf.table.stats_mode import StatsKind, StatsMode, parse_stats_mode
+from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.format.data_file import EMPTY_STATS, SimpleStats
 from bucketline.state.format.stats import (
     ColumnStats,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bucketline.conf.choices import ChangelogProducer, LookupCompact
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table_settings import MAX_LEVELS, TableSettings
+from bucketline.conf.table.choices import ChangelogProducer, LookupCompact
+from bucketline.conf.table.table_settings import MAX_LEVELS, TableSettings
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import (

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bucketline.conf.choices import ChangelogProducer, FileFormat
+from bucketline.conf.table.choices import ChangelogProducer, FileFormat
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.pick import CompactUnit

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from bucketline.conf.table_settings import CompactionSettings
+from bucketline.conf.table.table_settings import CompactionSettings
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import create_table

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from bucketline.conf.choices import EvolutionPolicy
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.state.commit.schema_change import AddColumn, RenameColumn, SetOption
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.store.catalog.alter import (

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
 
-from bucketline.conf.table_settings import DataFileSettings
+from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro.codec import pack_block, unpack_block
 from bucketline.state.format.near_names import check_names

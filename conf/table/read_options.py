@@ -7,10 +7,10 @@ Source: Paimon 2.0 CoreOptions, TimeTravelUtil.
 
 from collections.abc import Mapping
 
-from bucketline.conf.choices import ChangeFiles
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option, did_you_mean, parse_bool, parse_count, parse_enum, parse_int, parse_text
 from bucketline.conf.storage_options import refuse_storage_keys
+from bucketline.conf.table.choices import ChangeFiles
 
 
 def _folder(text: str) -> str:

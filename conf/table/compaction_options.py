@@ -6,7 +6,6 @@ Source: Paimon 2.0 CoreOptions, OffPeakHours, LookupStrategy.
 from collections.abc import Mapping
 from typing import Any
 
-from bucketline.conf.choices import LookupCompact
 from bucketline.conf.option import (
     Option,
     parse_bool,
@@ -17,6 +16,7 @@ from bucketline.conf.option import (
     parse_int,
     parse_size,
 )
+from bucketline.conf.table.choices import LookupCompact
 
 WRITE_ONLY = Option("write-only", parse_bool, False, "neither compact nor expire", ("write.compaction-skip",))
 COMPACTION_TRIGGER = Option("num-sorted-run.compaction-trigger", parse_int, 5, "sorted runs that start a compaction")

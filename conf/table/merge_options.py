@@ -6,8 +6,8 @@ Source: Paimon 2.0 CoreOptions.
 from collections.abc import Mapping
 from typing import Any
 
-from bucketline.conf.choices import MergeEngine, SortOrder
 from bucketline.conf.option import Option, parse_bool, parse_enum, parse_names, parse_text
+from bucketline.conf.table.choices import MergeEngine, SortOrder
 
 SEQUENCE_FIELD: Option[tuple[str, ...]] = Option(
     "sequence.field", parse_names, (), "columns that order the rows of one key"

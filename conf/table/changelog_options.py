@@ -6,10 +6,11 @@ Source: Paimon 2.0 CoreOptions, SchemaValidation, LookupStrategy.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bucketline.conf.choices import ChangelogProducer, FileFormat, MergeEngine
-from bucketline.conf.compaction_options import FULL_COMPACTION_DELTA_COMMITS
 from bucketline.conf.errors import OptionError
-from bucketline.conf.file_options import (
+from bucketline.conf.option import Option, parse_bool, parse_enum, parse_name_part, parse_names, parse_text
+from bucketline.conf.table.choices import ChangelogProducer, FileFormat, MergeEngine
+from bucketline.conf.table.compaction_options import FULL_COMPACTION_DELTA_COMMITS
+from bucketline.conf.table.file_options import (
     DATA_FILE_PREFIX,
     FILE_COMPRESSION,
     FILE_COMPRESSION_PER_LEVEL,
@@ -19,9 +20,8 @@ from bucketline.conf.file_options import (
     METADATA_STATS_MODE_PER_LEVEL,
     check_file_options,
 )
-from bucketline.conf.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
-from bucketline.conf.option import Option, parse_bool, parse_enum, parse_name_part, parse_names, parse_text
-from bucketline.conf.stats_mode import StatsMode, parse_stats_mode
+from bucketline.conf.table.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
+from bucketline.conf.table.stats_mode import StatsMode, parse_stats_mode
 
 CHANGELOG_PRODUCER = Option(
     "changelog-producer", parse_enum(ChangelogProducer), ChangelogProducer.NONE, "where changelog files come from"

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import bucketline.conf
-from bucketline.conf import (
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import UNLIMITED, Option
+from bucketline.conf.table import (
     bucket_options,
     changelog_options,
     compaction_options,
@@ -16,14 +18,12 @@ from bucketline.conf import (
     merge_options,
     table_options,
 )
-from bucketline.conf.compaction_options import num_levels, stop_trigger
-from bucketline.conf.errors import OptionError
-from bucketline.conf.memory_options import BOUNDED
-from bucketline.conf.merge_options import IGNORE_DELETE
-from bucketline.conf.new_table import check_new_table, lift_keys
-from bucketline.conf.option import UNLIMITED, Option
-from bucketline.conf.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
-from bucketline.conf.table_options import (
+from bucketline.conf.table.compaction_options import num_levels, stop_trigger
+from bucketline.conf.table.memory_options import BOUNDED
+from bucketline.conf.table.merge_options import IGNORE_DELETE
+from bucketline.conf.table.new_table import check_new_table, lift_keys
+from bucketline.conf.table.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
+from bucketline.conf.table.table_options import (
     BUCKET_KEY,
     COMMIT_TIMEOUT,
     HONOURED,

@@ -6,9 +6,9 @@ Source: Paimon 2.0 SchemaValidation, Schema, TableSchema.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from bucketline.conf.changelog_options import check_changelog_options
-from bucketline.conf.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
-from bucketline.conf.table_options import (
+from bucketline.conf.table.changelog_options import check_changelog_options
+from bucketline.conf.table.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.table.table_options import (
     BUCKET_KEY,
     PARTITION,
     PRIMARY_KEY,

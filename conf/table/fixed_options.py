@@ -5,11 +5,11 @@ Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS; more here, as Paimon lets a dy
 
 from collections.abc import Mapping
 
-from bucketline.conf.changelog_options import ROW_DEDUPLICATE_IGNORE_FIELDS
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
-from bucketline.conf.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
-from bucketline.conf.table_options import BUCKET_KEY, HONOURED
+from bucketline.conf.table.changelog_options import ROW_DEDUPLICATE_IGNORE_FIELDS
+from bucketline.conf.table.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.table.table_options import BUCKET_KEY, HONOURED
 
 FIXED_BY_TABLE = frozenset(
     {

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from bucketline.conf.choices import NullKeys
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED, Option, parse_bool, parse_enum, parse_int, parse_names
-from bucketline.conf.stats_mode import StatsMode, parse_stats_mode
+from bucketline.conf.table.choices import NullKeys
+from bucketline.conf.table.stats_mode import StatsMode, parse_stats_mode
 
 T = TypeVar("T")
 

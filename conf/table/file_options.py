@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from bucketline.conf.choices import FileFormat
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
@@ -21,7 +20,8 @@ from bucketline.conf.option import (
     parse_size,
     parse_text,
 )
-from bucketline.conf.stats_mode import StatsKind, StatsMode, parse_stats_mode
+from bucketline.conf.table.choices import FileFormat
+from bucketline.conf.table.stats_mode import StatsKind, StatsMode, parse_stats_mode
 
 T = TypeVar("T")
 

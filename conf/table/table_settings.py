@@ -6,17 +6,17 @@ Source: Paimon 2.0 CoreOptions, LookupStrategy.
 from collections.abc import Mapping
 from functools import cached_property
 
-from bucketline.conf import bucket_options as bucket
-from bucketline.conf import changelog_options as changelog
-from bucketline.conf import compaction_options as compaction
-from bucketline.conf import file_options as files
-from bucketline.conf import merge_options as merge
-from bucketline.conf import read_options as reading
-from bucketline.conf import table_options as table
-from bucketline.conf.choices import ChangelogProducer, FileFormat, MergeEngine, SortOrder
 from bucketline.conf.errors import OptionError
-from bucketline.conf.field_options import ColumnSettings
-from bucketline.conf.settings import OptionalValue, Settings, Value
+from bucketline.conf.table import bucket_options as bucket
+from bucketline.conf.table import changelog_options as changelog
+from bucketline.conf.table import compaction_options as compaction
+from bucketline.conf.table import file_options as files
+from bucketline.conf.table import merge_options as merge
+from bucketline.conf.table import read_options as reading
+from bucketline.conf.table import table_options as table
+from bucketline.conf.table.choices import ChangelogProducer, FileFormat, MergeEngine, SortOrder
+from bucketline.conf.table.field_options import ColumnSettings
+from bucketline.conf.table.settings import OptionalValue, Settings, Value
 
 MAX_LEVELS = 1024
 """Levels a bucket may have. A trigger set to a huge number, to stop compaction, would ask for as many levels."""

@@ -9,7 +9,7 @@ Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions, SparkConnectorOptions; re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bucketline.conf.read_options import (
+from bucketline.conf.table.read_options import (
     BRANCH,
     DATA_EVOLUTION_ENABLED,
     DATA_FILE_DIRECTORY,

@@ -9,20 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from bucketline.conf.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, POSITIVE
-from bucketline.conf.changelog_options import CHANGELOG_OPTIONS, check_changelog_options
-from bucketline.conf.choices import BucketFunction, ManifestCodec, MergeEngine
-from bucketline.conf.compaction_options import (
-    COMPACTION_OPTIONS,
-    COMPACTION_TRIGGER,
-    FULL_COMPACTION_DELTA_COMMITS,
-    NUM_LEVELS,
-)
 from bucketline.conf.errors import OptionError
-from bucketline.conf.field_options import check_stats_modes
-from bucketline.conf.file_options import FILE_OPTIONS, check_file_options
-from bucketline.conf.memory_options import BOUNDED, MEMORY_OPTIONS
-from bucketline.conf.merge_options import IGNORE_DELETE, MERGE_ENGINE, MERGE_OPTIONS, SEQUENCE_FIELD
 from bucketline.conf.option import (
     UNLIMITED,
     Option,
@@ -36,7 +23,20 @@ from bucketline.conf.option import (
     parse_names,
     parse_size,
 )
-from bucketline.conf.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
+from bucketline.conf.table.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, POSITIVE
+from bucketline.conf.table.changelog_options import CHANGELOG_OPTIONS, check_changelog_options
+from bucketline.conf.table.choices import BucketFunction, ManifestCodec, MergeEngine
+from bucketline.conf.table.compaction_options import (
+    COMPACTION_OPTIONS,
+    COMPACTION_TRIGGER,
+    FULL_COMPACTION_DELTA_COMMITS,
+    NUM_LEVELS,
+)
+from bucketline.conf.table.field_options import check_stats_modes
+from bucketline.conf.table.file_options import FILE_OPTIONS, check_file_options
+from bucketline.conf.table.memory_options import BOUNDED, MEMORY_OPTIONS
+from bucketline.conf.table.merge_options import IGNORE_DELETE, MERGE_ENGINE, MERGE_OPTIONS, SEQUENCE_FIELD
+from bucketline.conf.table.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
 
 MB = 1 << 20
 

@@ -4,12 +4,12 @@ import pickle
 
 import pytest
 
-from bucketline.conf import table_settings
-from bucketline.conf.choices import ChangelogProducer, FileFormat, MergeEngine, NullKeys, SortOrder
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option
-from bucketline.conf.settings import OptionalValue, Settings, Value
-from bucketline.conf.table_settings import TableSettings
+from bucketline.conf.table import table_settings
+from bucketline.conf.table.choices import ChangelogProducer, FileFormat, MergeEngine, NullKeys, SortOrder
+from bucketline.conf.table.settings import OptionalValue, Settings, Value
+from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.format.schema_json import TableSchema
 
 
