@@ -1,4 +1,4 @@
-"""What to say about a table's options when it is opened for writing: one sentence for each that needs one."""
+"""Advice about a table's options when it is opened for writing, one sentence each."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,8 @@ from bucketline.conf.table.memory_options import WRITE_BUFFER_SIZE, why_without_
 
 
 def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Sentences about options that are set and do something else than they say, in the order of their keys.
-
-    `options` are those in force, of table and job, the sink's among them; they have been checked.
+    """Sentences about options that are set and have another effect than their name says, ordered by key. `options` are
+    those of table, job and sink together, already checked.
     """
     found = [
         f"'{key}' = {options[key]!r} has no effect here: {why}"

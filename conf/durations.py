@@ -1,7 +1,7 @@
-"""Durations that a user hands over need a unit; those that a table holds are read as Paimon reads them.
+"""Durations: a user must give a unit; durations in a table are read as Paimon reads them.
 
-A bare number is milliseconds in Paimon, so `1` for a day that was meant is a millisecond. What Paimon stored in a table
-stays readable; a new table, a change of options, a job and the command line have to say the unit.
+A bare number is milliseconds in Paimon, so that `1`, meant as a day, is a millisecond. Stored options stay readable. A
+new table, a change of options, a job and the command line must give the unit.
 Source: Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions, FlinkConnectorOptions for the keys.
 """
 
@@ -48,24 +48,24 @@ DURATION_KEYS = frozenset(
         "visibility-callback.timeout",
     }
 )
-"""Paimon's table options that are durations, whether we honour them or not."""
+"""Paimon's table options that are durations, honoured here or not."""
 
 
 def parse_given_duration(text: str) -> int:
-    """The milliseconds that a text like `10 s` names. Raises OptionError for anything else, a bare number too."""
+    """The milliseconds of a text like `10 s`. Raises OptionError for anything else, also for a bare number."""
     found = parse_duration(text)
     if text.strip().isdigit():
-        raise OptionError(f"{text.strip()} has no unit: say {_with_units(text)}", value=text)
+        raise OptionError(f"{text.strip()} has no unit; write {_with_units(text)}", value=text)
     return found
 
 
 def check_given_durations(options: Mapping[str, str], *, origin: str = "the given options") -> None:
-    """Returns when each duration among the table options that a user hands over has a unit. Raises OptionError."""
+    """Returns when each duration among the table options that a user gives has a unit. Raises OptionError."""
     for key in sorted(DURATION_KEYS & options.keys()):
         text = options[key]
         if text.strip().isdigit():
             raise OptionError(
-                f"option '{key}' = {text!r} in {origin} has no unit: say {_with_units(text)}", key=key, value=text
+                f"option '{key}' = {text!r} in {origin} has no unit; write {_with_units(text)}", key=key, value=text
             )
 
 

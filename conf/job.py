@@ -1,4 +1,4 @@
-"""The job of a job file as values, and the keys it may hold.
+"""A job as values, and the keys of a job file.
 
 A job file is flat underneath: `source: {format: kafka}` and `source.format=kafka` are the same setting.
 """
@@ -20,8 +20,8 @@ from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.storage_options import check_storage_options
 
 
-class Decode(Enum):
-    """How the bytes of a source's `value` column become table columns."""
+class RecordFormat(Enum):
+    """The message format of a source: how the bytes of its `value` column become rows."""
 
     JSON = "json"
     DEBEZIUM_JSON = "debezium-json"
@@ -36,12 +36,12 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceConfig:
     """A Spark streaming source; `options` go to Spark as they are."""
 
     format: str
     options: Mapping[str, str]
-    decode: Decode
+    decode: RecordFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """Where bad records go (None: nowhere), and how many of one batch are tolerated."""
+    """The folder for bad records (None: there is none), and how many are tolerated in one batch."""
 
     path: str | None
     max_count: int
@@ -75,11 +75,11 @@ class Setting:
 class JobConfig:
     """A streaming job. `options` are per-job options of sink and table; `settings` say where each text comes from.
 
-    `storage` says how table and bad records are reached.
+    `storage` are the storage options of table and bad records.
     """
 
     table: str
-    source: Source
+    source: SourceConfig
     checkpoint: str
     trigger: Trigger
     create: Create | None
@@ -93,7 +93,8 @@ def parse_trigger(text: str) -> Trigger:
     """`availableNow`, or an interval like `30 seconds`. Raises OptionError for anything else."""
     if text.strip().lower() == "once":
         raise OptionError(
-            "'once' would read all there is in one batch, however much; 'availableNow' reads it in bounded batches",
+            "'once' would read everything in one batch of any size; use 'availableNow', which reads the same in "
+            "bounded batches",
             value=text,
         )
     if text.strip().lower().replace("-", "") == "availablenow":
@@ -106,7 +107,7 @@ def parse_trigger(text: str) -> Trigger:
 
 TABLE = Option("table", parse_text, None, "path or URI of the table's directory")
 SOURCE_FORMAT = Option("source.format", parse_text, None, "name of a Spark streaming source, like kafka")
-SOURCE_DECODE = Option("source.decode", parse_enum(Decode), Decode.NONE, "how values become columns")
+SOURCE_DECODE = Option("source.decode", parse_enum(RecordFormat), RecordFormat.NONE, "how values become columns")
 CHECKPOINT = Option("checkpoint", parse_text, None, "directory where Spark keeps the job's progress")
 TRIGGER = Option("trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow")
 CREATE_SCHEMA = Option("create.schema", parse_text, None, "columns as in CREATE TABLE")
@@ -115,7 +116,7 @@ CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partitio
 CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is for")
 
 JOB_KEYS = tuple(found.key for found in tuple(globals().values()) if isinstance(found, Option))
-"""The keys of a job file that stand for themselves. Those of bad records are the sink's as well."""
+"""The keys of a job file that are no families. Those of bad records are the sink's as well."""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
 JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE)
@@ -124,14 +125,13 @@ the storage."""
 
 
 def job_config(settings: Mapping[str, Setting]) -> JobConfig:
-    """The job that flat settings describe; their keys have been checked.
-
-    Raises OptionError for a value that cannot be read, and a missing table, source format, checkpoint or schema.
+    """The job from flat settings, whose keys have been checked. Raises OptionError for an invalid value, and for a
+    missing table, source format, checkpoint or schema.
     """
     texts = {key: found.text for key, found in settings.items()}
     return JobConfig(
         table=TABLE.get(texts),
-        source=Source(
+        source=SourceConfig(
             format=SOURCE_FORMAT.get(texts),
             options=_family(texts, SOURCE_OPTIONS),
             decode=SOURCE_DECODE.get(texts),

@@ -1,4 +1,4 @@
-"""One setting: its name, type, default and meaning, and the reading of its text.
+"""One option: its key, type, default and meaning, and how its text is read.
 
 Sizes and durations are written as in Paimon: `128 mb`, `10 s`; a bare number is bytes, or milliseconds.
 Source: Paimon 2.0 ConfigOption, MemorySize, TimeUtils, OptionsUtils.
@@ -34,7 +34,7 @@ class StoredText(str):
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """One setting. `default` None means there is none; `fallback_keys` are older names, tried in order."""
+    """One option. `default` None means that there is none; `fallback_keys` are older names, tried in order."""
 
     key: str
     parse: Callable[[str], T]
@@ -54,18 +54,18 @@ class Option(Generic[T]):
         return self.default
 
     def get(self, options: Mapping[str, str]) -> T:
-        """As `find`, for options that always have a value. Raises OptionError when it is neither set nor defaulted."""
+        """As `find`, for options that always have a value. Raises OptionError when it is not set and has no default."""
         found = self.find(options)
         if found is None:
             raise OptionError(f"option '{self.key}' is required and not set: {self.doc}", key=self.key)
         return found
 
     def shown(self) -> str:
-        """The default as it would be set, None as nothing."""
+        """The text of the default; empty if there is none."""
         return self.text_of(self.default)
 
     def text_of(self, value: T | None) -> str:
-        """The text that sets a value, in the largest unit without a rest; None as nothing."""
+        """The text of a value, in the largest unit that divides it; empty for None."""
         return _text_of(value, self.parse)
 
     def is_set(self, options: Mapping[str, str]) -> bool:
@@ -103,7 +103,7 @@ _NANOS_OF_UNIT = {
 
 
 def parse_size(text: str) -> int:
-    """The bytes that a text like `128 mb` names; units are powers of 1024, a bare number is bytes.
+    """The bytes of a text like `128 mb`; units are powers of 1024, a bare number is bytes.
 
     Raises OptionError for anything else.
     """
@@ -111,9 +111,9 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """The milliseconds that a text like `10 s` names, rounded down; a bare number is milliseconds.
+    """The milliseconds of a text like `10 s`, rounded down; a bare number is milliseconds.
 
-    This is how Paimon reads what a table holds; what users hand over goes through `durations` as well.
+    This is how Paimon reads stored options; options from users are also checked by `durations`.
     Raises OptionError for anything else.
     """
     nanos = _scaled(text, _NANOS_OF_UNIT, "a duration like '10 s' (units d, h, min, s, ms, us, ns)")
@@ -195,7 +195,7 @@ def parse_text(text: str) -> str:
 
 
 def parse_name_part(text: str) -> str:
-    """A text that becomes part of the name of a file. Raises OptionError for what leads into another folder."""
+    """A text that becomes part of the name of a file. Raises OptionError for a text that leads into another folder."""
     found = text.strip()
     if found in (".", "..") or "/" in found or "\0" in found:
         raise OptionError("becomes part of a file's name: it cannot be '.' or '..', nor hold '/'", value=text)
@@ -232,7 +232,7 @@ def parse_map(text: str) -> dict[str, str]:
 
 
 def parse_choice(*choices: str) -> Callable[[str], str]:
-    """A reader of one of the given words; case does not matter and `_` stands for `-`, as in Paimon's enums."""
+    """A reader of one of the given words; case does not matter and `_` counts as `-`, as in Paimon's enums."""
 
     def parse(text: str) -> str:
         lowered = text.strip().lower().replace("_", "-")

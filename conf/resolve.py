@@ -1,4 +1,4 @@
-"""From job file, command line and table to the settings that count: command line > file > table > default.
+"""The settings of a job: command line > job file > table > default.
 
 An unknown key is an error that names the nearest one; secrets are masked wherever settings are shown.
 """
@@ -32,7 +32,7 @@ from bucketline.conf.table.other_options import HARMLESS_PREFIXES
 from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
 _OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
-"""Options of the sink that a job sets in a section of their own."""
+"""Options of the sink that a job file sets in a section of its own."""
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
 
 
@@ -54,9 +54,9 @@ def read_settings_file(path: str) -> dict[str, Setting]:
 
 
 def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
-    """The job that layers of settings describe; later layers win.
+    """The job from layers of settings; later layers win.
 
-    Raises OptionError for an unknown key, naming the nearest, and for values that are missing or cannot be read.
+    Raises OptionError for an unknown key, naming the nearest, and for missing or invalid values.
     """
     settings: dict[str, Setting] = {}
     for layer in layers:
@@ -67,7 +67,7 @@ def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
 
 
 def read_settings(text: str, *, name: str) -> dict[str, Setting]:
-    """The settings in a job file's text, by flat key; `name` says the syntax by its ending and appears in errors."""
+    """The settings in a job file's text, by flat key; `name` gives the syntax by its ending, and appears in errors."""
     pairs = parse_properties(text) if name.endswith(".properties") else _yaml_pairs(text, name)
     found: dict[str, Setting] = {}
     for key, value in pairs:
@@ -89,7 +89,7 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
 
 
 def check_key(key: str, origin: str) -> None:
-    """Returns when a job may hold the key; raises OptionError naming the nearest when not. Source options are free."""
+    """Returns when a job may have the key; raises OptionError naming the nearest when not. Source options are free."""
     for prefix, known in ((CREATE_OPTIONS, KNOWN_KEYS), (OPTIONS, KNOWN_KEYS | OUR_OPTIONS.keys())):
         if key.startswith(prefix):
             name = key.removeprefix(prefix)
@@ -107,7 +107,7 @@ def check_key(key: str, origin: str) -> None:
 
 
 def _nearest_key(key: str) -> str | None:
-    """The known key that is meant: one whose last part it is, or that is written much like it, section by section."""
+    """The nearest known key: one that ends with the given key, or is spelled much like it."""
     options = {name: OPTIONS + name for name in (*HONOURED, *OUR_OPTIONS) if name not in FIXED_BY_TABLE}
     fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
     names = {name: f"{SOURCE_OPTIONS}{name}" for name in KAFKA_OPTIONS} | fixed | options
@@ -126,7 +126,7 @@ def _nearest_key(key: str) -> str | None:
 def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> dict[str, Setting]:
     """Every option of sink and table that has a value, by key, with where the value comes from; sorted by key.
 
-    With the origin of one that has no effect stands why.
+    The origin of an option without effect also says why.
     `job` are the settings of a JobConfig. Raises OptionError when the job changes what only the table may decide.
     """
     defaults = {
@@ -171,12 +171,12 @@ def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:
     if root is None:
         return []
     if not isinstance(root, yaml.MappingNode):
-        raise OptionError(f"{name} holds no keys at its top", path=name)
+        raise OptionError(f"{name} has no keys at the top level", path=name)
     return list(_flat(root, "", name))
 
 
 def _flat(node: yaml.Node, key: str, name: str) -> Iterable[tuple[str, str]]:
-    """Texts as they are written, so that no number or date changes its form; an empty value is as good as none."""
+    """Values as they are written, so that numbers and dates keep their form; an empty value counts as not set."""
     if isinstance(node, yaml.MappingNode):
         for key_node, value in node.value:
             if not isinstance(key_node, yaml.ScalarNode):

@@ -1,7 +1,7 @@
-"""What is secret, and how texts are shown without it: the one place that decides.
+"""Which settings are secret, and how texts are shown without secrets.
 
-A setting is secret by its key. In a text, secrets are found by how they are written (user and password in an address, a
-secret key with its value), and where the job is known, by their values.
+A setting is secret by its key. In a text, secrets are found by their form (user and password in an address, a secret
+key with its value) and, if the job is known, by their values.
 Source: Kafka's configurations of type PASSWORD, Spark's spark.redaction.regex, the options of Paimon's file systems and
 catalogs.
 """
@@ -23,11 +23,11 @@ _OPEN_KEY = re.compile(
     r"|dlf\.(?:region|endpoint))$",
     re.IGNORECASE,
 )
-"""Keys that sound secret, whose values are words of a protocol or names of places."""
+"""Keys that look secret, but whose values are words of a protocol or locations."""
 
 _ADDRESS = re.compile(r"([A-Za-z][\w+.-]*)://([^\s'\"<>]*:(?!\d+(?:[/,\s]|$))[^\s'\"<>]*|[^\s/@'\"<>]+)@")
 _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
-"""In their addresses the part before `@` is the name of a container."""
+"""Schemes in whose addresses the part before `@` is a container."""
 _ORACLE = re.compile(r"(jdbc:oracle:\w+:)[^@\s'\"]+(?=@)", re.IGNORECASE)
 _LOGIN = re.compile(r"(?<![\w./:@-])[\w.%+-]+:[^\s@/:,'\"]+@(?=[A-Za-z0-9\[])")
 """A login before a host without a scheme, as in a list of servers."""
@@ -40,11 +40,11 @@ _ASSIGNED = re.compile(rf"(?<![\w/.-])([\w.-]*(?:{_WORDS})[\w.-]*)(\\?['\"`]?\s*
 _TOLD = re.compile(rf"(?<![\w/.-])([\w.-]*(?:{_WORDS})[\w.-]*)(\\?['\"]\s*:\s*|:(?=[^\s/:])){_VALUE}", re.IGNORECASE)
 _QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
 _SIGNS = re.compile(r"[=@]|['\"]\s*:|:[^\s/:]")
-"""Without one of these a text has no place where a secret could stand."""
+"""A text without any of these cannot contain a secret."""
 _HINT = re.compile(_WORDS, re.IGNORECASE)
 
 _SHORTEST_KNOWN = 4
-"""Signs from which a known secret is looked for in texts: shorter ones are parts of ordinary words."""
+"""The least length of a known secret that is searched for in texts; shorter ones are parts of ordinary words."""
 _NO_SECRETS = frozenset({"true", "false", "none", "null", MASK})
 
 
@@ -54,12 +54,12 @@ def is_secret_key(key: str) -> bool:
 
 
 def mask(key: str, value: str) -> str:
-    """The value of a setting as it may be shown: `***` when its key is secret, else without the secrets inside."""
+    """The value of a setting for showing: `***` when its key is secret, else without the secrets inside."""
     return MASK if is_secret_key(key) and value else mask_text(value)
 
 
 def mask_text(text: str, known: Iterable[str] = ()) -> str:
-    """A text as it may be shown. `known` are secret values that must not appear, however they are written."""
+    """A text for showing. `known` are secret values that must not appear in it."""
     for secret in known:
         text = text.replace(secret, MASK)
     if _SIGNS.search(text) is None:
@@ -88,14 +88,14 @@ def secret_values(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def mask_fields(fields: Mapping[str, object]) -> dict[str, object]:
-    """The details of an error as they may be shown: a `value` is as secret as the `key` beside it."""
+    """The details of an error for showing: `value` is masked if `key` is secret."""
     about = fields.get("key")
     is_secret = isinstance(about, str) and is_secret_key(about)
     return {name: _masked_field(name, value, is_secret) for name, value in fields.items()}
 
 
 class MaskedOptions(dict[str, str]):
-    """Settings by key, whose printed form does not show secrets."""
+    """Settings by key; printing them does not show secrets."""
 
     def __repr__(self) -> str:
         return repr({key: mask(key, value) for key, value in self.items()})
@@ -104,7 +104,7 @@ class MaskedOptions(dict[str, str]):
 
 
 class MaskingFilter(logging.Filter):
-    """For a log handler: what it writes shows none of the `known` secrets, nor any that looks like one."""
+    """A filter for log handlers that masks the `known` secrets and texts that look like secrets."""
 
     def __init__(self, known: Iterable[str]) -> None:
         super().__init__()

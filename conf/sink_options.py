@@ -1,4 +1,4 @@
-"""Our own options of a sink: who compacts, how memory is bounded, where local files go.
+"""The options of a sink: who compacts, how memory is bounded, which local folder is used.
 
 They are set next to Paimon's table options (`options:` of a job file, `TableSink(options=...)`) and never stored in a
 table.
@@ -47,47 +47,50 @@ VISIBILITY_TIMEOUT = Option(
     "visibility-timeout",
     parse_duration,
     120_000,
-    "how long a write whose compaction was lost goes on compacting until readers see its rows, in tables whose readers "
-    "skip level 0; 0 tries nothing",
+    "how long a write whose compaction was lost goes on compacting until readers see its rows, in tables whose "
+    "readers skip level 0; 0: not at all",
 )
 WRITE_PARALLELISM = Option("write-parallelism", parse_int, None, "write tasks per batch; default: by the bucket mode")
 ASSIGNER_PARALLELISM = Option(
-    "assigner-parallelism", parse_int, None, "shards that own the keys of dynamic and cross-partition tables"
+    "assigner-parallelism",
+    parse_int,
+    None,
+    "assigners of dynamic and cross-partition tables: tasks that each own a share of the keys",
 )
 ROUTE_MEMORY = Option(
     "route-memory",
     parse_size,
     64 * MB,
-    "bytes a map task buffers before it seals its sorted runs; the table's write-buffer-size, where that is set",
+    "bytes a map task buffers before it seals its sorted runs; default: the table's write-buffer-size if set",
 )
-RUN_SIZE = Option("run-size", parse_size, 8 * MB, "bytes of one sealed run that travels through Spark's shuffle")
+RUN_SIZE = Option("run-size", parse_size, 8 * MB, "bytes of one sealed run in Spark's shuffle")
 MERGE_MEMORY = Option("merge-memory", parse_size, 256 * MB, "bytes a write task holds while it merges sorted runs")
 COMPACT_MEMORY = Option("compact-memory", parse_size, 256 * MB, "bytes a task holds while it compacts one bucket")
 LOCAL_DIRECTORY = Option(
-    "local-directory", parse_text, None, "where spills and local indexes go; default: the system's temporary folder"
+    "local-directory", parse_text, None, "folder for spills and local indexes; default: the system's temporary folder"
 )
 KEY_INDEX_MEMORY = Option(
     "key-index-memory",
     parse_size,
     256 * MB,
-    "bytes that the key index of one share of a cross-partition table holds, and those of a dynamic table's hash index "
-    "(6 a key) in one process; a larger hash index is gone through in shares, with a second shuffle",
+    "bytes of memory for the key index of one assigner of a cross-partition table, and for a dynamic table's HASH "
+    "index (6 bytes per key) in one process; a larger HASH index is split among assigners, with a second shuffle",
 )
 SCHEMA_EVOLUTION = Option(
     "schema-evolution",
     parse_enum(EvolutionPolicy),
     EvolutionPolicy.FAIL,
-    "new and wider columns of the input: evolve changes the table, ignore leaves them out, fail stops the job; fields "
-    "that decode: json or debezium-json finds beside the table's columns are left out by fail as well",
+    "new and wider columns of the input: evolve changes the table, ignore leaves them out, fail stops the job; with "
+    "decode: json or debezium-json, fail leaves unknown fields out",
 )
 POSTPONE_COMPACT_BATCHES = Option(
     "postpone-compaction.batches",
     parse_int,
     None,
-    "batches after which the job itself deals postponed rows to their buckets; default: never",
+    "number of batches after which the job moves postponed rows to their buckets; default: never",
 )
-BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "where records that cannot be written go")
-BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records of one batch that are tolerated")
+BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "folder for records that cannot be written")
+BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records tolerated in one batch")
 
 SINK_OPTIONS: Mapping[str, Option[Any]] = {
     found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
@@ -104,7 +107,7 @@ _LONGEST_VISIBILITY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The settings of one sink, read and checked. Memory is in bytes; None means: decided where it is used."""
+    """The checked options of one sink. Memory is in bytes; None means that the default is decided later."""
 
     compaction: Compaction
     visibility_timeout_ms: int
@@ -124,9 +127,8 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The sink's settings in `options`; of keys of tables only those count that a default is taken from.
-
-    Raises OptionError for values that cannot be read, make no sense, or are not supported yet.
+    """The sink's options among `options`; table options matter only if a default depends on them. Raises OptionError
+    for invalid or unsupported values.
     """
     compaction = COMPACTION.get(options)
     if compaction not in _SUPPORTED:
@@ -141,7 +143,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         if memory.get(options) < LEAST_MEMORY_BYTES:
             _refuse(memory, "must be at least 1 mb")
     if VISIBILITY_TIMEOUT.get(options) > _LONGEST_VISIBILITY_MS:
-        _refuse(VISIBILITY_TIMEOUT, "must not be above 1 d: no write waits for ever")
+        _refuse(VISIBILITY_TIMEOUT, "must not be above 1 d, so that every write ends")
     if RUN_SIZE.get(options) > _LARGEST_RUN_BYTES:
         _refuse(RUN_SIZE, "must not be above 1 gb: one value in a Spark row is limited to 2 gb")
     return SinkOptions(
@@ -164,7 +166,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def route_memory(options: Mapping[str, str]) -> int:
-    """Bytes a map task buffers: as the sink says, else as the table's write buffer, else the default."""
+    """Bytes a map task buffers: the sink's option, else the table's write buffer, else the default."""
     buffer = memory_options.WRITE_BUFFER_SIZE.find(options)
     if buffer is None or ROUTE_MEMORY.is_set(options):
         return ROUTE_MEMORY.get(options)

@@ -1,4 +1,4 @@
-"""What a job's source hands to Spark: its own options, with our defaults where Spark's would lose or swamp.
+"""The options of a job's source for Spark, with other defaults where Spark's would lose records or read too many.
 
 Source: Spark 4.0 KafkaSourceProvider (option names count in any case), Structured Streaming + Kafka Integration Guide.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import Decode, Source
+from bucketline.conf.job import RecordFormat, SourceConfig
 from bucketline.conf.option import parse_bool
 from bucketline.conf.secrets import mask_text
 
@@ -20,7 +20,7 @@ MAX_OFFSETS = "maxOffsetsPerTrigger"
 STARTING_OFFSETS = "startingOffsets"
 INCLUDE_HEADERS = "includeHeaders"
 SCHEMA = "schema"
-"""Not Spark's but ours: the columns of files, as Spark's DDL; without it, those of the table."""
+"""An option of ours, not of Spark: the columns of files, as Spark's DDL; by default those of the table."""
 
 TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign")
 
@@ -46,7 +46,7 @@ KAFKA_OPTIONS = (
 )
 """Spark's options of a Kafka source; Kafka's own follow `kafka.`."""
 PARSED_FORMATS = ("json", "csv", "parquet", "orc", "xml", "avro")
-"""Formats that Spark reads into columns by itself, with a schema given beforehand."""
+"""Formats that Spark reads into columns, with a given schema."""
 
 _MAY_BE_MALFORMED = ("json", "csv", "xml")
 
@@ -59,9 +59,9 @@ class SourceOptions:
     advice: tuple[str, ...] = ()
 
 
-def source_options(source: Source) -> SourceOptions:
-    """The options of a source, with defaults. Raises OptionError for options that are missing or make no sense."""
-    if source.decode is not Decode.NONE and source.format in PARSED_FORMATS:
+def source_options(source: SourceConfig) -> SourceOptions:
+    """The options of a source, with defaults. Raises OptionError for missing or invalid options."""
+    if source.decode is not RecordFormat.NONE and source.format in PARSED_FORMATS:
         raise OptionError(
             f"source.decode = {source.decode.value} reads a column 'value', but Spark reads format {source.format!r} "
             "into columns itself; drop source.decode, or use format text",
@@ -79,8 +79,8 @@ def find_option(options: Mapping[str, str], name: str) -> str | None:
     return next((text for key, text in options.items() if key.lower() == name.lower()), None)
 
 
-def source_identity(source: Source) -> str | None:
-    """What a job's snapshots call its cluster; None for sources without one. Holds no secrets."""
+def source_identity(source: SourceConfig) -> str | None:
+    """The name of the cluster in the job's snapshots; None for sources without one. It contains no secrets."""
     servers = find_option(source.options, SERVERS) if source.format == KAFKA else None
     if servers is None:
         return None
@@ -153,8 +153,8 @@ def _kafka(options: Mapping[str, str]) -> SourceOptions:
         found[FAIL_ON_DATA_LOSS] = "true"
     elif not _read_bool(FAIL_ON_DATA_LOSS, loss):
         advice.append(
-            f"{FAIL_ON_DATA_LOSS} = {loss}: records that Kafka has deleted before they were read are passed over, and "
-            "the table will miss them without another word"
+            f"{FAIL_ON_DATA_LOSS} = {loss}: records that Kafka deleted before they were read are skipped without an "
+            "error, and the table will not have them"
         )
     if find_option(options, MAX_OFFSETS) is None:
         found[MAX_OFFSETS] = MAX_OFFSETS_DEFAULT

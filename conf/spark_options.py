@@ -1,4 +1,4 @@
-"""Spark settings that matter to the sink: what is refused, and what is only advised against, each with the reason."""
+"""Spark settings that matter to the sink: which are refused, which give a warning, each with the reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _UNWISE = (
     _Rule(
         "spark.speculation", ("true",), "a second attempt of a task writes its files again and leaves them as orphans"
     ),
-    _Rule("spark.python.worker.reuse", ("false",), "each task then starts Python and loads Arrow anew"),
+    _Rule("spark.python.worker.reuse", ("false",), "each task then starts Python and loads Arrow again"),
     _Rule(
         "spark.sql.execution.arrow.maxRecordsPerBatch",
         ("0", "-1"),

@@ -1,7 +1,7 @@
-"""How a storage is reached: endpoints, keys, regions, under the names that Paimon's file systems take.
+"""Storage options: endpoints, keys and regions, under the names that Paimon's file systems use.
 
-They are given when a table is opened, never stored in one: whoever reads a table must not learn its writers' keys.
-Options of several storages may be given together; each counts for addresses of its own scheme.
+They are given when a table is opened and never stored in it, so that its readers do not learn its writers' keys.
+Options of several storages may be given together; each applies to its own scheme.
 Source: Paimon 2.0 S3Loader (`s3.`, `s3a.` and `fs.s3a.` are the same), OSSFileIO, AzureFileIO, GSFileIO, HadoopUtils
 (`hadoop.`);
 pypaimon's S3Options (`fs.s3.`).
@@ -35,8 +35,8 @@ S3_SSL = Option("s3.connection.ssl.enabled", parse_bool, None, "whether an endpo
 S3_CONNECT_TIMEOUT: Option[int] = Option(
     "s3.connection.establish.timeout", parse_duration, None, "time to wait for a connection"
 )
-S3_ATTEMPTS: Option[int] = Option("s3.attempts.maximum", parse_int, None, "times a request is tried")
-S3_ROLE = Option("s3.assumed.role.arn", parse_text, None, "role that is taken on")
+S3_ATTEMPTS: Option[int] = Option("s3.attempts.maximum", parse_int, None, "how often a request is tried")
+S3_ROLE = Option("s3.assumed.role.arn", parse_text, None, "role to assume")
 S3_ROLE_SESSION = Option("s3.assumed.role.session.name", parse_text, None, "name of the role's session")
 OSS_ENDPOINT = Option("fs.oss.endpoint", parse_text, None, "address of the store, as oss-cn-hangzhou.aliyuncs.com")
 OSS_ACCESS_KEY = Option("fs.oss.accessKeyId", parse_text, None, "id of the key")
@@ -87,7 +87,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class S3Settings:
-    """The settings of an S3 store; None leaves one to the environment."""
+    """The settings of S3; None means: from the environment."""
 
     endpoint: str | None
     access_key: str | None
@@ -103,12 +103,12 @@ class S3Settings:
 
 
 def is_storage_key(key: str) -> bool:
-    """Whether an option says how to reach a storage, known to us or not."""
+    """Whether an option is a storage option, known or unknown."""
     return key.startswith(_STORAGE_PREFIXES)
 
 
 def refuse_storage_keys(options: Mapping[str, str], where: str) -> None:
-    """Raises OptionError when options that are kept or shown elsewhere say how to reach a storage."""
+    """Raises OptionError if storage options are among options that are stored or shown."""
     for key in options:
         if is_storage_key(key):
             raise OptionError(
@@ -117,7 +117,7 @@ def refuse_storage_keys(options: Mapping[str, str], where: str) -> None:
 
 
 def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
-    """The options under the names of `STORAGE_OPTIONS`, in a form that can be printed.
+    """The options under the names of `STORAGE_OPTIONS`; printing them shows no secrets.
 
     Raises OptionError for a name that is unknown (the nearest is named) or given twice, and for a value that cannot be
     read.
@@ -131,7 +131,7 @@ def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
                 f"unknown storage option '{key}'{did_you_mean(key, known)}; known are {', '.join(known)}", key=key
             )
         if found.get(name, text) != text:
-            raise OptionError(f"storage option '{name}' is given in two spellings, '{key}' is one", key=key)
+            raise OptionError(f"storage option '{name}' is given twice, the second time as '{key}'", key=key)
         found[name] = text
     for option in STORAGE_OPTIONS.values():
         option.find(found)
@@ -221,7 +221,7 @@ def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _named(key: str) -> str:
-    """The key as it is named here: S3's options have several spellings."""
+    """The key under its name here: S3's options have several spellings."""
     if key in _S3_SPELLINGS:
         return _S3_SPELLINGS[key]
     for prefix in _S3_PREFIXES:

@@ -1,4 +1,4 @@
-"""Paimon's options for tables whose buckets are not fixed: dynamic, cross-partition upsert and postponed.
+"""Paimon's options for dynamic, cross-partition and postpone buckets.
 
 Source: Paimon 2.0 CoreOptions.
 """
@@ -11,28 +11,34 @@ from bucketline.conf.option import Option, parse_bool, parse_duration, parse_int
 GB = 1 << 30
 
 # Dynamic buckets and cross-partition upsert
-TARGET_ROW_NUM = Option("dynamic-bucket.target-row-num", parse_int, 2_000_000, "keys that fill a bucket")
-INITIAL_BUCKETS = Option("dynamic-bucket.initial-buckets", parse_int, None, "buckets a partition starts with")
-MAX_BUCKETS = Option("dynamic-bucket.max-buckets", parse_int, -1, "buckets of a partition at most; -1 for no limit")
-ASSIGNER_PARALLELISM = Option("dynamic-bucket.assigner-parallelism", parse_int, None, "tasks that give out buckets")
-INDEX_TTL = Option("cross-partition-upsert.index-ttl", parse_duration, None, "ms after which a key may be forgotten")
+TARGET_ROW_NUM = Option(
+    "dynamic-bucket.target-row-num", parse_int, 2_000_000, "keys that a bucket takes before a new one is opened"
+)
+INITIAL_BUCKETS = Option("dynamic-bucket.initial-buckets", parse_int, None, "buckets that a partition starts with")
+MAX_BUCKETS = Option("dynamic-bucket.max-buckets", parse_int, -1, "most buckets of a partition; -1 for no limit")
+ASSIGNER_PARALLELISM = Option(
+    "dynamic-bucket.assigner-parallelism", parse_int, None, "assigners: tasks that decide buckets"
+)
+INDEX_TTL = Option(
+    "cross-partition-upsert.index-ttl", parse_duration, None, "ms after which a key may be removed from the key index"
+)
 BOOTSTRAP_PARALLELISM = Option(
-    "cross-partition-upsert.bootstrap-parallelism", parse_int, 10, "files read at once while the key index is built"
+    "cross-partition-upsert.bootstrap-parallelism", parse_int, 10, "files read in parallel while the key index is built"
 )
 
 # Postponed buckets
 BATCH_WRITE_FIXED_BUCKET = Option(
-    "postpone.batch-write-fixed-bucket", parse_bool, True, "batch writes go to real buckets at once"
+    "postpone.batch-write-fixed-bucket", parse_bool, True, "batch writes go to real buckets, not to the postpone bucket"
 )
 FIXED_BUCKET_MAX_PARALLELISM = Option(
     "postpone.batch-write-fixed-bucket.max-parallelism", parse_int, 2048, "most buckets a batch write may choose"
 )
-DEFAULT_BUCKET_NUM = Option("postpone.default-bucket-num", parse_int, 1, "buckets of a partition compacted first")
+DEFAULT_BUCKET_NUM = Option("postpone.default-bucket-num", parse_int, 1, "buckets of a partition that has none yet")
 TARGET_ROWS_PER_BUCKET = Option(
-    "postpone.target-row-num-per-bucket", parse_int, None, "postponed rows that ask for one bucket"
+    "postpone.target-row-num-per-bucket", parse_int, None, "postponed rows for each bucket of a new partition"
 )
 TARGET_SIZE_PER_BUCKET = Option(
-    "postpone.target-size-per-bucket", parse_size, GB, "bytes of a batch write that ask for one bucket"
+    "postpone.target-size-per-bucket", parse_size, GB, "bytes of a batch write for each bucket of a new partition"
 )
 
 BUCKET_OPTIONS: Mapping[str, Option[Any]] = {
@@ -50,10 +56,10 @@ POSITIVE = (
     TARGET_ROWS_PER_BUCKET,
     TARGET_SIZE_PER_BUCKET,
 )
-"""Numbers that make no sense below one."""
+"""Numbers that must be at least one."""
 
 
 def bucket_limit(options: Mapping[str, str]) -> int | None:
-    """How many buckets a partition of a dynamic table may have; None for as many as the format can hold."""
+    """How many buckets a partition of a dynamic table may have; None for the format's limit."""
     found = MAX_BUCKETS.get(options)
     return None if found == -1 else found

@@ -1,4 +1,4 @@
-"""Paimon's options for changelogs and for marking older rows: who produces them, and how their files are written.
+"""Paimon's options for changelogs and deletion vectors.
 
 Source: Paimon 2.0 CoreOptions, SchemaValidation, LookupStrategy.
 """
@@ -24,11 +24,13 @@ from bucketline.conf.table.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
 from bucketline.conf.table.stats_mode import StatsMode, parse_stats_mode
 
 CHANGELOG_PRODUCER = Option(
-    "changelog-producer", parse_enum(ChangelogProducer), ChangelogProducer.NONE, "where changelog files come from"
+    "changelog-producer", parse_enum(ChangelogProducer), ChangelogProducer.NONE, "what produces changelog files"
 )
-ROW_DEDUPLICATE = Option("changelog-producer.row-deduplicate", parse_bool, False, "log no update that changes nothing")
+ROW_DEDUPLICATE = Option(
+    "changelog-producer.row-deduplicate", parse_bool, False, "updates that change nothing are not logged"
+)
 ROW_DEDUPLICATE_IGNORE_FIELDS: Option[tuple[str, ...]] = Option(
-    "changelog-producer.row-deduplicate-ignore-fields", parse_names, (), "columns whose change alone is not logged"
+    "changelog-producer.row-deduplicate-ignore-fields", parse_names, (), "columns that do not count as a change"
 )
 CHANGELOG_FILE_PREFIX = Option("changelog-file.prefix", parse_name_part, "changelog-", "prefix of changelog file names")
 CHANGELOG_FILE_FORMAT: Option[FileFormat] = Option(
@@ -40,14 +42,14 @@ CHANGELOG_FILE_COMPRESSION: Option[str] = Option(
 CHANGELOG_FILE_STATS_MODE: Option[StatsMode] = Option(
     "changelog-file.stats-mode", parse_stats_mode, None, "stats of changelog files; those of data files unless set"
 )
-DELETION_VECTORS = Option("deletion-vectors.enabled", parse_bool, False, "mark older rows as deleted by position")
+DELETION_VECTORS = Option("deletion-vectors.enabled", parse_bool, False, "replaced rows are marked by deletion vectors")
 DELETION_VECTORS_BITMAP64 = Option(
     "deletion-vectors.bitmap64", parse_bool, False, "deletion vectors with positions of 64 bits"
 )
 DELETION_VECTORS_MODIFIABLE = Option(
-    "deletion-vectors.modifiable", parse_bool, False, "let deletion-vectors.enabled change although there are rows"
+    "deletion-vectors.modifiable", parse_bool, False, "deletion-vectors.enabled may change in a table with rows"
 )
-FORCE_LOOKUP = Option("force-lookup", parse_bool, False, "look older values up without a changelog")
+FORCE_LOOKUP = Option("force-lookup", parse_bool, False, "compactions look older values up, also without a changelog")
 STREAMING_READ_OVERWRITE = Option(
     "streaming-read-overwrite", parse_bool, False, "streaming readers see what an overwrite changed"
 )
@@ -59,7 +61,7 @@ CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
 
 
 def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a table as its changelog files obey them, in the place of those of data files."""
+    """The options for a table's changelog files, under the keys of those for data files."""
     found = dict(options)
     found[DATA_FILE_PREFIX.key] = CHANGELOG_FILE_PREFIX.get(options)
     _take_over(found, CHANGELOG_FILE_FORMAT, FILE_FORMAT, FILE_FORMAT_PER_LEVEL)
@@ -79,9 +81,8 @@ def _take_over(options: dict[str, str], changelog: Option[Any], own: Option[Any]
 def check_changelog_options(
     options: Mapping[str, str], primary_key: Sequence[str], columns: Sequence[str] | None = None
 ) -> None:
-    """Returns when these options go together. `columns` are the table's, where they are known.
-
-    Raises OptionError that blames one of them.
+    """Returns when these options can be used together. `columns` are the table's, if known. Raises OptionError naming
+    one of them.
     Source: Paimon 2.0 SchemaValidation, FlinkSink; texts that Paimon's users know are kept word for word.
     """
     clash = _clash(options, primary_key)
@@ -94,14 +95,14 @@ def check_changelog_options(
     for name in ROW_DEDUPLICATE_IGNORE_FIELDS.get(options) if columns is not None else ():
         if columns is not None and name not in columns:
             raise OptionError(
-                f"'{ROW_DEDUPLICATE_IGNORE_FIELDS.key}' names {name!r}, which is no column of the table",
+                f"'{ROW_DEDUPLICATE_IGNORE_FIELDS.key}' names {name!r}, which is not a column of the table",
                 key=ROW_DEDUPLICATE_IGNORE_FIELDS.key,
                 column=name,
             )
 
 
 def _clash(options: Mapping[str, str], primary_key: Sequence[str]) -> tuple[str, str] | None:
-    """The key to blame and why, where options do not go together; None where they do."""
+    """The key and the reason if options contradict each other; None otherwise."""
     producer = CHANGELOG_PRODUCER.get(options)
     is_first_row = MERGE_ENGINE.get(options) is MergeEngine.FIRST_ROW
     has_vectors = DELETION_VECTORS.get(options)

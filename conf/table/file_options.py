@@ -30,7 +30,7 @@ _CODECS: Mapping[FileFormat, Mapping[str, str]] = {
     FileFormat.AVRO: {"none": "null", "null": "null", "deflate": "deflate", "snappy": "snappy", "zstd": "zstandard"},
     FileFormat.ORC: {"none": "uncompressed", "zlib": "zlib", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"},
 }
-"""Format to Paimon's names of codecs, and the names that the library has which writes the format."""
+"""For each format: Paimon's codec names → the names in the library that writes the format."""
 _SAME = {"uncompressed": "none", "zstandard": "zstd"}
 _ZSTD = "zstd"
 _LEVEL = re.compile(r"\d+")
@@ -64,19 +64,19 @@ FILE_COMPRESSION_PER_LEVEL: Option[Mapping[int, str]] = Option(
 ZSTD_LEVEL = Option("file.compression.zstd-level", parse_int, 1, "zstd level of data files")
 FILE_BLOCK_SIZE = Option("file.block-size", parse_size, None, "bytes of a row group or stripe")
 ORC_LEGACY_LTZ = Option(
-    "orc.timestamp-ltz.legacy.type", parse_bool, True, "instants in ORC as the local time of who writes them"
+    "orc.timestamp-ltz.legacy.type", parse_bool, True, "ORC instants are stored as the writer's local time"
 )
 DATA_FILE_PREFIX = Option("data-file.prefix", parse_name_part, "data-", "prefix of data file names")
-DATA_FILE_THIN_MODE = Option("data-file.thin-mode", parse_bool, False, "leave the _KEY_ columns out of data files")
+DATA_FILE_THIN_MODE = Option("data-file.thin-mode", parse_bool, False, "data files have no _KEY_ columns")
 METADATA_STATS_MODE = Option(
     "metadata.stats-mode", parse_stats_mode, StatsMode(StatsKind.TRUNCATE, 16), "none, counts, truncate(n) or full"
 )
 METADATA_STATS_MODE_PER_LEVEL: Option[Mapping[int, StatsMode]] = Option(
-    "metadata.stats-mode.per.level", _by_level(parse_stats_mode), {}, "level to stats mode"
+    "metadata.stats-mode.per.level", _by_level(parse_stats_mode), {}, "statistics mode for each level"
 )
-STATS_DENSE_STORE = Option("metadata.stats-dense-store", parse_bool, True, "store only the stats that exist")
+STATS_DENSE_STORE = Option("metadata.stats-dense-store", parse_bool, True, "only existing statistics are stored")
 STATS_KEEP_FIRST_N_COLUMNS = Option(
-    "metadata.stats-keep-first-n-columns", parse_int, -1, "columns with stats, from the first; -1 for all"
+    "metadata.stats-keep-first-n-columns", parse_int, -1, "number of columns with statistics; -1 for all"
 )
 
 FILE_OPTIONS: Mapping[str, Option[Any]] = {
@@ -91,7 +91,7 @@ def file_format(options: Mapping[str, str], level: int) -> FileFormat:
 
 
 def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tuple[str, int | None]:
-    """The codec of files on a level, as the library calls it that writes the format, and how hard it is to try.
+    """The codec of files on a level, under its name in the library that writes the format, and the compression level.
 
     Raises OptionError for a codec that the format does not have.
     """
@@ -112,7 +112,7 @@ def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tupl
 
 
 def postponed_codec(options: Mapping[str, str]) -> tuple[str, int | None]:
-    """As `file_codec` for Avro files that nobody chose to have: zstd in place of what Avro does not know."""
+    """As `file_codec`, for the Avro files of the postpone bucket: zstd replaces codecs that Avro does not have."""
     name = FILE_COMPRESSION.get(options).lower()
     known = _SAME.get(name, name) in _CODECS[FileFormat.AVRO]
     return file_codec(options if known else {ZSTD_LEVEL.key: str(ZSTD_LEVEL.get(options))}, -1, FileFormat.AVRO)
@@ -126,6 +126,6 @@ def check_file_options(options: Mapping[str, str]) -> None:
     """
     levels = {0, *FILE_FORMAT_PER_LEVEL.get(options), *FILE_COMPRESSION_PER_LEVEL.get(options)}
     METADATA_STATS_MODE_PER_LEVEL.get(options)
-    # One level that no option names stands for all others.
+    # One level without an option of its own represents all such levels.
     for level in sorted(levels | {max(levels) + 1}):
         file_codec(options, level, file_format(options, level))

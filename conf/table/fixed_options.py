@@ -1,4 +1,4 @@
-"""The options that a table alone decides: no job may choose them for itself.
+"""The options that only the table may set, and no job.
 
 Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS; more here, as Paimon lets a dynamic option change the order of rows.
 """
@@ -46,7 +46,7 @@ FIXED_BY_TABLE = frozenset(
         "branch",
     }
 )
-"""Rows written under another value of these would not fit those that are there."""
+"""With another value of these, new rows would not fit existing ones."""
 
 FIXED_BY_FILES = frozenset(
     {
@@ -80,15 +80,15 @@ _FIXED_FAMILY = "fields."
 
 
 def is_fixed_by_table(key: str) -> bool:
-    """Whether only the table may set the option; what merge engines do with single columns is among them."""
+    """Whether only the table may set the option; options of merge engines for single columns are included."""
     return key in FIXED_BY_TABLE or key.startswith(_FIXED_FAMILY)
 
 
 def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origin: str = "the job's options") -> None:
-    """Returns when a job may override the table's options like this. Repeating what the table says is allowed.
+    """Returns when a job may override the table's options this way. Repeating the table's value is allowed.
 
-    Raises OptionError naming both values when the job changes what only the table may decide; an unreadable value, and
-    a duration without a unit, too.
+    Raises OptionError naming both values when the job changes what only the table may decide; also for an invalid
+    value, or a duration without a unit.
     """
     check_given_durations(job, origin=origin)
     for key, text in job.items():

@@ -1,7 +1,7 @@
 """Paimon's options for the memory and the spills of its writers, and what bounds them here.
 
-A table may have them for the sake of other writers, so they are accepted; whoever opens it for writing is told once
-which option is the one to set instead (`advise_write`), and `--print-config` says it too.
+A table may have them for other writers, so they are accepted. When it is opened for writing, a message names the option
+to set instead (`advise_write`); `--print-config` shows it too.
 Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions.
 """
 
@@ -18,19 +18,16 @@ WRITE_BUFFER_SIZE = Option(
 MEMORY_OPTIONS: Mapping[str, Option[Any]] = {WRITE_BUFFER_SIZE.key: WRITE_BUFFER_SIZE}
 """Those that have an effect here."""
 
-_MERGES = "'merge-memory' and 'compact-memory' bound what a merge holds, and so how many runs it reads at once"
-_SPILLS = "write tasks spill what is beyond 'merge-memory' to 'local-directory', as much as comes"
+_MERGES = "'merge-memory' and 'compact-memory' bound the memory of a merge, and so the number of runs it reads at once"
+_SPILLS = "write tasks spill what is beyond 'merge-memory' to 'local-directory', without a limit"
 _PAGES = "buffers are Arrow record batches, which 'route-memory' bounds"
 _ROWS = "files are written in record batches of a size of their own"
-_LOOKUPS = "'compact-memory' bounds what lookups of older rows hold; nothing of it is kept"
+_LOOKUPS = "'compact-memory' bounds the memory of lookups; nothing is cached"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """An option of Paimon's and what to say about it: it has no effect here, because `instead`.
-
-    Values in `fitting` ask for nothing else than what happens.
-    """
+    """An option of Paimon without effect here, because `instead`. Values in `fitting` ask for what happens anyway."""
 
     option: Option[Any]
     instead: str
@@ -43,9 +40,9 @@ def _all(*found: Bounded) -> dict[str, Bounded]:
 
 BOUNDED: Mapping[str, Bounded] = _all(
     Bounded(Option("write-buffer-spillable", parse_bool, True, "spill the buffer to disk"), _SPILLS, (True,)),
-    Bounded(Option("write-buffer-spill.max-disk-size", parse_size, None, "bytes of spill before a flush"), _SPILLS),
-    Bounded(Option("write-buffer-for-append", parse_bool, False, "buffer rows without a key as well"), _PAGES),
-    Bounded(Option("write-max-writers-to-spill", parse_int, 10, "writers from which on they are buffered"), _PAGES),
+    Bounded(Option("write-buffer-spill.max-disk-size", parse_size, None, "spill bytes before a flush"), _SPILLS),
+    Bounded(Option("write-buffer-for-append", parse_bool, False, "rows of append tables are buffered too"), _PAGES),
+    Bounded(Option("write-max-writers-to-spill", parse_int, 10, "writers above which rows are buffered"), _PAGES),
     Bounded(Option("local-merge-buffer-size", parse_size, None, "bytes merged before the shuffle"), _PAGES),
     Bounded(Option("page-size", parse_size, None, "bytes of a page of the buffer"), _PAGES),
     Bounded(Option("cache-page-size", parse_size, None, "bytes of a page of the cache"), _PAGES),
@@ -67,7 +64,7 @@ BOUNDED: Mapping[str, Bounded] = _all(
 
 
 def why_without_effect(key: str, options: Mapping[str, str]) -> str | None:
-    """Why an option that is set changes nothing here; None for one that does, or asks for what happens anyway.
+    """Why an option has no effect here; None if it has one, or asks for what happens anyway.
 
     Raises OptionError for a value that cannot be read.
     """

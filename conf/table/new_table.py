@@ -1,4 +1,4 @@
-"""Whether a new table's columns, keys and options fit together: raises naming the key, or returns nothing.
+"""Checks that a new table's columns, keys and options fit together.
 
 Texts that Paimon's users know are kept word for word.
 Source: Paimon 2.0 SchemaValidation, Schema, TableSchema.
@@ -31,8 +31,8 @@ def check_new_table(
 ) -> None:
     """Returns when Paimon would accept this new table and we can write it.
 
-    `nested` are the columns whose type is no atomic one. Keys set as options must have been lifted (`lift_keys`).
-    Raises OptionError as `check_write_options`, and for keys that are no columns, twice the same, nested or empty.
+    `nested` are the columns of nested types. Keys given as options must have been removed before (`lift_keys`).
+    Raises OptionError as `check_write_options`, and for keys that are not columns, repeated, nested or empty.
     """
     _check_columns(columns)
     _check_key("primary key", primary_key, columns, nested)
@@ -57,7 +57,7 @@ def check_new_table(
 def lift_keys(
     options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
-    """The options without `primary-key` and `partition`, then the primary key and partition columns they stand for.
+    """The options without `primary-key` and `partition`, and the primary key and partition columns that these name.
 
     Raises OptionError when a key is declared both ways.
     """

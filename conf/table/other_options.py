@@ -1,4 +1,4 @@
-"""Paimon's table options that we do not act on: harmless ones, and restricted ones with the reason.
+"""Paimon's table options that have no effect here: harmless ones, and restricted ones with the reason.
 
 Harmless options tune an engine, a cache or a reader, or belong to a mode that is itself refused; a table that sets
 them is written correctly without them. Those that bound memory are in `memory_options`. Restricted options change what
@@ -19,11 +19,11 @@ from bucketline.conf.table.read_options import (
 )
 
 _ENGINE = "tunes how an engine buffers, sorts or writes; the files it leads to are equally valid"
-_LOOKUP = "tunes lookups and their caches; we keep none"
+_LOOKUP = "tunes lookup caches; there are none here"
 _READER = "chooses or tunes what a reader sees, never what is written"
 _FLINK = "tunes a Flink or Spark job of Paimon's own"
 _OTHER_MODE = "matters only in a bucket mode, merge engine or producer that is refused by its own option"
-_METADATA = "optional service or slimming of metadata; metadata without it is complete"
+_METADATA = "optional service, or smaller metadata; metadata is complete without it"
 
 _HARMLESS_KEYS: Mapping[str, str] = {
     _ENGINE: """
@@ -127,7 +127,7 @@ HARMLESS: Mapping[str, str] = {
 
 HARMLESS_PREFIXES: Mapping[str, str] = {
     "fields.": "read by the merge engine, which checks them with the columns",
-    "file-index.": "builds optional indexes inside data files; readers do without them",
+    "file-index.": "builds optional indexes inside data files; readers do not need them",
     "parquet.": _ENGINE,
     "orc.": _ENGINE,
     "avro.": _ENGINE,
@@ -141,12 +141,12 @@ HARMLESS_PREFIXES: Mapping[str, str] = {
     "oss.": "read by the file system",
     "hadoop.": "read by the file system",
 }
-"""Families whose members are open-ended, with why they may be ignored."""
+"""Families of options with any name, and why they may be ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """Texts of an option that pass, in lower case; none passes when empty. `reason` completes "because"."""
+    """The allowed values of an option, in lower case; none if empty. `reason` completes "because"."""
 
     accepted: tuple[str, ...]
     reason: str
@@ -164,7 +164,7 @@ def _never(reason: str, remedy: str = "remove it") -> Restriction:
 _NOT_YET = "this release does not write it"
 _LOST = "it would silently not happen"
 _INDEX = "this release does not maintain such an index, and readers that trust it would miss rows"
-_APPEND_FEATURE = "this release does not write what it demands of every file"
+_APPEND_FEATURE = "this release does not write what it needs in every file"
 
 RESTRICTED: Mapping[str, Restriction] = {
     "manifest.format": _only("avro", _NOT_YET),
@@ -176,7 +176,7 @@ RESTRICTED: Mapping[str, Restriction] = {
     INDEX_IN_DATA_DIRECTORY.key: _only("false", _NOT_YET),
     "record-level.expire-time": _never("rows would not expire; " + _LOST),
     "pk-clustering-override": _only("false", "it replaces the order of keys in files with another"),
-    "chain-table.enabled": _only("false", "it demands that deletes are kept at the last level"),
+    "chain-table.enabled": _only("false", "it needs deletes to be kept at the last level"),
     "primary-key.nullable": _only("false", _NOT_YET),
     "upsert-key": _never(_NOT_YET),
     ROW_TRACKING_ENABLED.key: _only("false", _APPEND_FEATURE),
@@ -193,7 +193,7 @@ RESTRICTED: Mapping[str, Restriction] = {
     "pk-multivalue.index.columns": _never(_INDEX),
     "global-index.external-path": _never(_INDEX),
     "global-index.column-update-action": _never(_INDEX),
-    "query-auth.enabled": _only("false", "it needs a catalog server, which is not asked"),
+    "query-auth.enabled": _only("false", "it needs a catalog server, which this release does not call"),
     "lock.enabled": _only("false", "no catalog lock is taken; publication relies on create-if-absent"),
     "commit.callbacks": _never("Java classes cannot be called; " + _LOST),
     "tag.callbacks": _never("Java classes cannot be called; " + _LOST),
@@ -206,4 +206,4 @@ RESTRICTED: Mapping[str, Restriction] = {
     "metastore.partitioned-table": _only("false", "partitions would not be registered; " + _LOST),
     "metastore.tag-to-partition": _never("partitions would not be registered; " + _LOST),
 }
-"""Key to the only values that may be written with."""
+"""For each key the only values with which a table is written."""

@@ -1,7 +1,7 @@
 """Paimon's options that say what a read sees: which snapshot, which branch, which changes.
 
-They may be set on the table, or given when it is opened. Options that would change the rows in a way we do not follow
-are refused by name.
+They may be set on the table, or given when it is opened. Options that change the rows in an unsupported way are refused
+by name.
 Source: Paimon 2.0 CoreOptions, TimeTravelUtil.
 """
 
@@ -28,31 +28,35 @@ INCREMENTAL_BETWEEN_SCAN_MODE = Option(
     "incremental-between-scan-mode",
     parse_enum(ChangeFiles),
     ChangeFiles.AUTO,
-    "files that changes are read from; auto: changelog files of tables that produce them, else new data files",
+    "which files changes are read from; auto: changelog files if the table has them, else new data files",
 )
-DV_MERGE_ON_READ = Option(
-    "deletion-vectors.merge-on-read", parse_bool, False, "see rows that no compaction has looked up yet"
-)
-POSTPONE_MERGE_ON_READ = Option("postpone.merge-on-read", parse_bool, False, "see rows that are still postponed")
+DV_MERGE_ON_READ = Option("deletion-vectors.merge-on-read", parse_bool, False, "readers see rows of level 0 too")
+POSTPONE_MERGE_ON_READ = Option("postpone.merge-on-read", parse_bool, False, "readers see postponed rows too")
 
 SCAN_FALLBACK_BRANCH: Option[str] = Option(
-    "scan.fallback-branch", parse_text, None, "branch that partitions are read from which the table's own branch lacks"
+    "scan.fallback-branch",
+    parse_text,
+    None,
+    "branch that is read for partitions that the table's own branch does not have",
 )
 SCAN_PRIMARY_BRANCH: Option[str] = Option(
-    "scan.primary-branch", parse_text, None, "branch that is read first; its own branch stands in for what it lacks"
+    "scan.primary-branch",
+    parse_text,
+    None,
+    "branch that is read first; the table's own branch is read for partitions that it does not have",
 )
 
 DATA_FILE_DIRECTORY = Option("data-file.path-directory", _folder, "", "folder of the table that holds its data files")
 INDEX_IN_DATA_DIRECTORY = Option(
     "index-file-in-data-file-dir", parse_bool, False, "index files lie in the folders of the buckets"
 )
-ROW_TRACKING_ENABLED = Option("row-tracking.enabled", parse_bool, False, "every row has an id that stays")
+ROW_TRACKING_ENABLED = Option("row-tracking.enabled", parse_bool, False, "every row has an id that never changes")
 DATA_EVOLUTION_ENABLED = Option(
-    "data-evolution.enabled", parse_bool, False, "columns of a row may lie in several files"
+    "data-evolution.enabled", parse_bool, False, "the columns of a row may be in several files"
 )
 
 VERSIONS = (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_TIMESTAMP_MILLIS, SCAN_VERSION)
-"""Of these at most one may be set."""
+"""At most one of these may be set."""
 
 GIVEN_WHEN_OPENED = (
     BRANCH,
@@ -94,7 +98,7 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
     "incremental-between-timestamp": (),
     "incremental-to-auto-tag": (),
 }
-"""Options that change which rows there are, with the values, in lower case, under which they do not."""
+"""Options that change the rows of a read, with the values, in lower case, that do not."""
 
 
 def is_read_option(key: str) -> bool:
@@ -103,7 +107,7 @@ def is_read_option(key: str) -> bool:
 
 
 def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
-    """The first option, with its value, under which rows cannot be read rightly; None when there is none."""
+    """The first option, with its value, with which rows would be read wrongly; None if there is none."""
     for key, accepted in _REFUSED.items():
         value = options.get(key)
         if value is not None and value.strip().lower() not in accepted:
@@ -112,23 +116,23 @@ def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def check_open_options(options: Mapping[str, str]) -> None:
-    """Returns when a table may be opened with these options: those that say what is seen of it, and can be read.
+    """Returns when these are valid read options for opening a table.
 
     Raises OptionError for any other, naming the nearest, and as `check_read_options`.
     """
-    refuse_storage_keys(options, "the options of reading")
+    refuse_storage_keys(options, "the read options")
     known = [option.key for option in GIVEN_WHEN_OPENED]
     for key in options:
         if not is_read_option(key):
             raise OptionError(
-                f"'{key}' is no option of reading a table{did_you_mean(key, known)}; these are {', '.join(known)}",
+                f"'{key}' is not a read option{did_you_mean(key, known)}; read options are {', '.join(known)}",
                 key=key,
             )
     check_read_options(options)
 
 
 def check_read_options(options: Mapping[str, str]) -> None:
-    """Raises OptionError for a read option whose text cannot be read, or for two that name a snapshot."""
+    """Raises OptionError for an invalid read option, or for two that name a snapshot."""
     for option in GIVEN_WHEN_OPENED:
         option.find(options)
     named = [option.key for option in VERSIONS if option.is_set(options)]

@@ -1,7 +1,7 @@
-"""Paimon's table options that we honour: one named constant each, with Paimon's key, type and default.
+"""Paimon's table options that are honoured: one named constant each, with Paimon's key, type and default.
 
 Defaults that depend on other options are functions. `check_write_options` says whether a table may be written; reading
-tolerates everything. What else Paimon knows is in `other_options`.
+tolerates everything. Paimon's other options are in `other_options`.
 Source: Paimon 2.0 CoreOptions, SchemaValidation; texts that Paimon's users know are kept word for word.
 """
 
@@ -65,7 +65,7 @@ PARTITION_DEFAULT_NAME = Option(
     "partition.default-name", str, "__DEFAULT_PARTITION__", "directory name of a null or blank partition value"
 )
 PARTITION_LEGACY_NAME = Option("partition.legacy-name", parse_bool, True, "partition values in paths as before 1.0")
-TARGET_FILE_SIZE = Option("target-file-size", parse_size, None, "bytes after which a data file is closed")
+TARGET_FILE_SIZE = Option("target-file-size", parse_size, None, "size at which a data file is closed")
 TARGET_FILE_ROW_NUM = Option("target-file-row-num", parse_count, UNLIMITED, "rows after which an append file is closed")
 
 # Schema changes
@@ -90,10 +90,17 @@ COMMIT_MIN_RETRY_WAIT = Option("commit.min-retry-wait", parse_duration, 10, "fir
 COMMIT_MAX_RETRY_WAIT = Option("commit.max-retry-wait", parse_duration, 10_000, "longest wait in ms")
 COMMIT_TIMEOUT = Option("commit.timeout", parse_duration, UNLIMITED, "ms after which a commit gives up")
 COMMIT_USER_PREFIX = Option("commit.user-prefix", parse_name_part, None, "prefix of generated commit users")
-FORCE_CREATE_SNAPSHOT = Option("commit.force-create-snapshot", parse_bool, False, "a snapshot even without changes")
-IGNORE_EMPTY_COMMIT = Option("snapshot.ignore-empty-commit", parse_bool, None, "no snapshot without changes")
+FORCE_CREATE_SNAPSHOT = Option(
+    "commit.force-create-snapshot", parse_bool, False, "also commits without changes make a snapshot"
+)
+IGNORE_EMPTY_COMMIT = Option(
+    "snapshot.ignore-empty-commit", parse_bool, None, "commits without changes make no snapshot"
+)
 DYNAMIC_PARTITION_OVERWRITE = Option(
-    "dynamic-partition-overwrite", parse_bool, True, "an overwrite without a partition replaces those in the data"
+    "dynamic-partition-overwrite",
+    parse_bool,
+    True,
+    "an overwrite without a partition replaces the partitions in the data",
 )
 
 # Retention
@@ -128,20 +135,20 @@ HONOURED: Mapping[str, Option[Any]] = {
 
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
-    """Bytes after which a data file is closed: 128 MB with a primary key, 256 MB without, unless set."""
+    """Size at which a data file is closed: 128 MB with a primary key, 256 MB without, unless set."""
     found = TARGET_FILE_SIZE.find(options)
     return found if found is not None else (128 if has_primary_key else 256) * MB
 
 
 def manifest_codec(options: Mapping[str, str]) -> str:
-    """The codec of manifests, as Avro calls it."""
+    """The codec of manifests, under its Avro name."""
     found = MANIFEST_COMPRESSION.get(options)
     return "zstandard" if found is ManifestCodec.ZSTD else str(found.value)
 
 
 _FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
 KNOWN_KEYS = frozenset(HONOURED) | frozenset(BOUNDED) | frozenset(HARMLESS) | frozenset(RESTRICTED) | _FALLBACKS
-"""Every key that has a meaning for Paimon's tables, open-ended families left aside."""
+"""Every key of Paimon's table options, without families of any name."""
 
 
 def check_write_options(
@@ -149,8 +156,8 @@ def check_write_options(
 ) -> None:
     """Returns when a table with these options can be written correctly by this release.
 
-    Raises OptionError with `key`: unknown (the nearest is named), unreadable, a value we do not write, or a
-    combination Paimon forbids. Nothing has been written then.
+    Raises OptionError with `key`: unknown (the nearest is named), invalid, not supported, or a combination that Paimon
+    forbids. Nothing has been written then.
     """
     for key, text in schema_options.items():
         _check_known(key)
@@ -206,12 +213,12 @@ def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partit
 
 
 def _check_moves(options: Mapping[str, str]) -> None:
-    """A key that moves to another partition is deleted where it was; Paimon leaves it in both."""
+    """A key that moves to another partition is deleted in the old one; Paimon would leave it in both."""
     if IGNORE_DELETE.get(options) and MERGE_ENGINE.get(options) is MergeEngine.DEDUPLICATE:
         refuse(
             IGNORE_DELETE.key,
-            f"'{IGNORE_DELETE.key}' = 'true' does not go with keys that move between partitions: the delete in the old "
-            "partition would be ignored too, and the key be in both; filter deletes out of the input instead",
+            f"'{IGNORE_DELETE.key}' = 'true' cannot be used when keys move between partitions: the delete in the old "
+            "partition would be ignored, and the key would be in both; filter deletes out of the input instead",
         )
 
 
@@ -243,5 +250,5 @@ def listed(names: Sequence[str]) -> str:
 
 
 def refuse(key: str, message: str) -> NoReturn:
-    """Raises the OptionError that blames one setting."""
+    """Raises an OptionError that names one setting."""
     raise OptionError(message, key=key)

@@ -1,4 +1,4 @@
-"""Incoming columns → the rows a bucket writer accepts: conformed to the table, with a row kind each.
+"""Incoming columns → the rows that a table accepts: columns in table types, and a row kind for each row.
 
 Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter: kinds are read first, filtered rows leave no trace.
 """
@@ -20,9 +20,9 @@ ROW_KIND_COLUMN = "_row_kind"
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRows:
-    """Accepted rows: the table's columns in order, and an int8 kind a row.
+    """Accepted rows: the table's columns in order, and an int8 row kind per row.
 
-    `positions` says which rows of the input these are, ascending; None: all of them.
+    `positions` are their row numbers in the input, ascending; None means all rows.
     """
 
     rows: pa.Table
@@ -39,11 +39,11 @@ class AcceptedRows:
 
 
 def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
-    """The rows of `data` that the table takes, in arrival order.
+    """The rows of `data` that the table accepts, in arrival order.
 
-    Shapes: columns by name, any order; `_row_kind` (int8) may ride along. Out: the table's columns, n' <= n rows.
-    Nulls are the column's default, where it has one. Raises SchemaMismatchError for columns, kinds or values that do
-    not fit; nothing is guessed.
+    Shapes: columns by name, any order; `_row_kind` (int8) is optional. Out: the table's columns, n' <= n rows.
+    A null becomes the column's default if there is one. Raises SchemaMismatchError for columns, row kinds or values
+    that do not fit.
     """
     explicit = ROW_KIND_COLUMN in data.column_names
     if explicit and any(f.name == ROW_KIND_COLUMN for f in schema.fields):
@@ -54,7 +54,7 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
     if kind_field is not None:
         if explicit:
             raise SchemaMismatchError(
-                f"the input has a {ROW_KIND_COLUMN} column, but the table takes kinds from its rowkind.field "
+                f"the input has a {ROW_KIND_COLUMN} column, but the table takes row kinds from its rowkind.field "
                 f"{kind_field!r}; drop one of the two",
                 column=ROW_KIND_COLUMN,
             )
@@ -67,9 +67,9 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
 
 
 def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:
-    """Why single rows cannot be taken, though the columns fit: a text a row, null for good rows; None if all are good.
+    """The reason why each bad row is refused, null for good rows; None if all rows are good.
 
-    Looks at nulls in NOT NULL columns, and at values that are no row kind. Shapes: n rows in, n texts out.
+    A row is bad if it has a null in a NOT NULL column, or no valid row kind. Shapes: n rows in, n texts out.
     """
     reasons: pa.ChunkedArray | None = None
     for bad, why in _poison_masks(data, schema):
@@ -89,11 +89,11 @@ def _poison_masks(data: pa.Table, schema: TableSchema) -> Iterator[tuple[pa.Chun
         kinds = data[ROW_KIND_COLUMN]
         if pa.types.is_integer(kinds.type):
             known = pc.and_(pc.greater_equal(kinds, 0), pc.less_equal(kinds, 3))
-            yield pc.fill_null(pc.invert(known), True), f"column {ROW_KIND_COLUMN} holds no row kind (0 to 3)"
+            yield pc.fill_null(pc.invert(known), True), f"column {ROW_KIND_COLUMN} has no valid row kind (0 to 3)"
     kind_field = schema.settings.merge.row_kind_field
     if kind_field is not None and kind_field in data.column_names and pa.types.is_string(data[kind_field].type):
         known = pc.is_in(data[kind_field], value_set=pa.array(list(SHORT_NAMES)))
-        yield pc.invert(known), f"rowkind.field '{kind_field}' holds no row kind ({', '.join(SHORT_NAMES)})"
+        yield pc.invert(known), f"rowkind.field '{kind_field}' has no valid row kind ({', '.join(SHORT_NAMES)})"
 
 
 def _explicit_kinds(data: pa.Table) -> pa.Array:

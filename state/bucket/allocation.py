@@ -1,7 +1,7 @@
-"""How new rows fill the buckets of one partition: which buckets an assigner owns, which it fills next.
+"""Which bucket a new key gets in one partition: the buckets that an assigner owns, and the room left in them.
 
-The fill policy is free, as the format only asks that a known key stays where it is; two assigners must never open the
-same bucket, so each owns every n-th id.
+The format only requires that a known key keeps its bucket; how new keys are spread is free. Two assigners must never
+open the same bucket, so each owns every n-th bucket number.
 
 Source: Paimon 2.0 HashBucketAssigner, PartitionIndex, crosspartition BucketAssigner. Stricter here: the limit on
 buckets counts per partition, and a bucket is chosen by the row's hash, not by chance, once the limit is reached.
@@ -22,7 +22,7 @@ MAX_DYNAMIC_BUCKETS = 32767
 """Bucket ids of dynamic tables are kept in 16 bits."""
 
 ROWS_PER_ASSIGNER = 100_000
-"""Rows a partition must hold for each further assigner to open buckets in it."""
+"""Rows a partition must have for each further assigner that opens buckets in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRule:
-    """`target_rows` fill a bucket; at most `max_buckets` exist in a partition, None for what the format can hold."""
+    """A bucket is full at `target_rows`; a partition has at most `max_buckets`, None for the format's limit."""
 
     target_rows: int
     max_buckets: int | None = None
@@ -53,18 +53,18 @@ class AllocationRule:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Rows of each bucket of one partition, as one assigner sees them: all buckets that exist, owned or not."""
+    """The number of rows in each bucket of one partition, owned by this assigner or not."""
 
     rows: Mapping[int, int]
     own: Ownership
     rule: AllocationRule
 
-    def deal(self, hashes: Int32s) -> tuple[Int32s, "Allocation"]:
-        """A bucket for each of n new rows in arrival order, and the fill after them.
+    def allocate(self, hashes: Int32s) -> tuple[Int32s, "Allocation"]:
+        """A bucket for each of n new rows in arrival order, and the allocation after them.
 
-        Owned buckets below the target are filled in ascending order, then the smallest unused owned ids are opened;
-        when no more may be, rows go to owned buckets by their hash, over the target.
-        Raises OptionError when a table without limit has no bucket left.
+        Owned buckets below the target are filled in ascending order. Then the smallest unused owned numbers are opened.
+        At the limit, rows go to owned buckets by their hash, above the target. Raises OptionError when a table without
+        limit has no bucket left.
         """
         left = len(hashes)
         rows = dict(self.rows)
@@ -113,8 +113,8 @@ class Allocation:
 
 
 def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:
-    """For each hash a number in [0, count): Java's remainder, made positive. Shapes: n int32 in, n int32 out; `count`
-    is one for all, or n.
+    """For each hash a number in [0, count): the absolute value of Java's remainder. Shapes: n int32 in, n int32 out;
+    `count` is one for all, or n.
     """
     return np.abs(np.fmod(hashes, np.int32(count) if isinstance(count, int) else count))
 
@@ -122,10 +122,10 @@ def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:
 def assigner_count(
     rows: int, *, parallelism: int, rule: AllocationRule, initial_buckets: int | None = None, expected_rows: int = 0
 ) -> int:
-    """How many assigners open buckets in a partition that holds `rows` rows and is about to get `expected_rows`.
+    """How many assigners open buckets in a partition that has `rows` rows and will get `expected_rows`.
 
-    `initial_buckets` fixes it, as in Paimon. Else it grows with the rows, so that a small partition has one bucket
-    however many tasks write, and is at most `parallelism`; never more than buckets may exist.
+    `initial_buckets` sets it, as in Paimon. Otherwise it grows with the rows, so that a small partition has one bucket
+    however many tasks write. It is at most `parallelism`, and at most the limit on buckets.
     """
     limit = max(1, min(parallelism, rule.bucket_limit))
     if initial_buckets is not None:

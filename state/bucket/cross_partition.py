@@ -1,11 +1,11 @@
-"""Upserts across partitions: where rows go when their key may live in another partition than they say.
+"""Cross-partition upserts: what happens to a row whose key lives in another partition.
 
 By merge engine: deduplicate deletes the key in its old partition and inserts it in the new one; partial-update and
-aggregation write into the partition the key is in, keeping the row kind; first-row drops what comes from elsewhere.
-Several rows of one key in a batch are taken in order, each seeing what the ones before it did.
+aggregation write into the partition the key is in, keeping the row kind; first-row drops the row. Several rows of one
+key in a batch are handled in order; each sees the result of those before it.
 
 Source: Paimon 2.0 GlobalIndexAssigner, ExistingProcessor (DeleteExistingProcessor, UseOldExistingProcessor,
-SkipNewExistingProcessor). Different on purpose: UseOldExistingProcessor turns every kind into +I, ours stays.
+SkipNewExistingProcessor). Different on purpose: UseOldExistingProcessor turns every row kind into +I; here it stays.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ NOWHERE = -1
 
 
 class OldPlaceRule(Enum):
-    """What becomes of a row whose key lives in another partition."""
+    """What happens to a row whose key lives in another partition."""
 
     DELETE_OLD = "deduplicate"
     USE_OLD = "partial-update, aggregation"
@@ -49,7 +49,7 @@ def old_place_rule(schema: TableSchema) -> OldPlaceRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Where k keys live: a partition code (NOWHERE for none) and a bucket each. Shapes: k int32 both."""
+    """Where k keys live: a partition code (NOWHERE if unknown) and a bucket for each. Shapes: k int32 both."""
 
     partitions: Int32s
     buckets: Int32s
@@ -57,7 +57,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedRows:
-    """n rows in arrival order, as far as placing them needs to know.
+    """n rows in arrival order, without the values that placing them does not need.
 
     `keys` number the batch's k distinct keys 0..k-1, `key_hashes` are theirs; `partitions` are codes of the partitions
     that the rows name, into the same list as those of Places. Shapes: n int64, k int32, n int32, n int8.
@@ -71,8 +71,8 @@ class KeyedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """m rows to write, in order: which input row each is made of, its kind, partition code and bucket; and the places
-    of the k keys afterwards, and the fill of each partition that got or lost keys.
+    """m rows to write, in order: for each its input row, row kind, partition code and bucket. Also the places of the k
+    keys afterwards, and the allocation of each partition that got or lost keys.
 
     A row whose partition code is not its own gets that partition's values: see `placed_rows`.
     """
@@ -90,7 +90,7 @@ def place_rows(
 ) -> Placement:
     """The rows to write for a batch. `allocations` are by partition code; a partition without one starts as `empty`.
 
-    Room that a key leaves behind is filled from the next batch on.
+    Room that a moved key leaves is used from the next batch on.
     """
     # Rows of one key next to each other, in arrival order.
     order = np.argsort(rows.keys, kind="stable")
@@ -98,8 +98,8 @@ def place_rows(
     first = np.ones(len(keys), np.bool_)
     first[1:] = keys[1:] != keys[:-1]
     if rule is OldPlaceRule.DELETE_OLD:
-        return _follow_rows(rows, old, order, first, _Dealer(allocations, empty))
-    return _stay(rows, old, order, first, _Dealer(allocations, empty), skip_new=rule is OldPlaceRule.SKIP_NEW)
+        return _follow_rows(rows, old, order, first, _Allocator(allocations, empty))
+    return _stay(rows, old, order, first, _Allocator(allocations, empty), skip_new=rule is OldPlaceRule.SKIP_NEW)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,20 +115,20 @@ class KeyEffect:
 
     @property
     def growth(self) -> int:
-        """By how many keys the index grows, those that leave it taken off; never below 0."""
+        """By how many keys the index grows, removed keys subtracted; never below 0."""
         return max(0, sum(self.gains.values()))
 
     def with_codes(self, codes: Int32s) -> "KeyEffect":
-        """The same with other partition codes: those at the places of the present ones in `codes`."""
+        """The same with each partition code replaced by `codes[code]`."""
         partitions = np.where(self.places.partitions == NOWHERE, NOWHERE, codes[self.places.partitions])
         gains = {(int(codes[code]), bucket): gain for (code, bucket), gain in self.gains.items()}
         return KeyEffect(self.puts, self.removes, Places(partitions.astype(np.int32), self.places.buckets), gains)
 
 
 def key_effect(rows: KeyedRows, old: Places, placement: Placement, rule: OldPlaceRule, *, expires: bool) -> KeyEffect:
-    """What the rows of a placement mean for the index: the same as reading the files that they are written to.
+    """What a placement changes in the index: the same as reading the files that its rows are written to.
 
-    `expires` says that keys are put again whenever they are written.
+    With `expires`, a key is put again whenever it is written.
     """
     new = placement.places
     written = np.zeros(len(old.partitions), np.bool_)
@@ -173,19 +173,19 @@ def placed_rows(
     return found, pa.array(placement.kinds)
 
 
-class _Dealer:
-    """Deals buckets of several partitions and keeps count."""
+class _Allocator:
+    """Allocates buckets of several partitions and counts their keys."""
 
     def __init__(self, allocations: Mapping[int, Allocation], empty: Allocation) -> None:
         self.allocations = dict(allocations)
         self._empty = empty
 
-    def deal(self, partitions: Int32s, hashes: Int32s) -> Int32s:
+    def allocate(self, partitions: Int32s, hashes: Int32s) -> Int32s:
         """A bucket for each new key, in order; n codes and n hashes in, n buckets out."""
         found = np.empty(len(partitions), np.int32)
         for code in distinct(partitions).tolist():
             members = np.flatnonzero(partitions == code)
-            found[members], self.allocations[code] = self.allocations.get(code, self._empty).deal(hashes[members])
+            found[members], self.allocations[code] = self.allocations.get(code, self._empty).allocate(hashes[members])
         return found
 
     def release(self, partitions: Int32s, buckets: Int32s) -> None:
@@ -198,8 +198,10 @@ class _Dealer:
             self.allocations[code] = Allocation(rows, fill.own, fill.rule)
 
 
-def _follow_rows(rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.bool_], dealer: _Dealer) -> Placement:
-    """deduplicate: the key goes where its newest row says, and is deleted where it was."""
+def _follow_rows(
+    rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator
+) -> Placement:
+    """deduplicate: a key moves to the partition of its newest row, and is deleted in the old one."""
     keys, partitions = rows.keys[order], rows.partitions[order]
     came_from = np.empty(len(keys), np.int32)
     came_from[1:] = partitions[:-1]
@@ -208,14 +210,14 @@ def _follow_rows(rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.
     buckets = np.where(first, old.buckets[keys], np.int32(0)).astype(np.int32)
     arrivals = np.flatnonzero(moved)
     arrivals = arrivals[np.argsort(order[arrivals])]
-    buckets[arrivals] = dealer.deal(partitions[arrivals], rows.key_hashes[keys[arrivals]])
+    buckets[arrivals] = allocator.allocate(partitions[arrivals], rows.key_hashes[keys[arrivals]])
     # A row that stays is where the last one that moved, or the first of its key, went.
     buckets = buckets[np.maximum.accumulate(np.where(moved | first, np.arange(len(keys)), 0))]
     left = np.flatnonzero(moved & (came_from != NOWHERE))
     bucket_before = np.empty(len(keys), np.int32)
     bucket_before[1:] = buckets[:-1]
     bucket_before[first] = old.buckets[keys[first]]
-    dealer.release(came_from[left], bucket_before[left])
+    allocator.release(came_from[left], bucket_before[left])
     last = np.roll(first, -1)
     places = Places(old.partitions.copy(), old.buckets.copy())
     places.partitions[keys[last]], places.buckets[keys[last]] = partitions[last], buckets[last]
@@ -229,20 +231,20 @@ def _follow_rows(rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.
         partitions=np.concatenate([came_from[left], partitions])[written],
         buckets=np.concatenate([bucket_before[left], buckets])[written],
         places=places,
-        allocations=dealer.allocations,
+        allocations=allocator.allocations,
     )
 
 
 def _stay(
-    rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.bool_], dealer: _Dealer, *, skip_new: bool
+    rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator, *, skip_new: bool
 ) -> Placement:
-    """The other engines: the key stays where it is, or where its first row said."""
+    """The other engines: a key stays in its partition; a new key gets that of its first row."""
     places = Places(old.partitions.copy(), old.buckets.copy())
     beginnings = np.sort(order[first])
     beginnings = beginnings[old.partitions[rows.keys[beginnings]] == NOWHERE]
     new = rows.keys[beginnings]
     places.partitions[new] = rows.partitions[beginnings]
-    places.buckets[new] = dealer.deal(rows.partitions[beginnings], rows.key_hashes[new])
+    places.buckets[new] = allocator.allocate(rows.partitions[beginnings], rows.key_hashes[new])
     targets = places.partitions[rows.keys]
     written = np.flatnonzero(targets == rows.partitions) if skip_new else np.arange(len(rows.keys))
     return Placement(
@@ -251,5 +253,5 @@ def _stay(
         partitions=targets[written],
         buckets=places.buckets[rows.keys[written]],
         places=places,
-        allocations=dealer.allocations,
+        allocations=allocator.allocations,
     )

@@ -1,6 +1,5 @@
-"""Column defaults: what a null becomes when a row is written.
-
-A default does not rescue a null in a NOT NULL column: that is looked at first.
+"""Column defaults: the value that replaces a null when a row is written. A null in a NOT NULL column is refused before
+defaults apply.
 Source: Paimon 2.0 DefaultValueRow, DefaultValueUtils: the text, without the quotes around it, cast to the column's
 type.
 """

@@ -1,9 +1,10 @@
-"""Dynamic buckets of one partition: a key stays where the HASH index has its hash, new ones fill buckets up.
+"""Dynamic buckets of one partition: a known key keeps the bucket that the HASH index has for its hash; new keys fill
+buckets.
 
-What is known of a partition is two sorted arrays, 6 bytes a hash. Hashes are of the trimmed primary key; keys of equal
-hash share a bucket. A key is found whatever the number of assigners was when it came, since the arrays are made from
-every HASH file that may hold hashes of the caller's share: of the whole partition, or of the buckets one assigner owns
-where it is proven that only it ever filled them.
+The HASH index of a partition is two sorted arrays, 6 bytes per hash. Hashes are of the trimmed primary key; keys of
+equal hash share a bucket. A key is found even if the number of assigners has changed: the arrays come from every HASH
+file that may hold hashes of the caller's share. These are the files of the whole partition; or those of the buckets
+that one assigner owns, if it is proven that only this assigner ever filled them.
 
 Source: Paimon 2.0 HashBucketAssigner, PartitionIndex, DynamicBucketIndexMaintainer.
 """
@@ -28,8 +29,7 @@ _EMPTY_BUCKETS = np.empty(0, np.int16)
 class KnownHashes:
     """The hashes of a partition in ascending order, each once, and the bucket of each. Shapes: n int32, n int16.
 
-    `has_lost` says that a hash was in several buckets, of which one is told: without that bucket it is not known where
-    else it was.
+    `has_lost`: a hash was in several buckets, and only one of them is kept here.
     """
 
     hashes: Int32s
@@ -64,12 +64,12 @@ class KnownHashes:
         return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     def without(self, buckets: Collection[int]) -> "KnownHashes":
-        """What is known, less these buckets."""
+        """The same without these buckets."""
         kept = ~np.isin(self.buckets, np.array(sorted(buckets), np.int16))
         return KnownHashes(self.hashes[kept], self.buckets[kept], self.has_lost)
 
     def joined(self, hashes: Int32s, buckets: NDArray[Any]) -> "KnownHashes":
-        """What is known, and these hashes in these buckets; a hash in several buckets counts for the lowest.
+        """The same with more hashes and their buckets; a hash in several buckets counts for the lowest.
 
         Shapes: m hashes in any order, m buckets in [0, 32767).
         """
@@ -107,7 +107,7 @@ NOTHING_KNOWN = KnownHashes(_EMPTY_HASHES, _EMPTY_BUCKETS)
 
 
 def known_hashes(index: Mapping[int, Int32s]) -> KnownHashes:
-    """What the HASH files of a partition say, by bucket."""
+    """The hashes of a partition, from the contents of its HASH files by bucket."""
     if not index:
         return NOTHING_KNOWN
     hashes = np.concatenate([index[b] for b in index])
@@ -116,14 +116,14 @@ def known_hashes(index: Mapping[int, Int32s]) -> KnownHashes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """What became of some rows: a bucket each; and the hashes that were new, in arrival order, with theirs."""
+    """The bucket of each row; and the new hashes in arrival order, with their buckets."""
 
     buckets: Int32s
     new_hashes: Int32s
     new_buckets: Int32s
 
     def new_by_bucket(self) -> dict[int, Int32s]:
-        """The new hashes of each bucket that got any: what its HASH file has to grow by."""
+        """The new hashes of each bucket that got any, to be added to its HASH file."""
         if not len(self.new_hashes):
             return {}
         order = np.argsort(self.new_buckets, kind="stable")
@@ -143,15 +143,15 @@ class DynamicAssigner:
     def starting(
         known: KnownHashes, own: Ownership, rule: AllocationRule, *, rows: Mapping[int, int] | None = None
     ) -> "DynamicAssigner":
-        """An assigner for what the table holds. `rows` are hashes per bucket of the whole partition, as the index
-        manifest counts them; needed when `known` holds only a share.
+        """An assigner for the existing keys of a partition. `rows` are hashes per bucket of the whole partition, as the
+        index manifest counts them; needed when `known` holds only a share.
         """
         return DynamicAssigner(known, Allocation(known.rows() if rows is None else dict(rows), own, rule))
 
     def assign(self, hashes: Int32s) -> tuple[Assignment, "DynamicAssigner"]:
-        """A bucket for each row: that of its hash where known, owned or not; else as `Allocation.deal` says.
+        """A bucket for each row: that of its hash where known, owned or not; else as `Allocation.allocate` says.
 
-        Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Errors are those of `deal`.
+        Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Raises as `allocate`.
         """
         found = self.known.lookup(hashes)
         unknown = np.flatnonzero(found == UNKNOWN)
@@ -159,7 +159,7 @@ class DynamicAssigner:
             return Assignment(found, _EMPTY_HASHES, _EMPTY_HASHES), self
         fresh, first, which = np.unique(hashes[unknown], return_index=True, return_inverse=True)
         arrival = np.argsort(first)
-        rebucketed, fill = self.fill.deal(fresh[arrival])
+        rebucketed, fill = self.fill.allocate(fresh[arrival])
         bucket_of = np.empty(len(fresh), np.int32)
         bucket_of[arrival] = rebucketed
         found[unknown] = bucket_of[which]
@@ -170,6 +170,6 @@ class DynamicAssigner:
 def assigner_of(known_buckets: Int32s, hashes: Int32s, assigners: int) -> Int32s:
     """Which assigner of the partition a row belongs to, so that one task writes each bucket.
 
-    A known key follows its bucket's owner, whoever filled it; an unknown one its hash. Shapes: n each in, n out.
+    A known key belongs to its bucket's owner; an unknown key to an assigner by its hash. Shapes: n each in, n out.
     """
     return np.where(known_buckets == UNKNOWN, hash_share(hashes, assigners), known_buckets % assigners).astype(np.int32)

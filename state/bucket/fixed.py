@@ -1,4 +1,4 @@
-"""Bucket keys to buckets, for each bucket function of a table with a fixed number of buckets.
+"""The bucket of each bucket key in fixed tables, for each bucket function.
 
 Source: Paimon 2.0 DefaultBucketFunction, ModBucketFunction, HiveBucketFunction, HiveHasher.
 """

@@ -101,7 +101,7 @@ def number_keys(keys: HashedKeys) -> tuple[HashedKeys, NDArray[np.int64]]:
 
 
 def stored_keys(keys: pa.Array) -> list[bytes]:
-    """Normalized keys as RocksDB takes them: it asks for one bytes object a key, so here columns end."""
+    """Normalized keys as RocksDB takes them: one bytes object per key."""
     if pa.types.is_integer(keys.type):
         octets = np.empty((len(keys), 9), np.uint8)
         octets[:, 0] = KEY_PREFIX[0]
@@ -123,13 +123,13 @@ def stored_places(entries: KeyEntries) -> list[bytes]:
 def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> Places:
     """The places in stored values; NOWHERE for None, and for keys last written before `alive_since` (seconds).
 
-    Raises IndexStateError for a value of another form.
+    Raises IndexStateError for a value of another format.
     """
     found = pa.array(values, pa.large_binary())
     known = np.asarray(found.is_valid()) if found.null_count else np.ones(len(found), np.bool_)
     octets = np.frombuffer(found.buffers()[2] or b"", np.uint8)
     if len(octets) != int(known.sum()) * _VALUE.itemsize:
-        raise IndexStateError("the key index holds values of another form", found=len(octets))
+        raise IndexStateError("the key index has values of another format", found=len(octets))
     stored = octets.view(_VALUE)
     partitions, buckets = np.full(len(found), NOWHERE, np.int32), np.zeros(len(found), np.int32)
     partitions[known] = np.where(stored["seconds"] >= alive_since, stored["partition"].astype(np.int32), NOWHERE)

@@ -16,12 +16,13 @@ POSTPONE_BUCKETS = -2
 
 
 class BucketMode(Enum):
-    """How rows come to their buckets.
+    """How a row gets its bucket.
 
-    FIXED: bucket function over the bucket key. DYNAMIC: a key stays where the HASH index of its partition has it, new
-    keys fill buckets up. CROSS_PARTITION: the same, but a key may move to another partition, so the index is over the
-    full primary key of the whole table, and nothing of it lies in the table. POSTPONE: rows wait unsorted in bucket -2
-    until a compaction deals them out. UNAWARE: an append table without buckets; everything is in bucket 0.
+    FIXED: bucket function over the bucket key. DYNAMIC: a known key keeps the bucket in the HASH index of its
+    partition; new keys fill buckets. CROSS_PARTITION: the same, but a key may move to another partition, so the index
+    is over the full primary key of the whole table, and is not stored in the table. POSTPONE: rows are stored unsorted
+    in bucket -2 until a compaction moves them to real buckets. UNAWARE: an append table without buckets; everything is
+    in bucket 0.
     """
 
     FIXED = "fixed"
@@ -32,7 +33,7 @@ class BucketMode(Enum):
 
 
 def bucket_mode(schema: TableSchema) -> BucketMode:
-    """The table's bucket mode. Raises OptionError when `bucket` is no number, or one that this table cannot have."""
+    """The table's bucket mode. Raises OptionError when `bucket` is not a number, or one that this table cannot have."""
     total = total_buckets(schema)
     if total > 0:
         return BucketMode.FIXED
@@ -49,7 +50,7 @@ def bucket_mode(schema: TableSchema) -> BucketMode:
 def total_buckets(schema: TableSchema) -> int:
     """The `bucket` option: the count of a fixed table, else -1 or -2; entries of new files record it as their total.
 
-    It is only what the table wants: a partition that has files keeps the total they were written with until a rescale.
+    A partition that has files keeps the total they were written with until a rescale.
     Raises OptionError as `bucket_mode` does.
     """
     total = schema.settings.bucket.count
@@ -70,13 +71,11 @@ def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
 
     The index of a CROSS_PARTITION table is over `schema.primary_keys` instead.
     Raises OptionError when `bucket-key` is missing, forbidden, or names a column that cannot be one, and
-    UnsupportedTableError when the primary key holds nothing but partition columns.
+    UnsupportedTableError when the primary key has only partition columns.
     """
     mode = bucket_mode(schema)
     if schema.primary_keys and not schema.trimmed_primary_key:
-        raise UnsupportedTableError(
-            "the primary key holds nothing but partition columns", primary_key=schema.primary_keys
-        )
+        raise UnsupportedTableError("the primary key has only partition columns", primary_key=schema.primary_keys)
     names = schema.settings.bucket.key
     if names is None:
         if mode is BucketMode.FIXED and not schema.primary_keys:
@@ -94,7 +93,7 @@ def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
 
 def _refusal(schema: TableSchema, name: str) -> str | None:
     if all(f.name != name for f in schema.fields):
-        return "is no column of the table"
+        return "is not a column of the table"
     if not schema.field(name).type.is_atomic:
         return f"has the nested type {schema.field(name).type}"
     if name in schema.partition_keys:

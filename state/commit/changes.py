@@ -1,7 +1,7 @@
-"""From the messages of a batch to the entries of its two snapshots.
+"""Commit messages of a batch → the manifest entries of its two snapshots.
 
 Source: Paimon 2.0 ManifestEntryChanges; the order inside a delta is stricter here: every DELETE before every ADD,
-because snapshot expiration walks a delta in order and a later ADD takes a file's removal back.
+because snapshot expiration reads a delta in order, and a later ADD cancels a file's removal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
 
 
 def changed_buckets(entries: Sequence[ManifestEntry], index: Sequence[IndexManifestEntry] = ()) -> frozenset[BucketId]:
-    """The (partition, bucket) pairs that entries touch: what a conflict check has to know of a table."""
+    """The (partition, bucket) pairs that entries change: the part of the table that a conflict check reads."""
     return frozenset({(e.partition, e.bucket) for e in entries} | {(e.partition, e.bucket) for e in index})
 
 
@@ -79,8 +79,8 @@ def combine_index(
 ) -> tuple[IndexManifestEntry, ...]:
     """The complete index list after the delta: untouched entries in their order, then the added ones.
 
-    A bucket has one HASH file and one deletion-vector file, so a new one takes the old one's place. Global indexes, and
-    with `vectors_by_file` (append tables with unaware buckets) deletion vectors too, are told apart by file name.
+    A bucket has one HASH file and one deletion-vector file, so a new one replaces the old one. Global indexes, and
+    with `vectors_by_file` (append tables with unaware buckets) deletion vectors too, are distinguished by file name.
     Source: Paimon 2.0 IndexManifestFileHandler.
     """
 

@@ -1,7 +1,7 @@
-"""May these changes follow that snapshot? One function per rule; losing is a value.
+"""Whether two writers collide: may these changes follow that snapshot? One function per rule; a conflict is a value.
 
-The base may be restricted to the changed buckets: apart from the bucket count, which belongs to a partition, every rule
-looks at one bucket.
+The base may be restricted to the changed buckets, because every rule looks at one bucket; only the bucket count belongs
+to a partition.
 Source: Paimon 2.0 ConflictDetection, FileEntry.mergeEntries.
 """
 
@@ -24,7 +24,7 @@ from bucketline.state.format.entries import (
 )
 
 ALREADY_ADDED = "already-added"
-"""The one rule whose files may be in the table: another commit has named them."""
+"""The only rule after which the files may be in the table: another commit added them."""
 
 KeyOrder = Callable[[bytes], Any]
 """Serialized key -> a value that compares as Paimon compares keys."""
@@ -32,14 +32,14 @@ KeyOrder = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why changes cannot follow the table's newest snapshot; `rule` is stable, `fields` hold the evidence."""
+    """Why changes cannot follow the table's newest snapshot; `rule` is stable; `fields` has the details."""
 
     rule: str
     message: str
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def error(self) -> CommitConflictError:
-        """The exception for callers that have nothing left to try."""
+        """The exception for callers that cannot try again."""
         return CommitConflictError(self.message, rule=self.rule, **self.fields)
 
 
@@ -131,7 +131,7 @@ def check_adds(live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Itera
 def check_deletes(
     live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
 ) -> Conflict | None:
-    """Rule `file-deleted`: every file taken away is live, at that very level."""
+    """Rule `file-deleted`: every deleted file is live, at the same level."""
     for entry in delta_entries:
         if entry.kind is FileKind.DELETE and entry.identity not in live:
             return Conflict(
@@ -174,9 +174,8 @@ def check_key_ranges(
 def check_index_deletes(
     base_index: Iterable[IndexManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:
-    """Rule `index-replaced`: an index file taken away is live.
-
-    Stricter than Paimon, which lets the last writer of a bucket's HASH file win and so forgets the other's keys.
+    """Rule `index-replaced`: a deleted index file is live. Stricter than Paimon, where the last writer of a bucket's
+    HASH file wins and the other's keys are lost.
     """
     live = {(e.partition, e.bucket, e.index_type, e.file_name) for e in base_index}
     for entry in delta_index:
@@ -196,9 +195,10 @@ def check_index_unchanged(
     base_index: Iterable[IndexManifestEntry],
     delta_index: Iterable[IndexManifestEntry],
 ) -> Conflict | None:
-    """Rule `index-changed`: the index files of a changed bucket are those that the change was planned on.
+    """Rule `index-changed`: the index files of a changed bucket are the same as when the change was planned.
 
-    A new HASH or deletion-vector file holds all of its bucket, so it may only replace what its writer has read.
+    A new HASH or deletion-vector file replaces the whole one of its bucket, so its writer must have read the current
+    one.
     """
     places = {(e.partition, e.bucket, e.index_type) for e in delta_index}
     planned, now = (
@@ -220,9 +220,8 @@ def check_unmarked(
     base_index: Iterable[IndexManifestEntry],
     delta_entries: Sequence[ManifestEntry],
 ) -> Conflict | None:
-    """Rule `rows-deleted`: of the files that are taken away no more rows are deleted than when they were read.
-
-    A compaction that has written such a row again would bring it back. Not a rule of Paimon 2.0.
+    """Rule `rows-deleted`: no further rows of the deleted files were deleted since they were read. A compaction would
+    bring such a row back. Not a rule of Paimon 2.0.
     """
     kept = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.ADD}
     gone = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.DELETE} - kept
@@ -253,11 +252,11 @@ def check_unmarked(
 def check_looked_up(
     newer_entries: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: KeyOrder
 ) -> Conflict | None:
-    """Rule `levels-changed`: the files in which a compaction has looked its keys up are still those of its bucket.
+    """Rule `levels-changed`: the files in which a compaction has looked up its keys are still the files of its bucket.
 
-    `newer_entries` are what others have changed since the compaction was planned. A file that they have added above
-    level 0, and that may hold a key of what is compacted from level 0, was not looked into: its row would be neither
-    marked nor logged, and the key be there twice. Bounds are inclusive. Not a rule of Paimon 2.0.
+    `newer_entries` are the changes of others since the compaction was planned. The compaction has not looked into a
+    file that they added above level 0. If that file may hold one of its keys, the old row would be neither marked as
+    deleted nor logged, and the key would exist twice. Bounds are inclusive. Not a rule of Paimon 2.0.
     """
     taken: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:
@@ -282,7 +281,7 @@ def check_looked_up(
 def check_deletion_vectors(
     after: Iterable[ManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:
-    """Rule `deletion-vector`: a new vector is about a file that is live once the commit is in."""
+    """Rule `deletion-vector`: a new vector belongs to a file that is live after the commit."""
     added = [e for e in delta_index if e.kind is FileKind.ADD and e.index_type == DELETION_VECTORS]
     if not added:
         return None
@@ -302,7 +301,7 @@ def check_deletion_vectors(
 def apply_delta(
     live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
 ) -> list[ManifestEntry]:
-    """The live entries after a delta, in the order they came in. DELETEs that hit nothing are ignored."""
+    """The live entries after a delta, in order. A DELETE without its file is ignored."""
     delta = list(delta_entries)
     gone = {e.identity for e in delta if e.kind is FileKind.DELETE}
     return [e for i, e in live.items() if i not in gone] + [e for e in delta if e.kind is FileKind.ADD]

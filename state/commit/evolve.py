@@ -1,7 +1,7 @@
-"""What a table's schema becomes when input arrives that has other columns.
+"""The next schema of a table whose input has other columns.
 
-Only what Paimon's own schema merging does without a cast that cuts: new columns and fields come last and nullable,
-types grow to what holds both. Columns that the input lacks are left alone: that is a matter of writing.
+The same as Paimon's schema merging, without casts that lose digits: new columns and fields are added last and nullable,
+and a type becomes one that holds both. Columns that the input lacks stay.
 Source: Paimon 2.0 SchemaMergingUtils.
 """
 
@@ -22,7 +22,7 @@ from bucketline.state.types.logical import DataType, TypeRoot
 def evolve_schema(
     schema: TableSchema, incoming: pa.Schema, policy: EvolutionPolicy, *, now_ms: int = 0
 ) -> TableSchema | None:
-    """The schema that also holds the incoming columns, as the next version; None when the table's holds them.
+    """The next version of the schema, with the incoming columns; None if the table has them already.
 
     `ignore` never changes the table. Raises SchemaMismatchError naming the columns: under `fail` when something is
     missing, under `evolve` when a type can neither hold nor be widened to the incoming one, or is a key's.
@@ -35,8 +35,8 @@ def evolve_schema(
     if policy is EvolutionPolicy.FAIL:
         names = [shown(c.path) for c in changes]
         raise SchemaMismatchError(
-            f"the input has what the table has no place for: {', '.join(map(_told, changes))}; change the table, "
-            "or set the policy for schema evolution to 'evolve' or 'ignore'",
+            f"the input has columns or types that the table does not have: {', '.join(map(_told, changes))}; change "
+            "the table, or set 'schema-evolution' to 'evolve' or 'ignore'",
             column=names[0],
             columns=names,
         )
@@ -45,7 +45,7 @@ def evolve_schema(
 
 
 def missing_changes(schema: TableSchema, incoming: pa.Schema) -> Iterator[AddColumn | ChangeType]:
-    """The changes that would give the incoming columns a place, in the order of the input."""
+    """The schema changes that the incoming columns need, in the order of the input."""
     keys = (*schema.primary_keys, *schema.partition_keys)
     known = {f.name: f for f in schema.fields}
     for field in logical_fields(incoming):

@@ -1,7 +1,7 @@
-"""Which snapshots may go, and which files with them: decisions only, over values the caller has read.
+"""Which snapshots may go, and which files with them: decisions over values that the caller has read.
 
-A file goes with the last snapshot that needs it. What a delta deletes is dead from its own snapshot on, so it goes with
-the snapshot before; the cost is that of the deltas in between, never that of the table.
+A file is removed with the last snapshot that needs it. A file that a delta deletes is not needed from that delta's
+snapshot on, so it is removed with the snapshot before. The cost depends on the deltas, not on the size of the table.
 Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagManager.
 """
 
@@ -21,7 +21,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
 
 FileKey = tuple[bytes, int, str]
-"""A data file as the file system knows it: partition, bucket, name. Its level is no part of it."""
+"""A data file on the file system: partition, bucket, name. Its level does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Retention:
 
     @classmethod
     def of(cls, settings: RetentionSettings) -> "Retention":
-        """What a table's settings say. Raises OptionError when one cannot be read or they clash."""
+        """What a table's settings say. Raises OptionError when one is invalid or two contradict each other."""
         return cls(
             min_count=settings.snapshots_min,
             max_count=settings.snapshots_max,
@@ -75,11 +75,11 @@ def expiry_end(
     next_of_consumers: Iterable[int],
     time_of: Callable[[int], int | None],
 ) -> int:
-    """The id of the oldest snapshot that stays; snapshots from `earliest` up to it, exclusive, go.
+    """The id of the oldest snapshot that stays; snapshots from `earliest` up to it, exclusive, are removed.
 
-    A snapshot goes once its successor is older than the retention time, so that the state of any moment within that
-    time stays readable; those above the largest count go whatever their age. `time_of` gives a snapshot's time, None
-    when it is gone; it is asked for no more ids than one run may remove.
+    A snapshot goes once its successor is older than the retention time, so that every state within that time stays
+    readable; snapshots beyond the largest count go at any age. `time_of` gives a snapshot's time, None when it is gone;
+    it is called for at most as many ids as one run may remove.
     """
     stop = min([latest - retention.min_count + 1, earliest + retention.limit, *next_of_consumers])
     end = max(earliest, min(latest - retention.max_count + 1, stop))
@@ -92,10 +92,9 @@ def expiry_end(
 
 
 def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapshot]:
-    """The tagged snapshots that may share files with the snapshots [begin, end): those among them and the one before.
-
-    A file is live in consecutive snapshots. So what an older tag shares with them the nearest one before shares too,
-    and what a later tag shares with them snapshot `end` has.
+    """The tagged snapshots that may share files with the snapshots [begin, end): those inside, and the nearest before.
+    A file is live in consecutive snapshots. So the nearest tag before has every file that an older tag shares with
+    them, and snapshot `end` has every file that a later tag shares with them.
     """
     ordered = sorted(tags, key=lambda s: s.id)
     before = [s for s in ordered if s.id < begin]
@@ -103,7 +102,7 @@ def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapsho
 
 
 def dead_files(deltas: Iterable[tuple[int, Sequence[ManifestEntry]]]) -> dict[FileKey, tuple[int, ManifestEntry]]:
-    """The data files that deltas leave dead, each with the id of the last snapshot that had it.
+    """The data files that deltas delete, each with the id of the last snapshot that has it.
 
     `deltas` are (snapshot id, entries), ascending. A file that one delta both deletes and adds has changed its level
     only: whatever the order of the two entries, it stays.
@@ -158,7 +157,8 @@ def unite(footprints: Iterable[Footprint]) -> Footprint:
 
 
 def retire(footprints: Sequence[tuple[int, Footprint]], kept: Footprint) -> dict[int, Footprint]:
-    """What goes with each snapshot, `footprints` ascending by id: files that no later one and nothing kept needs."""
+    """The files removed with each snapshot (`footprints` ascending by id): those that no later snapshot and nothing
+    kept needs."""
     needed, found = kept, dict[int, Footprint]()
     for snapshot_id, footprint in reversed(footprints):
         found[snapshot_id] = footprint.without(needed)

@@ -1,29 +1,29 @@
-"""From which age on a file that no snapshot names may be removed, and a writer proves that its files are still there.
+"""The age from which an orphan file may be removed, and from which a commit must prove that its files exist.
 
-A writer that has made its files and not committed them yet is protected by their age alone: orphan removal takes no
-file younger than `REMOVABLE_MS`, and a commit whose files may be older than half of that looks for them first. What
-lies between the two is for clocks that differ, and for a removal that takes its time between listing and removing.
-Ages are those of one clock wherever possible: that of the storage, or that of the process that planned the work.
+Files that are written and not committed yet are protected by their age alone. Orphan removal takes no file younger than
+`REMOVABLE_MS`. A commit whose files may be older than half of that checks first that they exist. The other half allows
+for clocks that differ, and for a removal that is slow between listing and removing. Ages are measured by one clock
+where possible: the storage's, or that of the process that planned the work.
 """
 
 REMOVABLE_MS = 86_400_000
 """Younger files are never removed, unless the user says that nobody writes: a day."""
 
 PROOF_MS = REMOVABLE_MS // 2
-"""From this age of its oldest file on a commit proves that all its files are there: half a day."""
+"""A commit whose oldest file has this age proves that all its files exist: half a day."""
 
 CLOCK_SKEW_MS = 3_600_000
 """How far two clocks may be apart, and one clock may be set back or ahead while a batch runs: an hour."""
 
 QUICK_MS = 30_000
-"""Work that was planned so short a time ago is young whatever the storage's clock says, so that it is not asked."""
+"""Work planned less than this ago is young whatever the storage's clock says, so the storage is not asked."""
 
 
 def is_quick(elapsed_ms: int) -> bool:
-    """Whether work that was planned that long ago is certainly young. A clock that was set back proves nothing."""
+    """Whether work planned that long ago is certainly young; False for a negative time, when the clock was set back."""
     return 0 <= elapsed_ms < QUICK_MS
 
 
 def needs_proof(age_ms: int) -> bool:
-    """Whether a commit with a file of that age has to prove that its files are there."""
+    """Whether a commit with a file of that age must prove that its files exist."""
     return age_ms + CLOCK_SKEW_MS >= PROOF_MS

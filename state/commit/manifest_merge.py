@@ -1,6 +1,6 @@
-"""Which manifests of the base list to merge into fewer, and what their entries come to.
+"""Which manifests of the base list are merged into fewer, and the entries of the new ones.
 
-The caller reads and writes; here is decided, in this order:
+The caller reads and writes. The decisions, in order:
 
 1. `plan_manifest_merge` says whether a full merge is worth a try and what a minor one would do.
 2. For a full merge the caller reads the manifests that have deletes, collects `deleted_identities`, and asks

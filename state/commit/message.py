@@ -1,6 +1,6 @@
-"""CommitMessage: what one writer of one bucket promises, and its byte form between tasks and the driver.
+"""CommitMessage: what one writer of one bucket wants to commit, and its bytes between tasks and the driver.
 
-The bytes are ours alone, live as long as one batch, and travel in an Arrow binary column:
+The bytes are not part of Paimon's format. They exist for one batch, in an Arrow binary column:
 
     "BLCM"   magic
     u8       version of the layout
@@ -36,7 +36,7 @@ class CommitMessage:
     `total_buckets` is what the bucket's entries record: n for fixed buckets, -1 dynamic or unaware, -2 postpone.
     An upgraded file is in `compact_before` and, with its new level, in `compact_after`. `deleted_files` are live files
     that the append part replaces (copy-on-write); they make its snapshot an OVERWRITE.
-    The kind of index entries is not looked at: the member they are in decides.
+    The kind of index entries is ignored: the member that holds them decides.
     """
 
     partition: bytes
@@ -55,7 +55,7 @@ class CommitMessage:
 
     @property
     def made_files(self) -> tuple[DataFileMeta, ...]:
-        """The files that exist because of this message: nobody else names them before it is committed."""
+        """The files that this writer created: nothing else names them before the commit."""
         old = {f.file_name for f in self.compact_before}
         later = (f for f in (*self.compact_after, *self.compact_changelog) if f.file_name not in old)
         return (*self.new_files, *self.changelog_files, *later)

@@ -1,8 +1,8 @@
-"""Which snapshot is the newest of a table whose hint LATEST does not simply say so?
+"""Which snapshot is the newest, when the hint LATEST does not say so?
 
-Snapshot files may be gone that were published: whatever else names a commit then proves it. A new commit must not take
-its id again, and a reader must not take an older state for the newest. Manifests and data files prove nothing: a first
-commit that crashed, or that is under way, leaves the same.
+Files of published snapshots may be missing. Then a hint, tag or changelog that names a commit proves that it existed. A
+new commit must not use its id again, and a reader must not read an older state as the newest. Manifests and data files
+prove nothing: a first commit that crashed, or that is under way, leaves the same.
 Source: Paimon 2.0 HintFileUtils, RollbackHelper, AbstractFileStoreTable.rollbackTo.
 """
 
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A hint file that is there: the id it holds, None when it holds no id."""
+    """An existing hint file: the id in it, None when there is no id in it."""
 
     snapshot_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What names a snapshot besides its own file: a hint, a tag or a changelog that outlives its snapshot.
+    """Something that names a snapshot besides its own file: a hint, a tag, or a changelog without its snapshot.
 
-    `subject` is how people know it. `time_ms` is when the snapshot was committed, where it says so; `tag` is the name
+    `subject` is its name in messages. `time_ms` is when the snapshot was committed, if known; `tag` is the name
     of a tag.
     """
 
@@ -32,7 +32,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a folder of metadata says of its snapshots.
+    """The snapshots of one metadata folder.
 
     `ids` are those of the snapshot files; `newest_time_ms` is when the highest of them was committed.
     """
@@ -63,7 +63,7 @@ class NewestId:
 
 @dataclass(frozen=True, slots=True)
 class CutShort:
-    """A rollback to a snapshot, or to the tag that keeps it, was begun and has not ended."""
+    """A rollback to a snapshot, or to a tag, was started and has not finished."""
 
     snapshot_id: int
     tag: str | None = None
@@ -76,9 +76,8 @@ class CutShort:
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """Snapshots after `newest` were published, and their files are gone; `proof` names the highest that is known.
-
-    `snapshot_id` is None where only a hint without an id is left.
+    """Snapshots after `newest` were published, and their files are missing; `proof` is what names the highest known
+    one. `snapshot_id` is None if only a hint without an id is left.
     """
 
     newest: int
@@ -87,7 +86,7 @@ class Vanished:
 
 
 def newest_of(history: History) -> NewestId | CutShort | Vanished:
-    """What the newest snapshot is.
+    """The newest snapshot.
 
     A hint LATEST that names an existing snapshot outweighs what names later ones. It is low because a writer did not
     get to write it, or because a rollback lowered it before it removed anything. Where a tag or changelog names a later

@@ -1,4 +1,4 @@
-"""What came of a commit, as values: the caller looks at them and decides; none is an error by itself.
+"""The outcome of a commit, as values: the caller decides what to do; none is an error by itself.
 
 Source: Paimon 2.0 FileStoreCommitImpl raises in their place; the cases are the same.
 """
@@ -13,7 +13,7 @@ from bucketline.state.format.entries import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It could not be learned whether a snapshot was published; all files of the commit are left as they are."""
+    """It is not known whether a snapshot was published; all files of the commit are kept."""
 
     snapshot_id: int
     uuid: str
@@ -22,7 +22,7 @@ class Unknown:
     message: str
 
     def error(self) -> CommitOutcomeUnknownError:
-        """The exception for callers that cannot find out either."""
+        """The exception for callers that cannot find out."""
         return CommitOutcomeUnknownError(
             self.message,
             snapshot_id=self.snapshot_id,
@@ -34,11 +34,10 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The snapshots made, oldest first; none when there was nothing to do.
-
-    `dropped` says why the compact half is not among them, though the append half is: the compaction is picked again
-    from the then-current levels. `replayed`: another run under the same name had committed this identifier before us;
-    its snapshot is given, and the files of our messages are not part of it.
+    """The new snapshots, oldest first; none when there was nothing to do. `dropped` says why the COMPACT snapshot is
+    missing although the APPEND one was published; the compaction is picked again later. `replayed`: another run with
+    the same commit user had committed this identifier already. Its snapshot is given, and the files of these messages
+    are not part of it.
     """
 
     snapshots: tuple[Snapshot, ...] = ()
@@ -54,7 +53,7 @@ CommitResult = Committed | Conflict | Unknown
 
 
 def outcome_unknown(snapshot: Snapshot, reason: str) -> Unknown:
-    """The Unknown of a snapshot whose publication got no clear answer."""
+    """The Unknown for a snapshot whose publication got no clear answer."""
     return Unknown(
         snapshot_id=snapshot.id,
         uuid=snapshot.uuid or "",

@@ -1,4 +1,4 @@
-"""What one snapshot will say, before a byte of it is written.
+"""The contents of the next snapshot, decided before anything is written.
 
 `plan_snapshot` decides; the store writes the plan's lists; `SnapshotPlan.snapshot` puts their names in.
 Source: Paimon 2.0 FileStoreCommitImpl.tryCommitOnce.
@@ -19,7 +19,7 @@ from bucketline.state.format.entries import (
 
 @dataclass(frozen=True, slots=True)
 class CommitIdentity:
-    """Who commits, and the properties and watermark that the commit carries."""
+    """The commit user and identifier, and the properties and watermark of a commit."""
 
     user: str
     identifier: int
@@ -30,7 +30,7 @@ class CommitIdentity:
 
 @dataclass(frozen=True, slots=True)
 class WrittenList:
-    """A manifest list that is on disk: its name, and its size in bytes."""
+    """A written manifest list: its name, and its size in bytes."""
 
     name: str
     size_bytes: int
@@ -38,9 +38,8 @@ class WrittenList:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """One snapshot to be: what must be written for it, and what it will say.
-
-    `index_entries` is the complete index list to write, None when the previous snapshot's list stays.
+    """The plan of one snapshot: the lists to write, and the snapshot's contents. `index_entries` is the complete index
+    list, None when the previous snapshot's list stays.
     """
 
     latest: Snapshot | None
@@ -59,13 +58,13 @@ class SnapshotPlan:
 
     @property
     def delta_record_count(self) -> int:
-        """Rows added minus rows taken away, physically: retractions count, deletion vectors do not."""
+        """Rows in added files minus rows in deleted files: retracts count as rows, deletion vectors do not."""
         return sum(e.file.row_count if e.kind is FileKind.ADD else -e.file.row_count for e in self.delta_entries)
 
     def snapshot(
         self, *, base: WrittenList, delta: WrittenList, changelog: WrittenList | None, index_manifest: str | None
     ) -> Snapshot:
-        """The snapshot, once its lists are on disk; `index_manifest` is looked at only if the plan writes one."""
+        """The snapshot, after its lists are written; `index_manifest` is used only if the plan writes one."""
         latest = self.latest
         previous_rows = 0 if latest is None else latest.total_record_count
         kept_index = None if latest is None else latest.index_manifest
@@ -144,6 +143,6 @@ def deletes_come_first(entries: Iterable[ManifestEntry]) -> bool:
 
 
 def overwrite_entries(live: Iterable[ManifestEntry], new: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
-    """The delta that puts `new` in the place of the live entries: their DELETEs, then the ADDs of `new`."""
+    """The delta that replaces the live entries by `new`: their DELETEs, then the ADDs of `new`."""
     gone = [ManifestEntry(FileKind.DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live]
     return (*gone, *(e for e in new if e.kind is FileKind.ADD))

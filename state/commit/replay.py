@@ -1,7 +1,7 @@
-"""Is a commit in the table already? Asked before work starts, and again before it is published.
+"""Whether a commit is in the table already, checked before work starts and again before it is published.
 
-A writer is known by its name, which holds an id; the prefix that `commit.user-prefix` puts before it may change while
-the writer stays the same.
+A writer is identified by its name, which contains an id. The prefix from `commit.user-prefix` may change; the writer
+stays the same.
 Source: Paimon 2.0 FileStoreCommitImpl.filterCommitted, CoreOptions.createCommitUser; identifiers of one user only ever
 grow, except the one that all batch commits share.
 """
@@ -20,7 +20,7 @@ def commit_user(prefix: str | None, writer: str) -> str:
 
 
 def writer_of(user: str) -> str:
-    """The name of the writer that commits as `user`: what follows the prefix. A name without an id has no prefix."""
+    """The name of the writer that commits as `user`: the part after the prefix. A name without an id has no prefix."""
     found = _PREFIXED.fullmatch(user)
     return user if found is None else found[1]
 
@@ -55,7 +55,7 @@ def newest_of_user(snapshots: Iterable[Snapshot], user: str) -> Snapshot | None:
 
 
 def find_twin(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snapshot | None:
-    """A snapshot in which somebody else under our name already committed the append half of this identifier.
+    """The APPEND snapshot of this identifier that another run with the same commit user has published.
 
     Two runs of one job can be alive for a moment; the slower one must not add its rows again. Compactions may share an
     identifier, and so may batch commits, so neither counts.

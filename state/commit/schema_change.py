@@ -1,7 +1,7 @@
-"""Changes to a table's schema: decided here, one after the other, into the fields of the next version.
+"""`ALTER TABLE`: changes of a schema, applied in order, give the next schema version.
 
-Old files are read by field id, so a rename keeps data, a drop and a later column of the same name share nothing, and a
-type may change only to one that holds every old value. Ids are never used twice.
+Old files are read by field id. So a rename keeps the data, and a dropped column and a later one of the same name have
+nothing in common. A type may only change to one that holds every old value. Ids are never used twice.
 Source: Paimon 2.0 SchemaManager, SchemaChange, SchemaValidation; texts that Paimon's users know are kept word for word.
 """
 
@@ -133,12 +133,12 @@ SchemaChange = (
 def change_schema(
     schema: TableSchema, changes: Sequence[SchemaChange], *, now_ms: int, has_snapshots: bool
 ) -> TableSchema:
-    """The next version of a schema; the given one itself when the changes change nothing.
+    """The next version of a schema; the given one if nothing changes.
 
-    With `has_snapshots` the options that old files depend on can no longer change. Adding a column that is there with
-    the same type changes nothing, so two writers that add one end with one.
-    Raises SchemaMismatchError, with `column`, for a column that is not there, is there already, or cannot be changed
-    so; OptionError for an option that cannot change, and for a result that Paimon would not accept as a table.
+    With `has_snapshots` the options that old files depend on can no longer change. Adding a column that exists with the
+    same type changes nothing, so two writers that add one column end with one. Raises SchemaMismatchError, with
+    `column`, for a column that does not exist, exists already, or cannot be changed this way; OptionError for an option
+    that cannot change, and for a result that Paimon would not accept as a table.
     """
     found = schema
     for change in changes:
@@ -310,7 +310,7 @@ def _check_vectors(settings: ChangelogSettings, value: str | None) -> None:
 
 
 def _check(old: TableSchema, new: TableSchema) -> None:
-    """Holds the new schema against the rules for tables; what was wrong with the old one already is not its fault."""
+    """Checks the new schema against the rules for tables; problems that the old schema had are ignored."""
     problem = _problem(new)
     if problem is None:
         return

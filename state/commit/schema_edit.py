@@ -1,4 +1,4 @@
-"""Edits of a schema's tree of fields, by paths that lead into rows and collections.
+"""Edits of a schema's fields, by paths into rows and collections.
 
 Source: Paimon 2.0 SchemaManager (updateNestedColumn, updateIntermediateColumn), ReassignFieldId.
 """
@@ -12,7 +12,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
 ColumnPath = tuple[str, ...]
-"""From a column to a field inside it: names of ROW fields, `element` into an ARRAY, `value` into a MAP."""
+"""The path from a column to a field inside it: names of ROW fields, `element` for an ARRAY, `value` for a MAP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ Position = First | After
 
 
 def plain_type(data_type: DataType) -> DataType:
-    """The type without the ids and comments of the fields in it: what two declarations have in common."""
+    """The type without the ids and comments of its fields, for comparing two declarations."""
     return _rebuilt(data_type, lambda f: DataField(0, f.name, plain_type(f.type)))
 
 
@@ -79,7 +79,7 @@ def set_field(schema: TableSchema, path: ColumnPath, change: Callable[[DataField
 def edit_field(
     schema: TableSchema, path: ColumnPath, edit: Callable[[list[DataField], int], list[DataField]]
 ) -> TableSchema:
-    """The schema with the row that holds the path's last field edited, given where that field is."""
+    """The schema after an edit of the row that has the path's last field; the edit gets that field's position."""
 
     def find(fields: list[DataField]) -> list[DataField]:
         at = next((i for i, f in enumerate(fields) if f.name == path[-1]), None)
@@ -116,7 +116,7 @@ def _edit_type(
     if inner is None or part != {TypeRoot.ARRAY: "element", TypeRoot.MAP: "value"}.get(data_type.root):
         refuse_column(path, f"Column {shown(path[: depth + 1])} does not exist.")
     if depth == len(path) - 1:
-        # The element as if it were the one field of a row, so that types and nullability are changed alike.
+        # The element is treated as the only field of a row, so that types and nullability change in the same way.
         found = edit([DataField(-1, part, inner)])
         if [f.name for f in found] != [part]:
             refuse_column(path, f"Column {shown(path)} is the {part} of a collection, which can only change its type")

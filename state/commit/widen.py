@@ -1,7 +1,7 @@
-"""Whether a column may change its type: only to one that holds every value of the old one exactly.
+"""Which type a column may change to: one that holds every value of the old type exactly.
 
-Paimon also accepts changes that cut values (BIGINT to INT) or that only some readers can follow; tables that went
-through them are read, but we do not lead a table there.
+Paimon also accepts changes that cut values (BIGINT to INT), or that only some readers support. Tables with such changes
+are read, but the changes are not made here.
 Source: Paimon 2.0 DataTypeCasts (the implicit casts, less those that round).
 """
 
@@ -19,7 +19,7 @@ _TIMES = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def narrows(old: DataType, new: DataType) -> str | None:
-    """Why values of `old` would not all fit into `new`; None when they do. Nullability is not looked at."""
+    """The reason why not all values of `old` fit `new`; None if they do. Nullability is ignored."""
     if old.root in _WHOLE:
         return _whole_number(old, new)
     if old.root is TypeRoot.FLOAT and new.root is TypeRoot.DOUBLE:

@@ -1,4 +1,4 @@
-"""DataFileMeta: what a manifest says of one data file, and the identity that deletes refer to.
+"""DataFileMeta: the metadata of one data file in a manifest, and the identity that deletes refer to.
 
 Source: Paimon 2.0 DataFileMeta, FileEntry.Identifier, SimpleStats.
 """

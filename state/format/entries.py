@@ -22,7 +22,7 @@ class CommitKind(Enum):
 
     @property
     def moves_rows(self) -> bool:
-        """Whether such a commit brings rows or takes them; others rearrange them, or describe them."""
+        """Whether such a commit adds or removes rows; others rewrite files, or change statistics."""
         return self not in (CommitKind.COMPACT, CommitKind.ANALYZE)
 
 
@@ -73,7 +73,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> EntryIdentity:
-        """What a DELETE must repeat of its ADD. Source: Paimon 2.0 FileEntry.Identifier."""
+        """The fields that a DELETE must share with its ADD. Source: Paimon 2.0 FileEntry.Identifier."""
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_index, f.external_path)
 

@@ -1,4 +1,4 @@
-"""Whether bytes are an HLL sketch of Apache DataSketches; its C++ library believes what it reads.
+"""Checks that bytes are an HLL sketch of Apache DataSketches, because its C++ library does not.
 
     0  1, words in front: 2 list, 3 set, 10 registers
     1  1, version 1
@@ -41,7 +41,7 @@ _MOST = 63
 
 
 def check_hll_sketch(data: bytes) -> None:
-    """Returns when the sketch can be read. Raises CorruptFileError when it cannot, or counts in it are wrong."""
+    """Returns when the sketch can be read. Raises CorruptFileError when it cannot, or when its counts are wrong."""
     if len(data) < 8:
         raise _corrupt(f"{counted(len(data), 'byte')} are too few")
     words, version, family, lg_registers, lg_places, flags, low, form = data[:8]

@@ -1,6 +1,7 @@
 """Records of manifests, manifest lists and index manifests, in whichever format a table keeps them.
 
-Avro unless `manifest.format` says otherwise; a file's first bytes tell. Metadata is small, so records are Python's.
+Avro unless `manifest.format` says otherwise; a file's first bytes identify its format. Metadata is small, so records
+are Python's.
 Source: Paimon 2.0 ObjectsFile, `manifest.format`.
 """
 

@@ -1,7 +1,7 @@
-"""Names in metadata that are another name but for one flipped bit.
+"""Names in metadata that differ from a known name in one flipped bit.
 
-Members and options that are not known are passed over, since other writers have more of them. One that differs in a
-single bit from a known one that is not there is no other writer's: to pass over it would lose what it says.
+Unknown members and options are ignored, because other writers have more of them. But a name that differs in a single
+bit from a known, missing name is damaged, and ignoring it would lose its value.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +19,7 @@ def check_names(found: Iterable[str], known: Collection[str], what: str) -> None
 
 
 def flipped_name(name: str, known: Collection[str]) -> str | None:
-    """The known name that this unknown one is but for one bit; None when it is known, or like none."""
+    """The known name that differs from this unknown one in one bit; None when it is known, or there is no such name."""
     if name in known:
         return None
     return next((k for k in known if len(k) == len(name) and _is_one_bit_off(name, k)), None)

@@ -1,7 +1,7 @@
-"""Table options that are one of Paimon's but for one flipped bit.
+"""Table options that differ from one of Paimon's in one flipped bit.
 
-Tables also have properties of catalogs, of other tools and of people. What such a one may well be called is passed
-over, however much it looks like an option: what readers do not ask for, and plain words with a capital.
+Tables also have properties of catalogs, other tools and users. A name that may well be such a property is ignored, even
+if it looks like an option: names that readers do not use, and plain words with a capital.
 """
 
 from collections.abc import Collection

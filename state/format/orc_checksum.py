@@ -1,4 +1,4 @@
-"""Checksums of a whole ORC file, kept in its footer as user metadata, which other readers pass over.
+"""Checksums of a whole ORC file, stored in its footer as user metadata, which other readers ignore.
 
 The file's bytes up to the checksums are taken in blocks of one size, so that a reader who wants a few columns has to
 check little more than he reads. What follows is found from the end of the file, without believing its postscript:

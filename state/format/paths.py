@@ -146,7 +146,7 @@ def extension_of(file_name: str) -> str:
     if len(parts) > 2 and parts[-1] in _COMPRESSIONS:
         parts.pop()
     if len(parts) < 2 or not parts[-1]:
-        raise CorruptFileError(f"{file_name}: the name does not tell the file format", file_name=file_name)
+        raise CorruptFileError(f"{file_name}: the name does not have the ending of a file format", file_name=file_name)
     return parts[-1]
 
 

@@ -114,7 +114,7 @@ def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, de
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
-    """The array with some value in the place of each null: nothing can be absent from a row that is absent itself."""
+    """The array with some value in place of each null, because a null row cannot have missing values."""
     if pa.types.is_struct(array.type):
         return pa.StructArray.from_arrays(array.flatten(), fields=list(array.type))
     if pa.types.is_map(array.type):

@@ -1,9 +1,9 @@
-"""Columns as people write them: SQL column text to fields.
+"""SQL column text → the columns of a table.
 
     id BIGINT NOT NULL, name VARCHAR(20) COMMENT 'as typed', tags ARRAY<STRING>, place ROW<lat DOUBLE, lon DOUBLE>
 
 Types mean what they mean in Paimon: TIMESTAMP has no time zone, TIMESTAMP_LTZ is an instant. Spark's spellings (LONG,
-STRUCT<a: INT>) are understood. What would be surprising is refused: VARCHAR without a length is one character in SQL.
+STRUCT<a: INT>) are understood. Surprising text is refused: VARCHAR without a length is one character in SQL.
 Source: Paimon 2.0 DataTypes; Flink SQL's and Spark SQL's CREATE TABLE.
 """
 
@@ -208,7 +208,7 @@ class _Parser:
         return self.tokens[self.at]
 
     def _pass(self) -> _Token:
-        """The next token, which is passed; the end stays where it is."""
+        """The next token; at the end it stays the end."""
         found = self._next
         if found.kind != "end":
             self.at += 1

@@ -1,4 +1,4 @@
-"""Arrays of any Arrow layout brought to a logical type without losing anything, or a refusal that names the column."""
+"""Arrays of any Arrow layout → arrays of a logical type without loss, or an error that names the column."""
 
 from collections.abc import Callable
 

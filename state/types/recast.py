@@ -1,7 +1,7 @@
 """Values of a column's former type in its current one, as Paimon's casts make them.
 
-What a cast of Java's yields is what other readers show, be it rounded, cut off, wrapped around or null. What is not
-known to be the same here is refused.
+The results are those of Java's casts, which other readers show: rounded, cut off, wrapped around or null. Casts that
+are not known to agree are refused.
 Source: Paimon 2.0 CastExecutors and its rules, DecimalUtils, BinaryStringUtils, DateTimeUtils.
 """
 

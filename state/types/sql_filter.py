@@ -4,8 +4,8 @@ Understood: AND, OR, NOT, comparisons of a column with a literal, IN, BETWEEN, I
 alone. Literals are read as the column's type, exactly: a number is never rounded to fit. Text is quoted with ', odd
 names with ` or ". Everything else is refused by name, never ignored.
 
-Unknown is SQL's: the expression is true exactly where the condition is. NOT is carried inwards to get there, for
-Arrow's own functions answer false where SQL says unknown. NaN equals nothing and is greater than every number, as
+Nulls are handled as in SQL: the expression is true exactly if the condition is. NOT is carried inwards to get there,
+for Arrow's own functions answer false where SQL says unknown. NaN equals nothing and is greater than every number, as
 Spark orders it.
 """
 

@@ -1,6 +1,6 @@
 """Single internal values (see `binary_row.decode_row`) as Arrow scalars.
 
-For metadata only: partition values, keys, bounds. Rows never come through here.
+For metadata only: partition values, keys, bounds. Not for rows.
 """
 
 import pyarrow as pa

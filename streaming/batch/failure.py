@@ -1,6 +1,6 @@
-"""What an error of Spark says in one line: the error of ours inside it, or its own cause.
+"""An error of Spark in one line: the BucketlineError inside it, or its own cause.
 
-Spark hands on what its Python side raised as text only: tracebacks of several processes, one inside the other.
+Spark passes on errors of its Python side as text only: nested tracebacks of several processes.
 """
 
 import re
@@ -16,26 +16,26 @@ _CAUSE = re.compile(
     r"^(?:: |Caused by: )?(?:[A-Za-z_$][\w$]*\.)*([A-Z][\w$]*(?:Error|Exception)): (\S[^\n]*)$", re.MULTILINE
 )
 _WRAPPERS = ("Py4JJavaError", "Py4JException", "PythonException", "SparkException", "StreamingQueryException")
-"""Errors that tell that there was another one."""
+"""Errors that only say that there was another error."""
 _CODED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 _STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\].*?terminated with exception: ", re.DOTALL)
 _CALL_UNANSWERED = re.compile(r"An error occurred while calling \S+\Z")
-"""All that Py4J says of a call where the JVM ends before it answers; an answer comes with a trace of Java."""
+"""The messages of Py4J when the JVM ends before it answers; an answer has a Java trace."""
 _OF_A_STOP = re.compile(r"Interrupted(?:IO)?Exception|ClosedByInterruptException|cancelled part of cancelled job group")
 _TALKS_TO_JVM = ("py4j", "pyspark")
 
 
 class SparkLog(Enum):
-    """What Spark and Py4J log of an error that ends the job: nothing, as the job reports it, or all they have."""
+    """What Spark and Py4J log of an error that ends the job: nothing, because the job reports it, or everything."""
 
     OURS_ONCE = "ours once"
     EVERYTHING = "everything"
 
 
 class SparkFailedError(BucketlineError):
-    """Spark ended the query for a reason of its own; what the batch had not committed is written at the next start.
+    """Spark ended the query for a reason of its own; the next start repeats a batch that was not committed.
 
-    `said` is all that Spark said of it, for programs that look for a reason; it is never shown.
+    `said` is Spark's whole text, for programs that look for a reason; it is never shown.
     """
 
     code = "SPARK_FAILED"
@@ -43,13 +43,13 @@ class SparkFailedError(BucketlineError):
 
 
 class SparkLostError(BucketlineError):
-    """Spark's JVM has ended under the job; what the batch had not committed is written at the next start."""
+    """Spark's JVM ended while the job ran; the next start repeats a batch that was not committed."""
 
     code = "SPARK_LOST"
 
 
 def error_within(text: str) -> BucketlineError | None:
-    """The error of ours that an error of Spark tells of; None where it tells of none."""
+    """The BucketlineError in the text of an error of Spark; None if there is none."""
     kinds = _kinds_by_name(BucketlineError)
     told = [(name, message.strip()) for name, message in _OURS.findall(text) if name in kinds]
     if not told:
@@ -60,7 +60,7 @@ def error_within(text: str) -> BucketlineError | None:
 
 
 def cause_line(text: str) -> str:
-    """The line that says why: the last error that Spark has a code for and the innermost cause, or the first line."""
+    """The line with the cause: the last error with a Spark error class and the innermost cause, or the first line."""
     found = [(name, message.strip()) for name, message in _CAUSE.findall(text)]
     coded = [message for _, message in found if _CODED.match(message) and not _STREAM_FAILED.match(message)]
     telling = [f"{name}: {message}" for name, message in found if name not in _WRAPPERS and message not in coded]
@@ -70,7 +70,7 @@ def cause_line(text: str) -> str:
 
 
 def explain(error: BaseException, within: BaseException | None = None) -> BucketlineError:
-    """The error to report for what Spark or Py4J raised; `within` is what a sink raised before, where it did."""
+    """The error to report for what Spark or Py4J raised; `within` is what a sink raised before, if it did."""
     text = "\n".join(said_by(e) for e in (error, within) if e is not None)
     found = error_within(text)
     if found is not None and not isinstance(found, SparkFailedError):
@@ -86,7 +86,7 @@ def explain(error: BaseException, within: BaseException | None = None) -> Bucket
 
 
 def said_by(error: BaseException) -> str:
-    """The text of an error, and of those that it came from."""
+    """The text of an error and of its causes."""
     said, seen = [], set[int]()
     following: list[BaseException | None] = [error]
     while following:
@@ -99,8 +99,8 @@ def said_by(error: BaseException) -> str:
 
 
 def is_jvm_lost(error: BaseException) -> bool:
-    """Whether an error says that Spark's JVM does not answer: by where it was raised, not by what it says, as sources
-    and storage refuse connections too."""
+    """Whether an error means that Spark's JVM does not answer: judged by where it was raised, not by its text,
+    because sources and storage refuse connections too."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, ConnectionError):
         return _raised_in(error.__traceback__) in _TALKS_TO_JVM
@@ -111,7 +111,7 @@ def is_jvm_lost(error: BaseException) -> bool:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raises what Spark and Py4J raise as an error of ours, from theirs."""
+    """Raises errors of Spark and Py4J as BucketlineErrors, with the original as cause."""
     try:
         yield
     except Exception as e:
@@ -124,7 +124,7 @@ def explained() -> Iterator[None]:
 def explained_in_one_line() -> Iterator[None]:
     """As `explained`, without Spark's tracebacks in what Python prints of the error: they are in its `__context__`.
 
-    What a query raises that is being stopped stays as it is: by its text Spark knows that nothing has failed.
+    The error of a query that is being stopped is not changed: from its text Spark knows that nothing has failed.
     Source: Spark 4.0 StreamExecution.isInterruptedByStop.
     """
     try:
@@ -141,7 +141,7 @@ def _is_of_spark(error: BaseException) -> bool:
 
 
 def _raised_in(trace: TracebackType | None) -> str | None:
-    """The package whose call failed, Python's own modules left aside."""
+    """The package whose call failed, without Python's own modules."""
     found = None
     while trace is not None:
         package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -78,8 +78,8 @@ def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool)
     if batch.batch_id > 0 and not (newest == batch.batch_id - 1 and history.complete):
         why = "the table was rolled back or replaced" if history.complete else "snapshots have expired"
         raise CheckpointMismatchError(
-            f"the checkpoint is at batch {batch.batch_id}, but the newest batch of this query that the table can show "
-            f"is {'none' if newest is None else newest}: {why}. {_REMEDIES}",
+            f"the checkpoint is at batch {batch.batch_id}, but the newest batch of this query that the table still "
+            f"shows is {'none' if newest is None else newest}: {why}. {_REMEDIES}",
             table_batch=newest,
             checkpoint_batch=batch.batch_id,
             history_complete=history.complete,

@@ -1,4 +1,4 @@
-"""The command line: `program` says how it ends, one module for each group of commands says what it does."""
+"""The command line: one module for each group of commands; `program` has exit codes and error lines."""
 
 from bucketline.streaming.cli.commands import main
 

@@ -1,4 +1,4 @@
-"""What several commands take: the table's PATH, how it is read and reached, `--format`, lists of names."""
+"""Arguments of several commands: the table's PATH, read options, storage options, `--format`, lists of names."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -17,25 +17,25 @@ _STORAGE = "bucketline.storage"
 
 
 def table_arguments(command: Command) -> Command:
-    """Adds `PATH`, options of reading and of storage; the command is given `path` and `option`, see `opened`."""
+    """Adds `PATH`, read options and storage options; the command gets `path` and `option`, see `opened`."""
     command = click.option(
         "-o",
         "--option",
         metavar="KEY=VALUE",
         multiple=True,
-        help="Option of reading, as branch=test; repeatable.",
+        help="Read option, as branch=test; repeatable.",
     )(command)
     return click.argument("path")(storage_arguments(command))
 
 
 def storage_arguments(command: Command) -> Command:
-    """Adds `--storage` and `--storage-file`; the command finds what they say with `given_storage`."""
+    """Adds `--storage` and `--storage-file`; the command reads them with `given_storage`."""
     command = click.option(
         "--storage-file",
         metavar="F.yaml",
         expose_value=False,
         callback=lambda context, parameter, path: _keep(context, "file", {} if path is None else _storage_file(path)),
-        help="File with options of the storage, which keeps its keys off the command line.",
+        help="File with storage options; keeps secrets off the command line.",
     )(command)
     return click.option(
         "--storage",
@@ -43,18 +43,18 @@ def storage_arguments(command: Command) -> Command:
         multiple=True,
         expose_value=False,
         callback=lambda context, parameter, texts: _keep(context, "line", assignments(texts, "--storage")),
-        help="How the storage is reached, as s3.endpoint=http://localhost:9000; repeatable.",
+        help="Storage option, as s3.endpoint=http://localhost:9000; repeatable.",
     )(command)
 
 
 def given_storage() -> dict[str, str]:
-    """The storage options of the command that runs; those on the command line go before those of the file."""
+    """The storage options of the command that runs; those on the command line override those of the file."""
     found: dict[str, dict[str, str]] = click.get_current_context().meta.get(_STORAGE, {})
     return {**found.get("file", {}), **found.get("line", {})}
 
 
 def format_option(command: Command) -> Command:
-    """Adds `--format`; the command is given `form`."""
+    """Adds `--format`; the command gets `form`."""
     return click.option(
         "--format",
         "form",
@@ -72,7 +72,7 @@ def opened(path: str, option: Sequence[str]) -> Table:
 
 
 def assignments(texts: Sequence[str], name: str) -> dict[str, str]:
-    """`key=value` texts as a mapping. Raises a usage error for a text that is none."""
+    """`key=value` texts as a mapping. Raises a usage error for any other text."""
     try:
         return {key: setting.text for key, setting in read_assignments(texts).items()}
     except OptionError as e:
@@ -85,14 +85,14 @@ def names(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def partition_option(command: Command) -> Command:
-    """Adds `--partition`, repeatable; the command is given `partitions` as `choose_partitions` takes them, or None."""
+    """Adds `--partition`, repeatable; the command gets `partitions` as `choose_partitions` takes them, or None."""
     return click.option(
         "--partition",
         "partitions",
         metavar="K=V[,K2=V2]",
         multiple=True,
         callback=lambda context, parameter, texts: [_choice(t) for t in texts] or None,
-        help="Only this partition, values as they are printed; repeatable.",
+        help="Only this partition, as dt=2026-01-01; repeatable.",
     )(command)
 
 

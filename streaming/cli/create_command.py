@@ -15,7 +15,7 @@ from bucketline.streaming.cli.program import program
 @click.option("--primary-key", metavar="A,B", multiple=True, help="Primary-key columns; none makes an append table.")
 @click.option("--partition-by", metavar="A,B", multiple=True, help="Partition columns.")
 @click.option("-o", "--option", metavar="KEY=VALUE", multiple=True, help="Table option, as bucket=4; repeatable.")
-@click.option("--comment", help="What the table is for.")
+@click.option("--comment", help="Comment of the table.")
 @storage_arguments
 def create(
     path: str,

@@ -1,4 +1,4 @@
-"""`compact`, `rescale`, `expire`, `orphans`, `doctor`: what keeps a table small and quick, without Spark."""
+"""`compact`, `rescale`, `expire`, `orphans`, `doctor`: maintenance of a table without Spark."""
 
 from datetime import timedelta
 
@@ -41,7 +41,8 @@ _ORPHANS_SCHEMA = pa.schema(
 )
 @partition_option
 def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[dict[str, object]] | None) -> None:
-    """Merges the runs of each bucket and commits the result. Rows stay as they are, and readers are not disturbed."""
+    """Merges the sorted runs of each bucket and commits the result. Rows do not change, and readers are not
+    disturbed."""
     table = opened(path, option)
     with progress_bar("buckets") as bar:
         snapshot_id = compact_table(table, strategy, partitions, watch=bar.show)
@@ -53,10 +54,10 @@ def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[
 @click.option("--bucket-num", type=click.IntRange(min=1), required=True, metavar="N", help="How many buckets.")
 @partition_option
 def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: list[dict[str, object]] | None) -> None:
-    """Gives partitions of a fixed or postpone table another number of buckets. Rows stay as they are.
+    """Changes the number of buckets of partitions of a fixed or postpone table. Rows do not change.
 
-    Partitions that --partition names are written anew whatever their count; without it all that have another one
-    are, and a fixed table's 'bucket' option follows.
+    Partitions that --partition names are rewritten whatever their number of buckets. Without --partition all that have
+    another number are rewritten, and the table's 'bucket' option is set.
     """
     snapshot_id = opened(path, option).rescale(bucket_num, partitions)
     click.echo("nothing to rescale" if snapshot_id is None else f"snapshot {snapshot_id}")
@@ -64,18 +65,18 @@ def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: lis
 
 @program.command()
 @table_arguments
-@click.option("--retain-min", type=click.IntRange(min=1), metavar="N", help="Keep at least so many snapshots.")
-@click.option("--retain-max", type=click.IntRange(min=1), metavar="N", help="Keep at most so many snapshots.")
-@click.option("--retain-time", metavar="DURATION", help="Keep snapshots that are younger, as '12 h'.")
+@click.option("--retain-min", type=click.IntRange(min=1), metavar="N", help="Least number of snapshots to keep.")
+@click.option("--retain-max", type=click.IntRange(min=1), metavar="N", help="Largest number of snapshots to keep.")
+@click.option("--retain-time", metavar="DURATION", help="Keep snapshots younger than this, as '12 h'.")
 def expire(
     path: str, option: tuple[str, ...], retain_min: int | None, retain_max: int | None, retain_time: str | None
 ) -> None:
-    """Removes old snapshots, and the files that only they needed. What is not given is as the table's options say."""
+    """Removes old snapshots, and the files that only they needed. By default as the table's options say."""
     older_than = None if retain_time is None else _duration(retain_time, "--retain-time")
     table = opened(path, option)
     done = table.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than)
     files = done.data_files + done.changelog_files + done.metadata_files
-    tags = f", {counted(len(done.tags), 'tag')} whose time was over" if done.tags else ""
+    tags = f", {counted(len(done.tags), 'tag')} that had expired" if done.tags else ""
     removed = f"{counted(done.snapshots, 'snapshot')} and {counted(files, 'file')} removed{tags}"
     click.echo(removed if done.snapshots or files or tags else "nothing to expire")
 
@@ -88,7 +89,7 @@ def expire(
     default="1 d",
     show_default=True,
     metavar="DURATION",
-    help="Only files that have not changed for so long; --delete takes a day at least.",
+    help="Only files unchanged for this long; with --delete at least a day.",
 )
 @click.option(
     "--no-writers",
@@ -98,7 +99,7 @@ def expire(
 )
 @format_option
 def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, no_writers: bool, form: Format) -> None:
-    """Lists the files that no snapshot, tag or branch names: what crashed writers left behind.
+    """Lists orphan files, which no snapshot, tag or branch names: crashed writers leave them behind.
 
     Files younger than a day are not removed, as they may belong to a batch that is about to be committed.
     """
@@ -106,18 +107,19 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, n
     age = _duration(older_than, "--older-than")
     found = table.remove_orphan_files(dry_run=not delete, older_than=age, no_writers=no_writers)
     print_table(_orphans_table(found), form)
-    done = "removed" if found.deleted else "found; --delete removes what is listed"
+    done = "removed" if found.deleted else "found; --delete removes them"
     size = f"{counted(len(found.files), 'file')}, {counted(found.size_bytes, 'byte')} {done}"
     click.echo(size if found.files else "no orphan files", err=True)
 
 
 @program.command()
 @table_arguments
-@click.option("--rows", is_flag=True, help="Read every live data file as well: rows, order, buckets, sequence numbers.")
+@click.option("--rows", is_flag=True, help="Also read every live data file: rows, order, buckets, sequence numbers.")
 @format_option
 @click.pass_context
 def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: bool, form: Format) -> None:
-    """Checks what every writer must keep true, and says what is broken. Changes nothing; exits with 1 on errors."""
+    """Checks the rules that every writer must keep, and says what is broken. Changes nothing; exits with 1 on
+    errors."""
     table = open_to_examine(path, assignments(option, "-o"), given_storage())
     with progress_bar("states and buckets") as bar:
         found = examine(table, rows=rows, watch=bar.show)
@@ -126,7 +128,7 @@ def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: boo
     errors = sum(f.severity is Severity.ERROR for f in found)
     warnings = counted(len(found) - errors, "warning")
     told = warnings if not errors else f"{counted(errors, 'error')}, {warnings}"
-    click.echo(told if found else "the table is sound", err=True)
+    click.echo(told if found else "no problems found", err=True)
     context.exit(FAILED if errors else DONE)
 
 

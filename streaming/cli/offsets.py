@@ -1,4 +1,4 @@
-"""`offsets`: where in Kafka a table has got to, as its own snapshots tell it."""
+"""`offsets`: the Kafka offsets that a table holds."""
 
 import json
 
@@ -13,11 +13,11 @@ from bucketline.streaming.job.table_offsets import newest_offsets
 
 @program.command()
 @table_arguments
-@click.option("--user", metavar="USER", help="The commit user to ask for; that of the newest batch by default.")
+@click.option("--user", metavar="USER", help="Commit user; by default that of the newest batch.")
 def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
     """Prints Kafka offsets held in the newest snapshots, as JSON for Spark's startingOffsets.
 
-    A job that starts with them and a new checkpoint reads exactly what the table does not hold yet.
+    A job that starts with them and a new checkpoint reads exactly what the table does not have yet.
     """
     table = opened(path, option)
     writers = list(newest_offsets(table, user))
@@ -44,7 +44,7 @@ def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
     )
     for other in writers[1:]:
         click.echo(
-            f"{printable(other.snapshot.commit_user)} wrote {printable(', '.join(other.topics))} as well: "
-            "--user prints its offsets",
+            f"{printable(other.snapshot.commit_user)} also wrote {printable(', '.join(other.topics))}; --user prints "
+            "its offsets",
             err=True,
         )

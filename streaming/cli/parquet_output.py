@@ -1,4 +1,4 @@
-"""Rows into a new Parquet file: it is there when it is whole, and not before."""
+"""Rows → a new Parquet file, which appears only when it is complete."""
 
 import os
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from bucketline.streaming.cli.progress_bar import progress_bar
 
 
 def check_output(path: str) -> None:
-    """Returns if a file can be made there. Raises a usage error for another ending, a file that exists, no folder."""
+    """Returns if the file can be created. Raises a usage error for another ending, a file that exists, no folder."""
     target = Path(path)
     if target.suffix != ".parquet":
         raise click.BadParameter(f"{path}: only FILE.parquet can be written", param_hint="--output")

@@ -1,6 +1,6 @@
-"""`bucketline`: the commands, and what their end looks like to a shell.
+"""`bucketline`: the commands, their exit codes and error lines.
 
-Exit codes: 0 done; 2 usage; 3 a wrong setting, or a table, branch or user that is not there; 4 a conflict, an unknown
+Exit codes: 0 done; 2 usage; 3 a wrong setting, or a table, branch or user that does not exist; 4 a conflict, an unknown
 outcome, or a checkpoint that does not fit; 1 anything else. An error is one line
 `error [code]: message` on the standard error, and one with the remedy where there is one; never a traceback, unless
 asked for with --debug or BUCKETLINE_DEBUG.
@@ -48,33 +48,34 @@ _EXIT_CODES: tuple[tuple[type[BucketlineError], int], ...] = (
     (CheckpointMismatchError, CONFLICT),
 )
 _REMEDIES = {
-    TableNotFoundError.code: "check the path, or make the table with `bucketline create`",
-    BranchNotFoundError.code: "name one of them with -o branch=NAME",
-    UserNotFoundError.code: "name one of them with --user, or leave it out for the newest",
+    TableNotFoundError.code: "check the path, or create the table with `bucketline create`",
+    BranchNotFoundError.code: "choose one with -o branch=NAME",
+    UserNotFoundError.code: "choose one with --user, or omit it for the newest",
     FilesTooYoungError.code: "wait until they are a day old; or, if nobody writes to the table at all, pass "
     "--no-writers (no_writers=True in Python)",
     SchemaMismatchError.code: "`bucketline schema PATH` shows the columns of the table",
     CommitConflictError.code: "nothing was lost; run it again, it starts from the table's newest snapshot",
-    FilesGoneError.code: "nothing was committed; write the rows again, and run `bucketline orphans` less eagerly",
-    CommitOutcomeUnknownError.code: "delete nothing; once the storage answers, `bucketline snapshots PATH` tells",
+    FilesGoneError.code: "nothing was committed; write the rows again, and run `bucketline orphans` less often",
+    CommitOutcomeUnknownError.code: "delete nothing; once the storage answers, look with `bucketline snapshots PATH`",
     CorruptFileError.code: "keep all files as they are; `bucketline doctor PATH` says what else is broken",
     MissingSnapshotError.code: "keep all files as they are and look for a copy of the snapshot files first",
-    SparkFailedError.code: f"the next start takes up the batch; with --debug (or {DEBUG_VARIABLE}=1) Spark says more",
-    SparkLostError.code: "give it more memory if it lacked it, and start the job again: it takes up the batch",
-    IndexStateError.code: "remove the local index; it is rebuilt from the table",
+    SparkFailedError.code: f"start the job again, it repeats the batch; --debug (or {DEBUG_VARIABLE}=1) shows "
+    "Spark's traces",
+    SparkLostError.code: "start the job again, it repeats the batch; give Spark more memory if it ran out",
+    IndexStateError.code: "remove the local index; it is built again from the table",
 }
-_RETRY_REMEDY = "it may pass: run it again"
+_RETRY_REMEDY = "the failure may be temporary: run it again"
 _STORAGE_REMEDY = "check the path, permissions, credentials and free space"
 _MESSAGE_SIGNS = 2000
 _BUG_REMEDY = f"this looks like a bug in bucketline; run it again with --debug (or {DEBUG_VARIABLE}=1) and report it"
 
 
 class Program(click.Group):
-    """A group of commands that ends in one of our exit codes, with one line that says why."""
+    """A group of commands that ends with an exit code and one line that says why."""
 
     debug = False
     secrets: tuple[str, ...] = ()
-    """Values that the command was given and that nothing may show."""
+    """Secret values of the command's arguments, which are never shown."""
 
     def main(
         self,
@@ -93,7 +94,7 @@ class Program(click.Group):
             _say("USAGE", e.format_message(), _usage_remedy(e))
             code = USAGE
         except click.Abort:
-            _say("STOPPED", "stopped before it was done", None)
+            _say("STOPPED", "interrupted before the end", None)
             code = FAILED
         except Exception as e:  # noqa: BLE001 -- the outermost place: whatever it is, it must not end as a traceback
             self._trace()
@@ -106,7 +107,7 @@ class Program(click.Group):
             click.echo(mask_text(traceback.format_exc(), self.secrets), err=True)
 
     def keep_secret(self, settings: Mapping[str, str]) -> None:
-        """Shows none of the secrets among these settings from here on, whatever message they come in."""
+        """Masks the secrets among these settings in all later messages."""
         self.secrets = (*self.secrets, *secret_values(settings))
 
 
@@ -120,7 +121,7 @@ class Program(click.Group):
 @click.version_option(__version__, prog_name="bucketline")
 @click.pass_context
 def program(context: click.Context, debug: bool) -> None:
-    """Streams sources into Apache Paimon tables with Spark, and looks after the tables.
+    """Streams sources into Apache Paimon tables with Spark, and maintains these tables.
 
     PATH is a table's own directory, <warehouse>/<db>.db/<table>, as a local path or a URI. Commands that print rows
     take --format table, json (one object per line) or csv.
@@ -132,7 +133,7 @@ def program(context: click.Context, debug: bool) -> None:
 
 
 def _report(error: Exception) -> int:
-    """Says what went wrong; the exit code for it."""
+    """Prints what went wrong; returns the exit code."""
     if isinstance(error, BucketlineError):
         _say(error.code, error.message, _remedy(error))
         return next((found for kind, found in _EXIT_CODES if isinstance(error, kind)), FAILED)
@@ -151,7 +152,7 @@ def _remedy(error: BucketlineError) -> str | None:
 
 def _usage_remedy(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
-    return f"`{context.command_path if context else 'bucketline'} --help` says what it takes"
+    return f"`{context.command_path if context else 'bucketline'} --help` shows the arguments"
 
 
 def _say(code: str, message: str, remedy: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Progress on a terminal: a bar where the end is known, a count where it is not; nothing where nobody watches."""
+"""Progress on a terminal: a bar if the end is known, else a count; nothing without a terminal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from bucketline.streaming.cli.rows import console
 
 class Bar(Protocol):
     def advance(self, count: int) -> None:
-        """That much more is done."""
+        """Adds to what is done."""
         ...
 
     def show(self, done: int, total: int) -> None:
-        """So much is done, of so much."""
+        """Sets what is done, and the total."""
         ...
 
 

@@ -62,7 +62,7 @@ _OPTIONS_SCHEMA = pa.schema([("option", pa.string()), ("value", pa.string())])
 @click.option("--where", metavar="SQL", help="Condition, as \"id > 5 AND name LIKE 'a%'\".")
 @click.option("--snapshot", metavar="N", help="Read this snapshot or tag instead of the newest snapshot.")
 @click.option("--changes-since", metavar="N", help="Rows committed after this snapshot or tag, with their row kinds.")
-@click.option("--read-optimized", is_flag=True, help="Only what full compactions have written, without merging.")
+@click.option("--read-optimized", is_flag=True, help="Read only the last level, without merging.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after so many rows.")
 @click.option("--output", metavar="FILE.parquet", help="Write the rows to a new Parquet file instead.")
 @format_option
@@ -78,7 +78,7 @@ def scan(
     output: str | None,
     form: Format,
 ) -> None:
-    """Reads rows: those of the newest snapshot, one for each primary key.
+    """Reads rows of the newest snapshot, one row for each primary key.
 
     Conditions compare columns with literals: AND, OR, NOT, =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, LIKE. Texts are
     in 'single quotes', bytes are X'0aff', instants have a zone ('2024-12-31 12:00:00Z').
@@ -105,14 +105,14 @@ def scan(
 def snapshots(path: str, option: tuple[str, ...], form: Format) -> None:
     """Lists the snapshots, oldest first.
 
-    The columns are those of Paimon's $snapshots; a table shows the most telling ones, json and csv show all.
+    The columns are those of Paimon's $snapshots; a table shows the most important ones, json and csv show all.
     """
     table = opened(path, option)
     print_table(shown_snapshots(table) if form is Format.TABLE else table.snapshots(), form)
 
 
 def shown_snapshots(table: Table) -> pa.Table:
-    """The snapshots, in the columns that people look at."""
+    """The snapshots, in the most important columns."""
     return table.snapshots().select(_SNAPSHOT_COLUMNS)
 
 
@@ -122,7 +122,7 @@ def shown_snapshots(table: Table) -> pa.Table:
 def files(path: str, option: tuple[str, ...], form: Format) -> None:
     """Lists the live data files of the newest snapshot.
 
-    The columns are those of Paimon's $files; a table shows the most telling ones, json and csv show all.
+    The columns are those of Paimon's $files; a table shows the most important ones, json and csv show all.
     """
     found = opened(path, option).files()
     print_table(found.select(_FILE_COLUMNS) if form is Format.TABLE else found, form)

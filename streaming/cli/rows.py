@@ -1,6 +1,6 @@
 """Rows on the standard output: a table for people, JSON lines or CSV for programs.
 
-Rows are printed as they come, a page at a time, so that a long result neither fills the memory nor makes anyone wait.
+Rows are printed a page at a time as they arrive, so that a long result needs little memory and starts at once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,12 +42,12 @@ def print_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, form: Forma
 
 
 def print_table(rows: pa.Table, form: Format) -> None:
-    """Prints a small result that is all there."""
+    """Prints a small result."""
     print_rows(rows.to_batches(), rows.schema, form)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where rich output goes: as wide as the terminal, or as it likes where there is none."""
+    """The console for tables: as wide as the terminal; unlimited without a terminal."""
     found = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not found.is_terminal:
         found.width = _UNLIMITED_WIDTH
@@ -86,7 +86,7 @@ def _csv_lines(page: pa.RecordBatch) -> pa.Array:
 
 
 def _csv_texts(texts: pa.Array) -> pa.Array:
-    """Cells as RFC 4180 wants them; a null is empty, an empty text is quoted."""
+    """Cells as in RFC 4180; a null is empty, an empty text is quoted."""
     quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
     return pc.fill_null(pc.if_else(pc.match_substring_regex(texts, '^$|[",\r\n]|^ | $'), quoted, texts), "")
 

@@ -21,11 +21,11 @@ from bucketline.streaming.job.job_table import has_table
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
 _CREATE = "create."
 _IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
-"""Options of the sink that a job sets in a section of their own."""
+"""Options of the sink that a job file sets in a section of its own."""
 
 
 def settings_table(config: JobConfig) -> pa.Table:
-    """Every setting in force, and those of `create` that are not. Raises as `check_job`: what cannot run has none."""
+    """Every setting in force, and those of `create` that are not. Raises as `check_job`."""
     schema = check_job(config)
     there = has_table(config)
     options = effective_options(config.settings, schema.options)
@@ -45,7 +45,7 @@ def _told(key: str, found: Setting, there: bool) -> Setting:
 
 
 def _defaults(config: JobConfig) -> Mapping[str, Setting]:
-    """What the job leaves open and does not stay open."""
+    """The defaults that the job fills in."""
     found = {o.key: Setting(o.shown(), DEFAULT) for o in (SOURCE_DECODE, BAD_RECORDS_MAX)}
     for key, text in source_options(config.source).options.items():
         if find_option(config.source.options, key) is None:

@@ -18,16 +18,16 @@ from bucketline.streaming.cli.program import program
 
 _ENDINGS = (".py", ".typed", ".properties", ".conf", ".yaml", ".yml")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time a zip can name: the same files make the same zip."""
+"""The earliest time a zip can store, so that the same files make the same zip."""
 
 
 @program.command("py-files")
-@click.option("--directory", metavar="DIR", help="Where the zip is kept; a cache folder by default.")
+@click.option("--directory", metavar="DIR", help="Folder for the zip; by default a cache folder.")
 def py_files(directory: str | None) -> None:
     """Prints the path of the zip for --py-files, building it if needed.
 
-    Only this package is in it. Its dependencies hold machine code, which Python cannot import from a zip: they belong
-    into the workers' environment.
+    Only this package is in it. Its dependencies contain machine code, which Python cannot import from a zip: install
+    them in the workers' environment.
     """
     click.echo(build_zip(Path(directory) if directory is not None else cache_folder()))
 
@@ -42,9 +42,8 @@ def job_file() -> None:
 
 
 def build_zip(folder: Path) -> Path:
-    """The zip of this package in a folder, made if it is not there; its name tells its content.
-
-    It appears whole or not at all, so that several jobs can ask for it at once.
+    """The zip of this package in a folder, created if it does not exist; its name contains a hash of its contents. It
+    appears complete or not at all, so that several jobs can build it at the same time.
     """
     files = package_files()
     target = folder / f"bucketline-{__version__}-{_digest(files)}.zip"
@@ -68,7 +67,7 @@ def package_files() -> dict[str, bytes]:
 
 
 def cache_folder() -> Path:
-    """Where this user's files go that can be made again."""
+    """The user's cache folder."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "bucketline"
 

@@ -31,8 +31,8 @@ _SHOWN_ROWS = 10
 @program.command()
 @click.option("--conf-file", metavar="F", required=True, help="The job: .yaml, .json or .properties.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overrides the file; repeatable.")
-@click.option("--reset-identity", is_flag=True, help="Begin a new checkpoint at the Kafka offsets in the table.")
-@click.option("--allow-reprocess", is_flag=True, help="Write batches that checkpoint and table disagree about.")
+@click.option("--reset-identity", is_flag=True, help="Start a new checkpoint at the Kafka offsets in the table.")
+@click.option("--allow-reprocess", is_flag=True, help="Write a batch although checkpoint and table disagree.")
 @click.option("--print-config", is_flag=True, help="Print each setting and where it comes from, and stop.")
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors, Spark's own too.")
 @format_option
@@ -45,7 +45,7 @@ def ingest(
     debug: bool,
     form: Format,
 ) -> None:
-    """Runs the streaming job of a job file, until its trigger is done or it is told to end (Ctrl-C, SIGTERM).
+    """Runs the streaming job of a job file, until its trigger is done or it is asked to end (Ctrl-C, SIGTERM).
 
     The same job with spark-submit: spark-submit --py-files "$(bucketline py-files)" ... "$(bucketline job-file)"
     --conf-file F.yaml
@@ -74,11 +74,11 @@ def ingest(
 
 
 @program.command()
-@click.option("--directory", metavar="D", help="An empty or new folder for everything; one in /tmp by default.")
+@click.option("--directory", metavar="D", help="An empty or new folder for all files; by default one in /tmp.")
 @click.option("--batches", type=click.IntRange(1, 100), default=8, show_default=True, help="Micro-batches to stream.")
 @click.option("--events", type=click.IntRange(1, 1_000_000), default=2000, show_default=True, help="Events in each.")
 def quickstart(directory: str | None, batches: int, events: int) -> None:
-    """Streams a generated order book with updates and deletes into a table, and shows what came of it.
+    """Streams a generated order book with updates and deletes into a table, and shows the result.
 
     A real run of Spark on this machine: several micro-batches, compaction along the way and a full one at the end, then
     the table, its snapshots and its levels. What was streamed is kept, and the table is compared with it.
@@ -118,7 +118,7 @@ def _headline(command: str) -> None:
 
 
 def spark_module(name: str) -> ModuleType:
-    """A module of `bucketline.streaming` that needs Spark. Raises OptionError where there is none."""
+    """A module of `bucketline.streaming` that needs Spark. Raises OptionError if Spark is not installed."""
     try:
         return import_module(f"bucketline.streaming.{name}")
     except ModuleNotFoundError as e:

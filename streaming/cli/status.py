@@ -1,4 +1,4 @@
-"""`status`: a table at one glance, down to the levels and runs of each bucket."""
+"""`status`: the levels and sorted runs of each bucket, and the streams that write the table."""
 
 import sys
 from collections.abc import Sequence
@@ -56,13 +56,13 @@ _BACKLOG_WORDS = {
     show_default=True,
     metavar="N|all",
     callback=lambda context, parameter, text: _most(text),
-    help="How many buckets are drawn, those with the most runs first.",
+    help="How many buckets are shown, those with the most runs first.",
 )
 @click.option(
     "--batches",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The last N batches of streams instead of buckets, one a row: rows, rejects, lag.",
+    help="Show the last N batches of streams, one per row, instead of buckets.",
 )
 @format_option
 def status(
@@ -73,12 +73,11 @@ def status(
     batches: int | None,
     form: Format,
 ) -> None:
-    """Draws the levels and runs of each bucket, with sizes, rows and skew, and says what is due.
+    """Shows the levels and sorted runs of each bucket, with sizes, rows and skew, and which compactions are due.
 
-    A run is a sorted piece that readers merge with the others: each file of level 0 is one, each level above is one.
-    Rows are those in files, so a key may count more than once until it is compacted. json and csv print one row a
-    bucket. Of the streams that write the table it says what their last batches brought, how many records were
-    rejected, and how many waited at the source.
+    Readers merge the sorted runs of a bucket: each file of level 0 is one, each higher level is one. Rows are counted
+    in files, so a key may count more than once until it is compacted. json and csv print one row a bucket. For the
+    streams that write the table it shows the last batches, rejected records and lag.
     """
     table = opened(path, option)
     if batches is not None:
@@ -91,7 +90,7 @@ def status(
 
 
 def _most(text: str) -> int | None:
-    """How many buckets are drawn; None for all."""
+    """How many buckets are shown; None for all."""
     if text.strip().lower() == "all":
         return None
     if not text.strip().isdigit() or int(text) < 1:
@@ -100,7 +99,7 @@ def _most(text: str) -> int | None:
 
 
 def draw_status(table: Table, partitions: list[dict[str, object]] | None = None, most: int | None = 64) -> None:
-    """Draws the newest snapshot on the standard output, with at most so many buckets; all for None."""
+    """Prints the newest snapshot, with at most so many buckets; None for all."""
     snapshot = table.snapshot_store.latest()
     _draw(console(), table, snapshot, [] if snapshot is None else _survey(table, snapshot, partitions), most)
 
@@ -135,7 +134,7 @@ def _draw(out: Console, table: Table, snapshot: Snapshot | None, buckets: list[B
                 out.print(text)
     if len(shown) < len(buckets):
         left = counted(len(buckets) - len(shown), "bucket")
-        out.print(Text(f"\n… and {left} with fewer runs; --buckets all draws every one"))
+        out.print(Text(f"\n… and {left} with fewer runs; --buckets all shows them"))
     streams = stream_lines(batches_of(table, SHOWN_BATCHES))
     if streams:
         out.print(Text("\n" + "\n".join(streams)))
@@ -144,7 +143,7 @@ def _draw(out: Console, table: Table, snapshot: Snapshot | None, buckets: list[B
 
 
 def _advice_lines(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> list[str]:
-    """Each piece of advice once, with the partitions it is for where it is not for all."""
+    """Each advice once, with its partitions if it is not for all."""
     whole = advise_table(partitions, mode)
     if whole is not None:
         return [f"\n→ {whole}"]
@@ -175,7 +174,7 @@ def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[Bucket
     rows, deletes = sum(b.row_count for b in buckets), sum(b.delete_row_count for b in buckets)
     deleted = f" ({deletes:,} of them deletes)" if deletes else ""
     held = f"{counted(rows, 'row')}{deleted} in {counted(files, 'file')}, {_size_text(size)}"
-    lines.append(held if files else "no rows: no file is live")
+    lines.append(held if files else "no rows: there are no live files")
     due = [b for b in buckets if b.backlog is not Backlog.NONE]
     waiting = sum(b.backlog is Backlog.WRITERS_WAIT for b in due)
     if schema.primary_keys:
@@ -192,7 +191,7 @@ def _waiting_line(buckets: Sequence[BucketSurvey]) -> str:
     """How much is postponed, and since when."""
     found = find_waiting(((b.partition.encode(), b.bucket), b.files) for b in buckets)
     if not found.rows:
-        return "nothing is postponed: every row has its bucket"
+        return "no postponed rows"
     where = f" in {found.partitions:,} partitions" if found.partitions > 1 else ""
     age = age_text(found.age_seconds(SYSTEM_CLOCK.local_ms()))
     return f"postponed: {counted(found.rows, 'row')}{where}, for up to {age}; no reader sees them yet"

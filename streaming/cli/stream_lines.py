@@ -36,8 +36,8 @@ BATCHES_SCHEMA = pa.schema(
 def batches_of(table: Table, most: int) -> list[WrittenBatch]:
     """The newest batches that streams have written, newest first.
 
-    They are looked for in the newest snapshots, a bounded number of them, and in the tags that writers keep, which hold
-    a writer's last batch even when its snapshot has expired.
+    They are read from a bounded number of the newest snapshots, and from the writers' tags, which keep a writer's last
+    batch when its snapshot has expired.
     """
     store = table.snapshot_store
     newest = store.latest_id()

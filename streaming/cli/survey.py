@@ -1,6 +1,6 @@
-"""What `status` says of a table: each bucket's levels and runs, and whether another number of buckets would serve.
+"""What `status` says of a table: each bucket's levels and runs, and whether another number of buckets would fit better.
 
-Pure: from live files and options to values; nothing is opened, and a damaged table can be looked at as well.
+Pure: from live files and options to values; nothing is opened, so it also works for a damaged table.
 Source: Paimon's documentation on buckets ("the recommended data size in each bucket is about 200MB - 1GB").
 """
 
@@ -21,15 +21,15 @@ LARGE_BUCKET_BYTES = 1 << 30
 _FITTING_BUCKET_BYTES = 512 << 20
 _TARGET_FILE_BYTES = 128 << 20
 _MANY_BUCKETS = 4
-"""Small dynamic buckets that are worth a word: each assigner has one that is not full yet."""
+"""The number of small dynamic buckets that is worth a message: each assigner has one that is not full yet."""
 _SMALL_TABLE_ROWS = 1_000_000
 _SMALL_TABLE_BUCKETS = 64
 _SKEWED = 3.0
-"""Times the mean size from which a bucket is worth a word."""
+"""How many times the mean size a bucket must have for a message."""
 
 
 class Backlog(Enum):
-    """Whether a bucket waits for a compaction: not, or at the next chance, or so much that writers wait."""
+    """Whether a compaction is due in a bucket: no; yes; or so many runs that Paimon's writers wait."""
 
     NONE = "none"
     DUE = "due"
@@ -191,7 +191,7 @@ SURVEY_SCHEMA = pa.schema(
 
 
 def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str | None:
-    """What would serve the table where one number of buckets cannot serve all of its partitions; None where it can."""
+    """Advice for a table whose partitions need different numbers of buckets; None if one number fits all."""
     if mode is not BucketMode.FIXED:
         return None
     sizes = [(_bucket_count(p.buckets), p.size_bytes) for p in partitions]
@@ -200,14 +200,15 @@ def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str
     if not large or not small:
         return None
     return (
-        f"more than 1 GB a bucket in {counted(large, 'partition')} and less than 200 MB in {small:,}: no one number "
-        "of buckets serves both. Rescale the large ones alone, if they are written no more; else postponed ('bucket' "
-        "= '-2') or, with one writer, dynamic buckets ('bucket' = '-1') give each partition its own number"
+        f"more than 1 GB a bucket in {counted(large, 'partition')} and less than 200 MB in {small:,}: no single "
+        "number of buckets fits both. Rescale only the large ones if nothing writes to them; else use postpone "
+        "('bucket' = '-2') or, with one writer, dynamic buckets ('bucket' = '-1'), where each partition has its own "
+        "number"
     )
 
 
 def _is_small(buckets: Sequence[BucketSurvey]) -> bool:
-    """Whether a table is so small that fewer buckets would gain nothing: it may just have begun."""
+    """Whether a table is so small that fewer buckets would not help: it may be new."""
     return (
         len(buckets) <= _SMALL_TABLE_BUCKETS
         and sum(b.row_count for b in buckets) < _SMALL_TABLE_ROWS
@@ -228,9 +229,9 @@ def _dynamic_advice(count: int, total: int, fitting: int, is_small: bool) -> str
     if not is_small and count >= _MANY_BUCKETS and total < count * SMALL_BUCKET_BYTES and fitting < count:
         word = "bucket" if fitting == 1 else "buckets"
         return (
-            f"less than 200 MB a bucket: a larger 'dynamic-bucket.target-row-num' fills them before new ones are "
-            f"opened; if the keys are about all there will be, {fitting} fixed {word} would do, which need no index "
-            "and take several writers"
+            "less than 200 MB a bucket: with a larger 'dynamic-bucket.target-row-num' new buckets are opened later; "
+            f"if few new keys will come, {fitting} fixed {word} would be enough, need no index and allow several "
+            "writers"
         )
     return None
 
@@ -246,7 +247,7 @@ def _skew(members: Sequence[BucketSurvey]) -> float:
 
 def _advice(members: Sequence[BucketSurvey], mode: BucketMode, skew: float, is_small: bool) -> str | None:
     if mode is BucketMode.POSTPONE and any(b.bucket < 0 for b in members):
-        return "rows wait in the postpone bucket, which no reader sees: compact the table to deal them out"
+        return "readers do not see rows in the postpone bucket: compact the table to move them to buckets"
     count, total = _bucket_count(members), sum(b.size_bytes for b in members)
     fitting = _fitting(total)
     if mode in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
@@ -254,13 +255,16 @@ def _advice(members: Sequence[BucketSurvey], mode: BucketMode, skew: float, is_s
     if mode is BucketMode.UNAWARE:
         return None
     if total > count * LARGE_BUCKET_BYTES:
-        return f"more than 1 GB a bucket: about {fitting} buckets instead of {count} would serve it better"
+        return f"more than 1 GB a bucket: about {fitting} buckets instead of {count} would fit better"
     if not is_small and count > 1 and total < count * SMALL_BUCKET_BYTES and fitting < count:
         word = "bucket" if fitting == 1 else "buckets"
-        return f"less than 200 MB a bucket: {fitting} {word} instead of {count} would do, unless the table still grows"
+        return (
+            f"less than 200 MB a bucket: {fitting} {word} instead of {count} would be enough, "
+            "unless the table still grows"
+        )
     if skew >= _SKEWED and total >= SMALL_BUCKET_BYTES:
         return (
-            f"the largest bucket is {skew:.1f} times the mean: few values of the bucket key hold many rows, "
-            "and more buckets alone do not part them"
+            f"the largest bucket is {skew:.1f} times the mean: few values of the bucket key have many rows, and more "
+            "buckets alone will not separate them"
         )
     return None

@@ -1,1 +1,1 @@
-"""Values of records become rows of a table."""
+"""Values of records → rows of a table."""

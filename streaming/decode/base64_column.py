@@ -13,14 +13,14 @@ _LARGEST_DECIMAL_BYTES = 16
 
 
 def decode_base64(texts: pa.Array) -> pa.Array:
-    """The bytes that standard, padded base64 texts stand for. Shapes: n string in, n large_binary out, nulls kept.
+    """The bytes of standard, padded base64 texts. Shapes: n string in, n large_binary out, nulls kept.
 
     Raises ValueError for a text that is not base64.
     """
     offsets, data = _filled(texts.cast(pa.string()))
     lengths = np.diff(offsets)
     if np.any(lengths % 4):
-        raise ValueError("its length is no multiple of 4")
+        raise ValueError("its length is not a multiple of 4")
     ends = offsets[1:][lengths > 0]
     last, before = data[ends - 1] == ord("="), data[ends - 2] == ord("=")
     padding = np.zeros(len(lengths), dtype=np.int64)
@@ -68,7 +68,7 @@ def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
 
 
 def _filled(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Offsets from 0 and the bytes between them; a null is as long as the empty text."""
+    """Offsets from 0 and the bytes between them; a null has no bytes."""
     filled = pc.fill_null(texts.cast(pa.large_binary()), b"")
     if len(filled) == 0:
         return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)

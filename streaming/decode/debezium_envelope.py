@@ -1,8 +1,8 @@
-"""Debezium events out of their envelopes: the payload's text, and the schema that says what its values mean.
+"""Debezium's envelope: the payload's text, and the schema of its values.
 
 Kafka Connect's JSON converter writes `{"schema": ..., "payload": ...}`, and bare payloads with `schemas.enable=false`.
-All events of a table carry the same schema, many times longer than the row: its text is read once, and cut off the
-records that begin with the same bytes. Records of any other layout are read one by one.
+All events of a table have the same schema, which is many times longer than the row. So its text is parsed once, and
+removed from all records that begin with the same bytes. Records of any other layout are read one by one.
 
 Source: Kafka 4.0 JsonConverter; Debezium 3 change event keys and values.
 """
@@ -32,14 +32,14 @@ _CLOSED = r"\}\s*$"
 _NULL = r"^\s*null\s*$"
 _NO_SCHEMA: SourceSchema = {}
 NO_EVENT = (
-    "no Debezium event: it has no field op; for rows without an envelope (Debezium's ExtractNewRecordState) use "
+    "not a Debezium event: it has no field op; for rows without an envelope (Debezium's ExtractNewRecordState) use "
     "decode: json"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """Records that hold one schema: their positions, ascending, and the texts of their payloads."""
+    """Records with the same schema: their positions, ascending, and the texts of their payloads."""
 
     source: SourceSchema
     positions: npt.NDArray[np.int64]
@@ -47,9 +47,10 @@ class Unwrapped:
 
 
 def read_events(values: pa.Array, fields: tuple[DataField, ...], watch: Watch = Watch.NOTHING) -> Objects:
-    """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; the need is that of a row.
+    """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; and the schema needs of
+    their rows.
 
-    Shapes: n binary without nulls in; records whose payload is null are neither event nor bad.
+    Shapes: n binary without nulls in; a record whose payload is null is not an event and not bad.
     """
     unwrapped, rest = _unwrap(values)
     parts = [_read_unwrapped(part, fields, watch) for part in unwrapped]
@@ -63,7 +64,7 @@ def read_events(values: pa.Array, fields: tuple[DataField, ...], watch: Watch = 
 
 
 def _read_unwrapped(part: Unwrapped, fields: tuple[DataField, ...], watch: Watch) -> Objects:
-    """The events of one schema. It declares every field that they may have, so values need not be asked for those."""
+    """The events of one schema. It declares all their fields, so unknown fields are not looked for in the values."""
     events = part.payloads
     found = read_objects(events, _event_shape(fields, part.source), _only_wider(watch))
     declared = declared_need(part.source, fields) if watch is Watch.ALL and len(events) else NO_NEED
@@ -75,12 +76,12 @@ def _only_wider(watch: Watch) -> Watch:
 
 
 def _need_of_rows(need: pa.DataType) -> pa.DataType:
-    """What the images before and after need, of all that events do."""
+    """The schema needs of the row images in the needs of the events."""
     return joined(part_of(need, "before"), part_of(need, "after"))
 
 
 def read_keys(keys: pa.Array, fields: tuple[DataField, ...]) -> pa.Array:
-    """The key columns in record keys, one by one; null where a key does not hold them. Shapes: n binary in, n out."""
+    """The key columns in record keys, one by one; null if a key does not have them. Shapes: n binary in, n out."""
     shape = row_shape(fields)
     found = []
     for data in keys.to_pylist():
@@ -151,7 +152,7 @@ def _row_schema(schema: object) -> SourceSchema:
 def _read_unusual(
     values: pa.Array, positions: npt.NDArray[np.int64], fields: tuple[DataField, ...], watch: Watch
 ) -> Iterator[Objects]:
-    """Envelopes in another layout, one by one; what is no event is bad."""
+    """Envelopes of another layout, one by one; what is not an event is bad."""
     for value, position in zip(values.to_pylist(), positions, strict=True):
         at = np.array([position], dtype=np.int64)
         record = parse_json(value)
@@ -176,7 +177,7 @@ def _read_unusual(
 def _need_of_event(
     payload: object, shape: Shape, source: SourceSchema, fields: tuple[DataField, ...], watch: Watch
 ) -> pa.DataType:
-    """What one event needs; where there is a schema, it tells of unknown fields."""
+    """The schema needs of one event; with a schema, its declared fields count."""
     if watch is Watch.NOTHING:
         return NO_NEED
     if not source:
@@ -208,7 +209,7 @@ def _bare_shape(fields: tuple[DataField, ...]) -> Shape:
 
 
 def _moved(found: Objects, positions: npt.NDArray[np.int64]) -> Objects:
-    """The same objects, with positions in the whole instead of in a part of it."""
+    """The same objects, with their positions in the whole instead of in the part."""
     bad = tuple((int(positions[at]), reason) for at, reason in found.bad)
     return Objects(found.structs, positions[found.positions], bad, found.need)
 

@@ -1,8 +1,8 @@
 """Executor: source records → table columns, row kinds and rejects; the first step of a map task.
 
-A record is what Spark's Kafka source gives: key, value, topic, partition, offset, timestamp, timestampType, headers.
-Any other source with a `value` column will do; what it lacks is null. A table column with one of the names in
-`METADATA` is filled from the record itself, not from its value.
+A record has the columns of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType,
+headers. Any other source with a column `value` works too; missing columns are null. A table column with one of the
+names in `METADATA` is filled from the record itself, not from its value.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.job import Decode
+from bucketline.conf.job import RecordFormat
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
@@ -51,7 +51,7 @@ _PLACE = ("topic", "partition", "offset")
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """Bad records as an Arrow IPC stream of `REJECTS_SCHEMA`; there are never none."""
+    """Bad records, at least one, as an Arrow IPC stream of `REJECTS_SCHEMA`."""
 
     row_count: int
     blob: bytes
@@ -59,15 +59,14 @@ class Rejects:
 
 @dataclass(frozen=True, slots=True)
 class DecodeStep:
-    """How records become rows of one table; plain values only, so that it travels.
+    """How records become rows of one table. Plain values only, so that it can be sent to executors.
 
-    `loose` are NOT NULL columns that a delete may leave out. Of one call at most `reject_limit` bad records are told:
-    when that is more than the job allows, more of them would change nothing. `watch` says whether fields and values
-    are looked for that the columns have no place for; the rows tell of them (`unseen.read_need`). Columns in `fixed`
-    keep their types.
+    `loose` are NOT NULL columns that a delete may leave out. One call returns at most `reject_limit` bad records; more
+    would change nothing once there are more than the job allows. `watch` says whether to look for fields and values
+    that the table's columns cannot hold (`schema_needs.read_need`). Columns in `fixed` keep their types.
     """
 
-    decode: Decode
+    decode: RecordFormat
     fields: tuple[DataField, ...]
     primary_key: tuple[str, ...] = ()
     loose: tuple[str, ...] = ()
@@ -78,9 +77,9 @@ class DecodeStep:
 
     @property
     def input_columns(self) -> tuple[str, ...]:
-        """The columns of Spark's Kafka source that this step reads; others need not be sent to it."""
+        """The columns of Spark's Kafka source that this step reads."""
         needed = {"value", *_PLACE, *(METADATA[f.name] for f in self.fields if f.name in METADATA)}
-        if self.decode is Decode.DEBEZIUM_JSON:
+        if self.decode is RecordFormat.DEBEZIUM_JSON:
             needed.add("key")
         return tuple(name for name in _SPARK_TYPES if name in needed)
 
@@ -89,9 +88,9 @@ class DecodeStep:
         self(pa.table({name: pa.nulls(0, kind) for name, kind in _SPARK_TYPES.items()}))
 
     def __call__(self, records: pa.Table) -> tuple[pa.Table, Rejects | None]:
-        """The rows in records, and the records that hold none but should.
+        """The rows in records, and the bad records.
 
-        Shapes: n records in; out the table's columns in order, with `_row_kind` when the format has kinds.
+        Shapes: n records in; out the table's columns in order, with `_row_kind` if the message format has row kinds.
         """
         if "value" not in records.column_names:
             raise SchemaMismatchError(
@@ -117,14 +116,14 @@ class DecodeStep:
         fields = list(self.fields)
         fitted = [fit_array(c, f.type, arrow_field(f).type, f.name) for c, f in zip(columns, fields, strict=True)]
         schema = arrow_schema(fields)
-        if self.decode is Decode.DEBEZIUM_JSON:
+        if self.decode is RecordFormat.DEBEZIUM_JSON:
             fitted, schema = [*fitted, kinds], schema.append(pa.field(ROW_KIND_COLUMN, pa.int8()))
         rows = with_need(pa.Table.from_arrays(fitted, schema=schema), self._need(found.need))
         return rows, self._rejects(records, bad)
 
     def _decode(self, records: pa.Table) -> Decoded:
         fields = tuple(f for f in self.fields if f.name not in METADATA)
-        if self.decode is Decode.DEBEZIUM_JSON:
+        if self.decode is RecordFormat.DEBEZIUM_JSON:
             return decode_debezium(
                 records["value"],
                 fields,
@@ -137,7 +136,7 @@ class DecodeStep:
         return decode_json(records["value"], fields, self.watch)
 
     def _need(self, need: pa.DataType) -> pa.DataType:
-        """Of what records need, that which the table can be given; names that mean something else stay out of it."""
+        """The schema needs that the table can satisfy; reserved column names are left out."""
         if pa.types.is_string(need):
             raise SchemaMismatchError("the records hold more than 1000 fields that the table does not have")
         kept_out = (*METADATA, ROW_KIND_COLUMN, *self.fixed)
@@ -162,7 +161,7 @@ class DecodeStep:
 
 
 def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """The column of each row's record that a table column is filled from, and the rows whose value does not fit."""
+    """A table column filled from a column of the records, and the rows whose value does not fit."""
     name = METADATA[field.name]
     column = _column(records, name).take(origin)
     if name == "key" and field.type.root in _TEXTS:
@@ -182,7 +181,7 @@ def _column(records: pa.Table, name: str) -> pa.Array:
 
 
 def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Keys as texts; those that are no UTF-8 are null, and named by row."""
+    """Keys as texts; a key that is not UTF-8 is null, and its row is returned."""
     try:
         return keys.cast(pa.string()), {}
     except pa.ArrowInvalid:
@@ -192,12 +191,12 @@ def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:
                 texts.append(None if key is None else key.decode())
             except UnicodeDecodeError:
                 texts.append(None)
-                broken[row] = "field _kafka_key: the record's key is no UTF-8 text; make the column BYTES"
+                broken[row] = "field _kafka_key: the record's key is not UTF-8 text; declare the column as BYTES"
         return pa.array(texts, pa.string()), broken
 
 
 def _as_timestamps(moments: pa.Array, field: DataField) -> pa.Array:
-    """The records' timestamps in the column's unit; without zone they are UTC. Digits finer than it has are cut off."""
+    """The records' timestamps in the column's unit; without zone they are UTC. Finer digits are cut off."""
     if field.type.root not in _STAMPS:
         return moments
     target = arrow_field(field).type

@@ -1,4 +1,4 @@
-"""Rows that records were found to hold, judged: in table types, without the rows of bad records."""
+"""Decoded rows in table types, without the rows of bad records."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ from bucketline.streaming.decode.schema_needs import NO_NEED, pruned
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Rows that records hold, in the order of the records.
+    """Decoded rows, in the order of their records.
 
     `rows` has the given columns in table types; `kinds` is int8, `origin` int64: for each row the index of its record,
     ascending. `bad` (int64, ascending) are the indices of bad records, `reasons` why; `skipped_count` counts records
-    that hold no row and are not bad. `need` is what the records need and the columns do not give (`unseen`), as far as
-    that was watched; fields without a type yet are not in it.
+    that have no row and are not bad. `need` is what the records need and the columns cannot hold (`schema_needs`), if
+    that was watched; fields whose type is not known yet are not in it.
     """
 
     rows: pa.RecordBatch
@@ -34,7 +34,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows before they are judged, and the reasons against records so far."""
+    """Rows before their values are checked, and the reasons against records so far."""
 
     structs: pa.Array
     kinds: npt.NDArray[np.int8]
@@ -74,7 +74,7 @@ def judge_rows(found: Found, fields: tuple[DataField, ...], *, record_count: int
 
 
 def misfits(column: pa.Array, field: DataField) -> dict[int, str]:
-    """The values that the column's type does not take, with the reason, by row: found by halving what fails.
+    """The values that do not fit the column's type, with the reason, by row; found by bisection.
 
     Raises SchemaMismatchError when no array of this Arrow type would fit, and this one is empty.
     """

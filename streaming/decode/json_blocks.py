@@ -1,14 +1,14 @@
 """JSON objects, one per value, to Arrow structs: fast for whole blocks, exact for the blocks where that fails.
 
-*Fast*: Arrow's JSON reader over the values joined by newlines. It loses row alignment on values that are no single
+*Fast*: Arrow's JSON reader over the values joined by newlines. It loses the order of rows if a value is not exactly one
 object, crashes the process on a bare `null`, and fails as a whole on one bad value. So every value must begin with `{`
-and end with `}`: then a value that is not closed makes the next `{` a syntax error (a text cannot go on over the
-newline), and one that holds several objects makes too many rows; as many rows as values means one row for each.
-*Exact*: `json_exact`. It accepts all that the fast way accepts, with the same result (a property test holds the two
-together), and more: values of one column that differ in their form. What it refuses is bad, with the reason.
+and end with `}`. Then a value that is not closed makes the next `{` a syntax error (a string cannot continue over the
+newline), and a value with several objects gives too many rows. If there are as many rows as values, each value is one
+row. *Exact*: `json_exact`. It accepts everything that the fast way accepts, with the same result (a property test
+compares them), and also values of one column in different forms. What it refuses is bad, with the reason.
 
-Where the caller watches for it, both ways also find what the values need and the shape does not give them (`unseen`):
-the fast way in the same pass, as long as the first few values tell of all unknown fields.
+If the caller asks, both ways also find what the values need and the shape does not have (`schema_needs`). The fast way
+finds it in the same pass, as long as the first few values have all unknown fields.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ from bucketline.streaming.decode.schema_needs import (
 )
 
 BLOCK_BYTES = 4 << 20
-"""Bytes of values that are read at once; a larger value is a block of its own."""
+"""Bytes of values that are read together; a larger value is a block of its own."""
 
 _SPLIT_WAYS = 8
 _EXACT_ROWS = 64
@@ -47,10 +47,10 @@ _SOURCE_BLOCK = r'"source"\s*:\s*\{\s*"version"\s*:\s*"[^"{}]*"\s*,\s*"connector
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Values that were objects of the shape, and those that were not; JSON's `null` is neither.
+    """Values that are objects of the shape, and those that are not; JSON's `null` is neither.
 
-    `structs` are of the shape's type; `positions` say which input value each stands for, ascending. `bad` are
-    (position, reason), ascending. `need` is what the values need beyond the shape, as far as that was watched.
+    `structs` are of the shape's type; `positions` are their positions in the input, ascending. `bad` are
+    (position, reason), ascending. `need` is what the values need beyond the shape, if that was watched.
     """
 
     structs: pa.Array
@@ -87,9 +87,8 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
 
 
 def _read_block(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Iterator[Objects]:
-    """The block's objects in order. A block that fails is split, so that one bad value slows down few others.
-
-    When the first two parts of a split fail, the rest is likely to: it is read exactly without another attempt.
+    """The block's objects in order. A block that fails is split, so that one bad value slows down only a few others.
+    When the first two parts of a split fail, the rest probably would too: it is read exactly at once.
     """
     found = _read_fast_objects(values, shape, start, watch)
     if found is not None:
@@ -111,7 +110,7 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Ite
 
 
 def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Objects | None:
-    """As `read_fast`, with what the values need. Those that the fast way reads fit into their columns."""
+    """As `read_fast`, with the schema needs of the values. Values that the fast way reads fit their columns."""
     positions = np.arange(start, start + len(values))
     if watch is Watch.ALL:
         found = _read_watching(values, shape, NO_NEED)
@@ -124,10 +123,11 @@ def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: Watch)
 
 
 def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[pa.Array, pa.DataType] | None:
-    """The values as structs, and the need with theirs; None when they need more than the given and the samples do.
+    """The values as structs, and the needs with theirs; None when they need more than the given needs and those of the
+    samples.
 
-    One pass, for the reader is told of the unknown fields of the samples. It is never left to infer any: objects with a
-    thousand different keys took it gigabytes, and deep ones the process.
+    It is one pass, because the reader gets the unknown fields of the samples in its schema. It never infers fields:
+    objects with a thousand different keys take gigabytes then, and deep ones crash the process.
     """
     try:
         texts = _texts(_without_source(values, shape))
@@ -140,7 +140,7 @@ def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[p
 
 
 def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
-    """The need with that of the values, where few of them need what the others do not: found by splitting."""
+    """The needs with those of the values, when only a few values need more; found by splitting."""
     if len(values) <= _EXACT_ROWS:
         return joined(need, needs_of_texts(values, shape))
     step = -(-len(values) // _SPLIT_WAYS)
@@ -152,9 +152,8 @@ def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
 
 
 def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
-    """Debezium's events with null for their `source`, which is half of them; nothing else can have been cut off by it.
-
-    That block is nobody's column. Events of tables with a field of that name are left as they are.
+    """Debezium's events with their `source` replaced by null. It is half of an event and never a column. Events of
+    tables with a field of that name are left as they are.
     """
     if not shape.is_envelope or any(f.name == _SOURCE for f in all_fields(shape.children[0].type.fields)):
         return values
@@ -185,7 +184,7 @@ def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: Watch = Wa
     need = NO_NEED
     if watch is not Watch.NOTHING:
         for value, is_good in zip(parsed, good, strict=True):
-            # A bad value asks for nothing, unless it is bad only for its columns' types.
+            # A bad value needs nothing, unless it is bad only because of its columns' types.
             if is_good or not pa.types.is_null(need_of(value, shape, Watch.WIDER)):
                 need = joined(need, need_of(value, shape, watch))
     return Objects(structs.filter(pa.array(good)), at[good], tuple(sorted(bad.items())), need)
@@ -204,7 +203,7 @@ def read_fast(values: pa.Array, shape: Shape) -> pa.Array | None:
 
 
 def _texts(values: pa.Array) -> pa.Array | None:
-    """The values without blanks around them; None when one is not in braces."""
+    """The values without blanks around them; None when one is not between braces."""
     return values if _is_braced(values) else _trimmed(values)
 
 
@@ -233,7 +232,7 @@ def settle(shape: Shape, samples: Sequence[object]) -> Shape | None:
 
 
 def _samples(texts: pa.Array) -> list[object]:
-    """The first few values, parsed; what cannot be parsed here will fail later, with a reason."""
+    """The first few values, parsed; what cannot be parsed here fails later, with a reason."""
     found: list[object] = []
     for text in texts.slice(0, _SAMPLE_ROWS).to_pylist():
         try:
@@ -259,7 +258,7 @@ def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) ->
         ),
     )
     if table.num_rows != len(texts):
-        raise ValueError("not one object a value")
+        raise ValueError("not one object per value")
     columns = [_flat(table.column(name)) for name in shape.names]
     children = [_convert(column, child) for column, child in zip(columns, shape.children, strict=True)]
     if not children:
@@ -268,7 +267,7 @@ def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) ->
 
 
 def _raw(shape: Shape, need: pa.DataType) -> pa.DataType:
-    """The type that the reader is told: that of the shape, then the unknown fields of the need."""
+    """The type given to the reader: the fields of the shape, then the unknown fields of the need."""
     if shape.is_row:
         known = [(n, _raw(c, part_of(need, n))) for n, c in zip(shape.names, shape.children, strict=True)]
         unknown = [(f.name, f.type) for f in need if f.name not in shape.names] if pa.types.is_struct(need) else []

@@ -1,8 +1,8 @@
-"""Raw arrays, as JSON can express them, to the arrays of a shape; whole columns at a time.
+"""Raw arrays from JSON → arrays in table types, whole columns at a time.
 
 Everything here raises ValueError (pa.ArrowInvalid is one) when any value cannot be converted exactly. Two things are
-cut off, as Paimon's casts do: digits of a second finer than the column's precision, and bits of a double that FLOAT has
-not. A timestamp without zone holds UTC when the text names a zone.
+cut off, as Paimon's casts do: digits of a second finer than the column's precision, and bits of a double that FLOAT
+does not have. A timestamp without zone is in UTC when the text has a zone.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ _NANOS = {"d": 86_400_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_
 _UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
 _ASSUMED = {"ms": (10**11, 10**14), "us": (10**14, 10**17), "ns": (10**17, 2**63 - 1)}
-"""Sizes that counts since 1970 have from March 1973 on. No number is in two of them, so its size tells its unit."""
+"""Ranges of counts since 1970, from March 1973 on. They do not overlap, so a number's size determines its unit."""
 
 _ZONED = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _WHOLE_TEXT = r"^[+-]?[0-9]+$"
@@ -32,7 +32,7 @@ class NotConvertible(ValueError):
 
 
 def raw_type(data_type: DataType, form: Form) -> pa.DataType:
-    """The Arrow type in which values of a form come from the reader, before `convert_leaf`."""
+    """The Arrow type of values of a form as the reader returns them, before `convert_leaf`."""
     if form.reading is Reading.VARIABLE_DECIMAL:
         return _VARIABLE
     if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT):
@@ -67,7 +67,7 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if form.reading is Reading.TEXT and root is not TypeRoot.DECIMAL:
         return _of_text(raw, shape)
     if root is TypeRoot.BOOLEAN and form.kind is JsonKind.NUMBER:
-        _demand(pc.and_(pc.greater_equal(raw, 0), pc.less_equal(raw, 1)), "is neither 0 nor 1, as a boolean must be")
+        _demand(pc.and_(pc.greater_equal(raw, 0), pc.less_equal(raw, 1)), "is not 0 or 1, so it is not a boolean")
         return raw.cast(target)
     if root is TypeRoot.DECIMAL:
         # Arrow's reader and its cast of texts count the digits before they add zeros up to the scale.
@@ -80,10 +80,10 @@ def _of_text(texts: pa.Array, shape: Shape) -> pa.Array:
     if root is TypeRoot.BOOLEAN:
         lowered = pc.utf8_lower(texts)
         known = pc.is_in(lowered, value_set=pa.array(["true", "false", "1", "0"]))
-        _demand(pc.or_(known, texts.is_null()), "is neither true nor false")
+        _demand(pc.or_(known, texts.is_null()), "is not true or false")
         return pc.if_else(texts.is_null(), None, pc.is_in(lowered, value_set=pa.array(["true", "1"])))
     if root in _WHOLE:
-        _demand(pc.match_substring_regex(texts, _WHOLE_TEXT), "is no whole number")
+        _demand(pc.match_substring_regex(texts, _WHOLE_TEXT), "is not a whole number")
         return pc.utf8_ltrim(texts, characters="+").cast(target)
     if root in _REAL:
         _demand(pc.match_substring_regex(texts, _REAL_TEXT), "is no number")
@@ -111,14 +111,14 @@ def _of_count(counts: pa.Array, shape: Shape, form: Form) -> pa.Array:
     target = shape.arrow
     if pa.types.is_date(target):
         days = pc.and_(pc.greater_equal(counts, _FIRST_DAY), pc.less_equal(counts, _LAST_DAY))
-        _demand(days, "is no count of days between the years 1 and 9999")
+        _demand(days, "is not a number of days between the years 1 and 9999")
         return counts.cast(pa.int32()).cast(target)
     if form.reading is Reading.ASSUMED_COUNT:
         low, high = _ASSUMED[form.unit]
         likely = pc.or_(pc.equal(counts, 0), pc.and_(pc.greater_equal(counts, low), pc.less(counts, high)))
         _demand(
             likely,
-            f"would be {form.unit} since 1970 by the column's precision, but its size does not say so for certain; "
+            f"may be {form.unit} since 1970 by the column's precision, but its size leaves other units possible; "
             "send ISO 8601 texts, or Debezium's schema with each record",
         )
     own = cut_digits(scale_count(counts, form.unit, target.unit), shape.type, target.unit)
@@ -181,16 +181,17 @@ def _time_of_text(texts: pa.Array, shape: Shape) -> pa.Array:
 def _within_a_day(counts: pa.Array) -> pa.Array:
     day = _NANOS["d"] // _NANOS["ms"]
     _demand(
-        pc.and_(pc.greater_equal(counts, 0), pc.less(counts, day)), "is negative, or not below 24 hours: no time of day"
+        pc.and_(pc.greater_equal(counts, 0), pc.less(counts, day)),
+        "is not a time of day: it is negative, or 24 hours or more",
     )
     return counts
 
 
 def _variable_decimal(raw: pa.Array, target: pa.DataType) -> pa.Array:
-    """Decimals that bring their own scale: one pass for each scale there is. Source: Debezium VariableScaleDecimal."""
+    """Decimals with a scale in each value: one pass for each scale. Source: Debezium VariableScaleDecimal."""
     scales, numbers = raw.field("scale"), decode_base64(raw.field("value"))
     if pc.any(pc.and_(raw.is_valid(), pc.or_(scales.is_null(), numbers.is_null()))).as_py():
-        raise NotConvertible("is no decimal with its scale")
+        raise NotConvertible("is not a decimal with its scale")
     found = pa.nulls(len(raw), target)
     for scale in np.unique(scales.drop_null().to_numpy()):
         here = pc.fill_null(pc.equal(scales, int(scale)), False)

@@ -1,7 +1,7 @@
 """The Arrow types that a Kafka Connect schema declares for values in JSON, as table columns are to hold them.
 
-What JSON cannot carry exactly, or the schema does not say, is text. Times of day are milliseconds, the only unit of
-Paimon's TIME; nanoseconds since 1970 become microseconds, because a table with timestamps of both kinds cannot be
+What JSON cannot express exactly, or the schema does not declare, is text. Times of day are milliseconds, the only unit
+of Paimon's TIME; nanoseconds since 1970 become microseconds, because a table with timestamps of both kinds cannot be
 written as Parquet.
 
 Source: Debezium 3 data type mappings; Kafka 4.0 Connect ConnectSchema and JsonConverter.

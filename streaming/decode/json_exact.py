@@ -1,7 +1,7 @@
 """JSON texts read by Python's parser, a record at a time: the exact way, for what the fast way cannot read.
 
-Numbers stay the texts they were, so that the same Arrow casts read them here and there. Every value that does not fit
-makes its record bad, with a reason that names the field; the other records are not touched by it.
+Numbers stay text, so that the same Arrow casts read them as in the fast way. A value that does not fit makes its record
+bad, with a reason that names the field; other records are not affected.
 """
 
 import json
@@ -40,7 +40,7 @@ def parse_json(data: bytes) -> object:
     try:
         return json.loads(data.decode("utf-8-sig"), parse_float=Literal, parse_int=Literal, parse_constant=Literal)
     except RecursionError as e:
-        raise ValueError("no JSON that can be read: nested too deeply") from e
+        raise ValueError("not readable as JSON: nested too deeply") from e
     except ValueError as e:
         raise ValueError(f"no JSON: {e}") from e
 
@@ -114,7 +114,7 @@ def _only(
 ) -> dict[str, object] | None:
     if value is None or type(value) is wanted:
         return value  # type: ignore[return-value]  # the caller asked for what it gets
-    failures.add(record, f"{_place(path)}{show(value)} is no JSON {what}")
+    failures.add(record, f"{_place(path)}{show(value)} is not a JSON {what}")
     return None
 
 
@@ -165,7 +165,7 @@ def _by_kind(values: Sequence[object]) -> Iterator[tuple[JsonKind, list[int]]]:
 def _convert(
     values: Sequence[object], records: Sequence[int], shape: Shape, form: Form, path: str, failures: Failures
 ) -> pa.Array:
-    """All values together; when that fails, half by half, down to the values that are bad."""
+    """All values together; when that fails, by bisection down to the bad values."""
     try:
         return convert_leaf(_raw(values, shape, form), shape, form)
     except ValueError as e:
@@ -197,7 +197,7 @@ def _raw(values: Sequence[object], shape: Shape, form: Form) -> pa.Array:
 
 
 def _whole_numbers(texts: pa.Array, values: Sequence[object]) -> pa.Array:
-    """Numbers like 12, and 12.0 or 1.2e1, which are the same to JSON."""
+    """Whole numbers: 12, and also 12.0 and 1.2e1, which are the same in JSON."""
     try:
         return texts.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -220,7 +220,7 @@ def _variable(value: object) -> dict[str, object]:
     found = value if isinstance(value, dict) else {}
     scale, number = found.get("scale"), found.get("value")
     if not isinstance(scale, Literal) or not isinstance(number, str):
-        raise NotConvertible("is no decimal with its scale")
+        raise NotConvertible("is not a decimal with its scale")
     return {"scale": _whole(scale), "value": number}
 
 
@@ -235,7 +235,7 @@ def _finite(texts: pa.Array, values: Sequence[object]) -> pa.Array:
 
 
 def json_text(value: object) -> str:
-    """The compact JSON text of a parsed value; a text stands for itself, a number is as it was written."""
+    """The compact JSON text of a parsed value; a text as it is, a number as it was written."""
     if isinstance(value, str):
         return str(value)
     return _nested_text(value)
@@ -252,7 +252,7 @@ def _nested_text(value: object) -> str:
 
 
 def show(value: object) -> str:
-    """A parsed value as a reason shows it."""
+    """A parsed value as shown in a reason."""
     try:
         return _shortened(_nested_text(value), _SHOWN_CHARACTERS)
     except RecursionError:

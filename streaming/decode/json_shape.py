@@ -1,8 +1,7 @@
-"""What a JSON value must look like to become a table value: a tree of logical types and the forms JSON may hold them
-in.
+"""Which JSON values a column accepts: a tree of logical types, and the forms that JSON may have for each.
 
-A leaf may come in several forms, one for each kind of JSON value: a whole number as `12` or as `"12"`. Where the record
-brings Debezium's schema along, that schema decides the forms: it alone knows the unit of a time, the scale of a
+A leaf may come in several forms, one for each kind of JSON value: a whole number as `12` or as `"12"`. If the record
+contains Debezium's schema, that schema decides the forms, because only it has the unit of a time and the scale of a
 decimal.
 
 Source: Flink 2.0 JsonToRowDataConverters; Paimon 2.0 DebeziumSchemaUtils; Debezium 3 data type mappings; Kafka 4.0
@@ -22,7 +21,7 @@ from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
 
 class JsonKind(Enum):
-    """The kinds of JSON value a leaf can be; null stands for itself."""
+    """The kinds of JSON value of a leaf, apart from null."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -58,10 +57,11 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A logical type with its forms: leaves have `forms`, rows have `names` and children, arrays one child, maps two.
+    """A logical type with its forms. Leaves have `forms`, rows have `names` and children, arrays have one child, maps
+    two.
 
     `arrow` is the Arrow type of what is read, every part of it nullable and without field ids. `is_envelope` marks a
-    Debezium event: fields that it has beside `names` belong to no row.
+    Debezium event: its other fields are not columns.
     """
 
     type: DataType
@@ -116,12 +116,12 @@ _NUMBER = Form(JsonKind.NUMBER, Reading.PLAIN)
 _NO_UNIT = Form(
     JsonKind.NUMBER,
     Reading.REFUSED,
-    reason="a number does not say its unit here; send ISO 8601 texts, or Debezium's schema with each record",
+    reason="the unit of a number is not known here; send ISO 8601 texts, or Debezium's schema with each record",
 )
 
 
 def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE) -> Shape:
-    """The shape of an object that holds these columns; `source` is the schema of that object, where there is one.
+    """The shape of an object with these columns; `source` is the object's schema, if there is one.
 
     Raises UnsupportedTableError for columns that JSON cannot hold.
     """
@@ -162,7 +162,7 @@ def envelope_shape(row: Shape) -> Shape:
 
 
 def _forms(data_type: DataType, source: SourceSchema) -> tuple[Form, ...]:
-    """The forms of a leaf, the one to expect first."""
+    """The forms of a leaf, the expected one first."""
     root, name = data_type.root, source.get("name")
     if root in _DECIMAL_TARGETS and name == _DECIMAL:
         return _decimal_forms(source)
@@ -190,7 +190,7 @@ def _decimal_forms(source: SourceSchema) -> tuple[Form, ...]:
     try:
         return (Form(JsonKind.TEXT, Reading.DECIMAL_BYTES, scale=int(str(scale))),)
     except ValueError:
-        reason = f"the record's schema gives its decimal no scale, but {scale!r}"
+        reason = f"the scale of the decimal in the record's schema is not a number: {scale!r}"
         return (Form(JsonKind.TEXT, Reading.REFUSED, reason=reason),)
 
 

@@ -1,19 +1,17 @@
-"""The values of records → rows of a table, each with its row kind and the record it comes from; bad records apart.
+"""What a record becomes: JSON and Debezium events → rows with their row kinds; bad records separately.
 
-*JSON*: an object a record; every one is an insert. Fields that are no columns are passed over, missing ones are null.
-A record without value is passed over, as by Flink.
+*JSON*: one object per record; each is an insert. Unknown fields are skipped, missing ones are null. A record without a
+value is skipped, as in Flink.
 
 *Debezium JSON*, with or without the schema envelope. `c` and `r` give +I of the row after; `u` gives +U of the row
 after, and before it, when the primary key has changed, -D of the row before; `d` gives -D of the row before, or,
-without one, of the record's key. The -U of an update is given only if asked for: a table that keeps the newest row of
-a key has no use for it. A delete is judged by its key: Postgres sends nothing else without REPLICA IDENTITY FULL, so
-other NOT NULL columns that are missing in it hold zero. Tombstones and messages (`m`) are passed over; `t`, a
-truncation, is bad.
+without one, of the record's key. The -U of an update is produced only if the merge engine needs it. Of a delete only
+the key counts: without REPLICA IDENTITY FULL Postgres sends nothing else, so its other NOT NULL columns become zero.
+Tombstones and messages (`m`) are skipped; `t`, a truncate, is bad.
 
-A record is bad as a whole, or not at all: of an update, both rows are there or none.
-
-With a `watch`, what records need beyond the columns is found as well: of Debezium events, in their rows; where records
-bring a schema, the fields and types that it declares count, values or not.
+A record is bad as a whole or not at all: an update gives both rows or none. With a `watch`, the fields and types that
+the table lacks are found too. For Debezium events they are those of the rows; if the records contain a schema, its
+declared fields count, whether they have values or not.
 
 Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationSchema; Debezium 3 documentation of its
 connectors.
@@ -38,17 +36,17 @@ from bucketline.streaming.decode.json_shape import Shape, row_shape
 from bucketline.streaming.decode.schema_needs import Watch
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What Debezium sends instead of a large value that an update did not touch, and that the source did not log."""
+"""What Debezium sends instead of a large value that an update did not change."""
 
 _UNAVAILABLE_REASON = (
-    f"{UNAVAILABLE}: the source did not send a large value that the update left as it was; set REPLICA IDENTITY FULL "
+    f"{UNAVAILABLE}: the source left out a large value that the update did not change; set REPLICA IDENTITY FULL "
     "on the source table"
 )
-_NO_KEY = "an event with op d and without before, whose record key does not hold the primary key"
+_NO_KEY = "a delete (op d) without before, and the record key does not hold the primary key"
 
 
 class UpdateBefore(Enum):
-    """Whether the row before an update is given as -U."""
+    """Whether an update also produces the old row as -U."""
 
     DROP = "drop"
     EMIT = "emit"
@@ -95,10 +93,8 @@ class _Change:
 
 
 def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Watch.NOTHING) -> Decoded:
-    """The rows in JSON objects, all of them inserts.
-
-    Shapes: n binary or string values in; null values hold no row. Raises UnsupportedTableError for column types that
-    JSON cannot hold.
+    """The rows in JSON objects, all of them inserts. Shapes: n binary or string values in; a null value has no row.
+    Raises UnsupportedTableError for column types that JSON cannot hold.
     """
     data = _binary(values)
     live = _true(data.is_valid())
@@ -126,8 +122,8 @@ def decode_debezium(
 ) -> Decoded:
     """The row changes in Debezium events.
 
-    Shapes: n binary or string values in, and the records' n keys, where they are known. `loose` names the NOT NULL
-    columns that a delete may leave out; without it, all that are not in `primary_key`.
+    Shapes: n binary or string values in, and the records' n keys, if known. `loose` names the NOT NULL columns that a
+    delete may leave out; by default all that are not in `primary_key`.
     """
     columns = tuple(fields)
     data = _binary(values)
@@ -151,7 +147,7 @@ def decode_debezium(
 
 
 def _unfollowed(events: _Events) -> dict[int, str]:
-    """The records whose event gives no row though it should, with the reason."""
+    """The records whose event should give a row and does not, with the reason."""
     found: dict[int, str] = {}
     for i in np.flatnonzero(~events.is_one_of("c", "r", "u", "d", "m")):
         found[int(events.records[i])] = _unknown_op(events.op[int(i)].as_py())
@@ -164,12 +160,12 @@ def _unknown_op(op: str | None) -> str:
     if op is None:
         return NO_EVENT
     if op == "t":
-        return "an event with op t: the source table was truncated, which this table cannot follow"
+        return "a truncate of the source table (op t), which is not supported"
     return f"an event with op {op!r}; known are c, r, u, d and m"
 
 
 def _changes(events: _Events, primary_key: Sequence[str], update_before: UpdateBefore) -> list[_Change]:
-    """The rows that events hold themselves; of one record, those that go before those that come."""
+    """The rows in events; for each record, removed rows come before new ones."""
     new = events.is_one_of("c", "r") & events.has_after
     update = events.is_one_of("u") & events.has_after
     moved = update & events.has_before & _key_changed(events, primary_key)
@@ -201,7 +197,7 @@ def _json_shape(fields: tuple[DataField, ...]) -> Shape:
 
 
 def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True where both images hold the column and differ in it, for any column of the key."""
+    """True for events whose two images differ in a column of the key."""
     found = np.zeros(len(events.records), dtype=bool)
     for name in primary_key:
         found |= _true(pc.fill_null(pc.not_equal(events.before.field(name), events.after.field(name)), False))
@@ -215,7 +211,7 @@ def _rows_of_keys(
     primary_key: Sequence[str],
     row_type: pa.DataType,
 ) -> pa.Array:
-    """Rows that hold the primary key from the records' own keys and nothing else; null where a key lacks a column."""
+    """Rows with the primary key from the records' keys and nothing else; null if a key lacks a column."""
     key_fields = tuple(f for f in fields if f.name in primary_key)
     if keys is None or not key_fields:
         return pa.nulls(len(records), row_type)
@@ -231,7 +227,7 @@ def _rows_of_keys(
 
 
 def _refuse_unavailable(found: Found, fields: Sequence[DataField], primary_key: Sequence[str]) -> None:
-    """Notes the records that hold Debezium's placeholder; a delete is judged by its key alone."""
+    """Notes the records with Debezium's placeholder; of a delete only the key counts."""
     not_delete = found.kinds != int(RowKind.DELETE)
     for f in fields:
         mask = _unavailable(found.structs.field(f.name))
@@ -242,7 +238,7 @@ def _refuse_unavailable(found: Found, fields: Sequence[DataField], primary_key: 
 
 
 def _unavailable(column: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """True where the column, or an element of its array, is the placeholder; None when there is none."""
+    """True for rows whose column, or an element of its array, is the placeholder; None when there is none."""
     if pa.types.is_list(column.type):
         inner = _unavailable(column.values)
         if inner is None:
@@ -279,7 +275,7 @@ def _zero(data_type: pa.DataType) -> pa.Scalar:
 
 
 def _explained(reason: str) -> str:
-    """The reason, with what Debezium's placeholder means where it stands in a column that is no text."""
+    """The reason, with an explanation if the value is Debezium's placeholder in a column that is not text."""
     return f"{reason}; {_UNAVAILABLE_REASON}" if UNAVAILABLE in reason else reason
 
 

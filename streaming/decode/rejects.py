@@ -1,7 +1,7 @@
 """Records that cannot be written: they stop the job, or go to a folder up to a limit.
 
-Map tasks report rejects through the batch's own shuffle. The driver counts them before the commit and publishes them
-before the snapshot, under a name made of commit user and batch id: a replay of the batch overwrites, never doubles.
+Map tasks send rejects through the batch's own shuffle. The driver counts them before the commit and publishes them
+before the snapshot, under a name made of commit user and batch id: a replay of the batch overwrites the file.
 """
 
 import json
@@ -25,21 +25,20 @@ REJECTS_SCHEMA = pa.schema(
         ("value", pa.binary()),
     ]
 )
-"""What is kept of a rejected record. Sources without topics leave the first three null."""
+"""The columns kept of a bad record. The first three are null for sources without topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedRows:
-    """Rejects on their way to the driver: how many, and an Arrow IPC stream of REJECTS_SCHEMA."""
+    """Rejects sent to the driver: how many, and an Arrow IPC stream of REJECTS_SCHEMA."""
 
     row_count: int
     blob: bytes
 
 
 def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows:
-    """Rows that are refused, each with its reason; only the first `limit` are kept, as more stop the job anyway.
-
-    The value kept of a row is its JSON text.
+    """Refused rows with their reasons; only the first `limit` are kept, because more stop the job anyway. A row is kept
+    as JSON text.
     """
     kept = rows.slice(0, limit)
     texts = [json.dumps(row, default=str, ensure_ascii=False).encode() for row in kept.to_pylist()]
@@ -67,7 +66,7 @@ class RejectedRecordsError(BucketlineError):
 
 @dataclass(frozen=True, slots=True)
 class RejectPolicy:
-    """`max_count` rejects a batch are let through to `path`; any more stop the job. 0 stops at the first."""
+    """Up to `max_count` rejects of a batch are written to `path`; more stop the job. 0 stops at the first."""
 
     path: str | None = None
     max_count: int = 0
@@ -75,16 +74,14 @@ class RejectPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """The rejects of a batch that were let through: how many, the file that holds them, and the first of them."""
+    """The rejects of a batch that were written to a file: how many, the file, and the first of them."""
 
     count: int
     path: str
     first: str
 
     def line(self) -> str:
-        return (
-            f"{counted(self.count, 'record')} could not be written, kept in {mask_text(self.path)}; first: {self.first}"
-        )
+        return f"{counted(self.count, 'record')} rejected and written to {mask_text(self.path)}; first: {self.first}"
 
 
 def settle_rejects(
@@ -95,10 +92,8 @@ def settle_rejects(
     batch_id: int,
     storage: Mapping[str, str] | None = None,
 ) -> SetAside | None:
-    """Counts a batch's rejects and writes them to the policy's folder; None where there are none.
-
-    `storage` says how the folder is reached.
-    Raises RejectedRecordsError above the limit, naming the first record and its reason.
+    """Counts a batch's rejects and writes them to the policy's folder; None if there are none. `storage` are the
+    folder's storage options. Raises RejectedRecordsError above the limit, naming the first record and its reason.
     """
     if not blobs:
         return None
@@ -108,8 +103,8 @@ def settle_rejects(
     count = int(rejects.num_rows)
     if count > policy.max_count or policy.path is None:
         raise RejectedRecordsError(
-            f"batch {batch_id} holds at least {counted(count, 'record')} that cannot be "
-            f"written; first: {_describe(rejects)}. {_what_helps(policy)}",
+            f"batch {batch_id} has at least {counted(count, 'bad record')}; first: {_describe(rejects)}. "
+            f"{_what_helps(policy)}",
             rejected=count,
             allowed=policy.max_count,
         )
@@ -122,17 +117,17 @@ def settle_rejects(
 
 
 def _what_helps(policy: RejectPolicy) -> str:
-    """The setting that lets such records through, given those that are set."""
+    """The setting that would allow the bad records, given the current settings."""
     if policy.path is None and policy.max_count == 0:
-        return "Mend the source; or set bad-records.path and bad-records.max, and such records go to that folder"
+        return "Correct the source; or set bad-records.path and bad-records.max: bad records then go to that folder"
     if policy.path is None:
-        return f"bad-records.max lets {policy.max_count:,} of them through: set bad-records.path to say where they go"
+        return f"bad-records.max allows {policy.max_count:,} bad records: set bad-records.path, the folder for them"
     if policy.max_count == 0:
         return (
-            "Mend the source; or set bad-records.max, which is 0, to the number that a batch may hold: they go to "
-            "bad-records.path, which is set"
+            "Correct the source; or raise bad-records.max, which is 0, to the number that a batch may have: they go "
+            "to bad-records.path"
         )
-    return f"Mend the source; or raise bad-records.max, which lets {policy.max_count:,} of a batch through"
+    return f"Correct the source; or raise bad-records.max, which allows {policy.max_count:,} in a batch"
 
 
 def _describe(rejects: pa.Table) -> str:

@@ -1,12 +1,12 @@
-"""What the values of records need and the table does not have: fields that it lacks, and wider types of its columns.
+"""What values of records need and the table does not have: unknown fields, and wider types of columns.
 
-A need is an Arrow type, made for what a value of a row must become: a struct of the fields that are new, that need a
-wider type, or that hold such fields; null where nothing is needed. Needs of many values are joined: whole numbers and
-fractions to doubles, different kinds of value to texts, which hold all of them.
+A need is an Arrow type for a value of a row: a struct of the fields that are new, that need a wider type, or that
+contain such fields. It is null if nothing is needed. Needs of many values are joined: whole numbers and fractions to
+doubles, different kinds of value to texts, which hold all of them.
 
 Types of values: whole numbers int64 (decimals of 38 digits where they are larger), fractions float64, texts string,
-whatever they look like. Fields inside maps are passed over. An object with very many fields is a map in truth, and
-becomes text, as does what is nested very deeply.
+whatever they look like. Fields inside maps are ignored. An object with very many fields is probably a map and becomes
+text; so does a deeply nested value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from bucketline.streaming.decode.json_exact import Literal, parse_json
 from bucketline.streaming.decode.json_shape import Shape, SourceSchema, source_fields
 
 NEEDS = "unseen"
-"""Kind of the routed rows and results that tell the driver of needs."""
+"""The kind of routed rows and results that send needs to the driver."""
 
 NO_NEED = pa.null()
 
@@ -33,14 +33,14 @@ _MOST_FIELDS = 1000
 _DEEPEST = 20
 _GIANT = pa.decimal128(38, 0)
 _NUMBERS = (pa.int64(), _GIANT, pa.float64())
-"""Types of numbers, each holding those before it (doubles the nearest they can)."""
+"""Types of numbers; each can hold those before it (doubles only nearly)."""
 
 _WHOLE_BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32}
 _DOUBLE = DataType(TypeRoot.DOUBLE)
 
 
 class Watch(Enum):
-    """What is looked for while values are read."""
+    """What to look for while values are read."""
 
     NOTHING = "nothing"
     WIDER = "wider"  # values that known fields are too narrow for
@@ -91,7 +91,7 @@ def part_of(need: pa.DataType, name: str) -> pa.DataType:
 
 
 def inferred(value: object, depth: int = 0) -> pa.DataType:
-    """The type of a parsed JSON value that nothing is known of; see the head of this module."""
+    """The type for a parsed JSON value of an unknown field; see the top of this module."""
     if isinstance(value, dict | list) and depth > _DEEPEST:
         return pa.string()
     if isinstance(value, dict):
@@ -108,7 +108,7 @@ def inferred(value: object, depth: int = 0) -> pa.DataType:
 
 
 def need_of(value: object, shape: Shape, watch: Watch) -> pa.DataType:
-    """What a parsed JSON value needs that the shape does not give it; fields that are null or empty included."""
+    """What a parsed JSON value needs beyond the shape, including fields that are null or empty."""
     if shape.is_row:
         return _need_of_row(value, shape, watch) if isinstance(value, dict) else NO_NEED
     if shape.children:
@@ -130,7 +130,7 @@ def _need_of_row(value: dict[str, object], shape: Shape, watch: Watch) -> pa.Dat
 
 
 def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
-    """What JSON texts need, one by one; what is no JSON needs nothing."""
+    """What JSON texts need, one by one; a text that is not JSON needs nothing."""
     need = NO_NEED
     for text in texts.to_pylist():
         with suppress(ValueError):
@@ -151,20 +151,20 @@ def declared_need(source: SourceSchema, fields: Sequence[DataField]) -> pa.DataT
 
 
 def with_need(rows: pa.Table, need: pa.DataType) -> pa.Table:
-    """The rows, telling in their schema's metadata what else the records they come from need."""
+    """The rows, with the needs of their records in the schema's metadata."""
     if pa.types.is_null(need):
         return rows
     return rows.replace_schema_metadata({_TOLD_BY: pa.schema(list(need)).serialize().to_pybytes()})
 
 
 def read_need(rows: pa.Table) -> bytes | None:
-    """What `with_need` has told; None when there is nothing."""
+    """The needs that `with_need` stored; None if there are none."""
     told: bytes | None = (rows.schema.metadata or {}).get(_TOLD_BY)
     return told
 
 
 def read_needs(told: Iterable[bytes]) -> pa.DataType:
-    """What all tasks together have told."""
+    """The needs of all tasks together."""
     return joined_all(pa.struct(list(pa.ipc.read_schema(pa.py_buffer(blob)))) for blob in told)
 
 
@@ -178,7 +178,7 @@ def _number(text: str) -> pa.DataType:
 
 
 def _wider(text: str, data_type: DataType) -> pa.DataType:
-    """The type that a number needs instead of its column's, if the column may change to it."""
+    """The wider type that a number needs, if the column may change to it."""
     if data_type.root is TypeRoot.FLOAT:
         return _double_for(float(text))
     bits = _WHOLE_BITS.get(data_type.root)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import SOURCE_DECODE, BadRecords, Decode
+from bucketline.conf.job import SOURCE_DECODE, BadRecords, RecordFormat
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.sink_options import BAD_RECORDS_PATH
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
@@ -14,33 +14,33 @@ from bucketline.streaming.decode.records import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
 
 _RETRACTING_ENGINES = (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE)
-"""Merge engines that take the old row of an update back, so they must be given it."""
+"""Merge engines that retract the old row of an update, and so need it."""
 
 _MOST_REJECTS = 1 << 31
 
 
-def decode_step(decode: Decode, schema: TableSchema, bad_records: BadRecords) -> DecodeStep | None:
+def decode_step(decode: RecordFormat, schema: TableSchema, bad_records: BadRecords) -> DecodeStep | None:
     """The step that turns records into rows of the table; None when they are rows already.
 
     Raises OptionError, SchemaMismatchError and UnsupportedTableError when no record could become a row of this table.
     """
     if bad_records.max_count > 0 and bad_records.path is None:
         raise OptionError(
-            "bad-records.max lets bad records through, but bad-records.path does not say where they go",
+            "bad-records.max allows bad records, but bad-records.path, the folder for them, is not set",
             key=BAD_RECORDS_PATH.key,
         )
-    if decode is Decode.NONE:
+    if decode is RecordFormat.NONE:
         return None
     limit = _MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1
     return step_for(DecodeStep(decode, (), reject_limit=limit), schema)
 
 
 def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING) -> DecodeStep:
-    """The step for another schema of the table; the same one where that changes nothing.
+    """The step for another schema of the table; the same step if nothing changes.
 
     Raises as `decode_step`.
     """
-    if step.decode is Decode.DEBEZIUM_JSON:
+    if step.decode is RecordFormat.DEBEZIUM_JSON:
         _check_takes_changes(schema)
     sequence = schema.settings.merge.sequence_fields
     needed = {*schema.primary_keys, *schema.partition_keys, *sequence}
@@ -61,26 +61,27 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
 def _check_takes_changes(schema: TableSchema) -> None:
     if not schema.primary_keys:
         raise OptionError(
-            "decode: debezium-json brings updates and deletes, and a table without a primary key takes inserts only; "
-            "give the table a primary key",
+            "decode: debezium-json produces updates and deletes, but a table without a primary key takes inserts "
+            "only; use a table with a primary key",
             key=SOURCE_DECODE.key,
         )
     row_kind = schema.settings.merge.row_kind_field
     if row_kind is not None:
         raise OptionError(
-            f"decode: debezium-json knows the kind of each row, and the table takes it from its column {row_kind!r} "
+            f"decode: debezium-json gives each row its row kind, but the table takes it from column {row_kind!r} "
             "(rowkind.field); use decode: json, or a table without rowkind.field",
             key=SOURCE_DECODE.key,
         )
     if any(f.name == ROW_KIND_COLUMN for f in schema.fields):
         raise OptionError(
-            f"the table has a column {ROW_KIND_COLUMN}, the name under which decode: debezium-json hands on row kinds",
+            f"the table has a column {ROW_KIND_COLUMN}, a name that decode: debezium-json uses for row kinds; rename "
+            "the column",
             key=SOURCE_DECODE.key,
         )
 
 
 def _update_before(schema: TableSchema) -> UpdateBefore:
-    """-U rows cost as much as others: they are made only where the table does something with them."""
+    """-U rows cost as much as others: they are produced only if the table uses them."""
     if (
         schema.settings.changelog.producer is ChangelogProducer.INPUT
         or schema.settings.merge.engine in _RETRACTING_ENGINES

@@ -1,1 +1,1 @@
-"""From a job file to a running query, and to its end."""
+"""A job file → a running query, and its end."""

@@ -1,4 +1,4 @@
-"""Waiting for a query: until it is done, until something stops it, or until somebody asks for its end."""
+"""Waits until a query is done, fails, or is asked to end."""
 
 import logging
 import time
@@ -29,7 +29,7 @@ def await_end(query: Any, gate: BatchGate, ending: Ending, starting: StartReport
                 gate.close()
                 _LOG.info("%s: the job ends after the batch that is running", ending.asked_by)
             elif not gate.is_busy:
-                # Spark notes after the sink that the batch is done: waiting for that saves the next start a look.
+                # Spark records after the sink that the batch is done. Waiting for that saves the next start a check.
                 free_since = free_since if free_since is not None else time.monotonic()
                 late = time.monotonic() - free_since > _LONGEST_PAUSE_SECONDS
                 if late or gate.is_holding or not query.status["isTriggerActive"]:
@@ -49,7 +49,7 @@ def await_end(query: Any, gate: BatchGate, ending: Ending, starting: StartReport
 
 
 def _error_of(error: Exception, of_sink: BaseException | None) -> BucketlineError:
-    """What to report for a query that has failed: what the sink raised says more than what Spark made of it."""
+    """The error of a failed query: what the sink raised if anything, else what Spark raised."""
     if isinstance(of_sink, BucketlineError) and not isinstance(of_sink, SparkFailedError):
         return of_sink
     return explain(error, of_sink)

@@ -1,4 +1,4 @@
-"""Whether a job can be, before Spark starts or anything is written: settings, source, table and sink go together."""
+"""Checks a job before Spark starts or anything is written: settings, source, table and sink must fit together."""
 
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import effective_options
@@ -16,9 +16,9 @@ from bucketline.streaming.job.job_table import has_table, no_table
 
 
 def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
-    """The schema that the job writes with: that of its table, or of the one it would make. Nothing is written.
+    """The schema that the job writes with: that of its table, or of the table it would create. Nothing is written.
 
-    Raises BucketlineError for whatever the job would be refused for before its first batch is read.
+    Raises the BucketlineError with which the job would fail before its first batch.
     """
     source_options(config.source)
     file_io_for(config.table, config.storage)[0].require_publish()
@@ -30,7 +30,7 @@ def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
 
 
 def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
-    """The schema of the job's table, or, where there is none, of the one that its section `create` describes."""
+    """The schema of the job's table; if it does not exist, the one that the section `create` describes."""
     if has_table(config):
         reading = {key: text for key, text in config.options.items() if is_read_option(key)}
         return open_table(config.table, options=reading, storage_options=config.storage).table_schema
@@ -49,7 +49,7 @@ def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema
 
 
 def sink_options_of(config: JobConfig) -> dict[str, str]:
-    """The options of the sink: the job's own, and where bad records go."""
+    """The options of the sink: the job's own, and the policy for bad records."""
     found = dict(config.options)
     if config.bad_records.path is not None:
         found[BAD_RECORDS_PATH.key] = config.bad_records.path

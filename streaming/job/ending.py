@@ -1,8 +1,8 @@
-"""How a job is told to end: signals of this process and of Spark's JVM, as one request.
+"""How a job ends on a signal. Signals of this process and of Spark's JVM are one request.
 
-The first signal asks the job to end after the batch that is running. Another one, at least a second later, ends it at
-once; nearer ones count as the same, as supervisors signal a process and its group. Before the session is up there is
-no batch to wait for, and the first signal ends the start.
+The first signal asks the job to end after the batch that is running. Another signal, at least a second later, ends it
+at once. Signals within a second count as one, because supervisors signal a process and its group. Before the session is
+up there is no batch to wait for, and the first signal ends the process.
 """
 
 import os
@@ -21,10 +21,10 @@ _STANDARD_ERROR = 2
 
 
 class Ending:
-    """Whether somebody has asked the job to end, and what further requests do.
+    """Whether the job was asked to end; what further requests do.
 
-    `leave` ends the process with a code and a line that says why; `give_up` does that before the session is up. Nothing
-    is locked, as a signal may come while the same thread is in here.
+    `leave` ends the process with a code and a line that says why; `give_up` does that before the session is up. No lock
+    is used, because a signal may arrive while the same thread is in this method.
     """
 
     def __init__(
@@ -41,25 +41,25 @@ class Ending:
         self.asked_by: str | None = None
 
     def session_is_up(self) -> None:
-        """From here on a request waits for the batch that is running."""
+        """From this call on, a request waits for the running batch."""
         self._session_is_up = True
 
     def ask(self, number: signal.Signals) -> None:
-        """Takes a signal, whichever process got it."""
+        """Handles a signal of either process."""
         code, moment = 128 + number, self._now()
         if self._asked_at is None:
             self._asked_at, self.asked_by = moment, number.name
             if not self._session_is_up:
                 self._give_up(code, f"{number.name}: ended before Spark was up; no batch was begun")
         elif moment - self._asked_at >= _ONE_REQUEST_SECONDS:
-            self._leave(code, f"{number.name} again: ended at once; the next start takes up the batch that was running")
+            self._leave(code, f"{number.name} again: ended at once; the next start repeats the batch that was running")
 
 
 @contextmanager
 def signals_to(ending: Ending) -> Iterator[None]:
-    """Hands the signals of this process to `ending`; outside of the main thread it does nothing.
+    """Sends the signals of this process to `ending`; outside the main thread it does nothing.
 
-    SIGHUP stays ignored where it was: that is what `nohup` is for.
+    SIGHUP stays ignored if it was (`nohup`).
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -91,7 +91,7 @@ def _give_up(code: int, why: str) -> None:
 
 
 def _leave(code: int, why: str) -> None:
-    """Ends this process at once. A JVM that it has started ends as well: it finds its standard input closed."""
+    """Ends this process at once. A JVM that it started ends too, when it finds its standard input closed."""
     with suppress(OSError):  # a terminal that was closed
         os.write(_STANDARD_ERROR, f"{why}\n".encode())
     os._exit(code)

@@ -1,4 +1,4 @@
-"""The gate between a query and its sink, which a job that is told to end closes behind the batch that is running."""
+"""The gate between a query and its sink. A job that ends closes it after the running batch."""
 
 import threading
 from collections.abc import Callable
@@ -11,10 +11,10 @@ _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep: 
 
 
 class BatchGate:
-    """Lets batches into a sink until `close` is called; remembers what one of them raised.
+    """Lets batches into a sink until `close` is called; keeps the error that one of them raised.
 
-    Spark hands errors of a sink on as text; here the error itself is kept. A batch that comes later is held until the
-    query is stopped: Spark takes that for an ordinary stop, and writes no error into its log.
+    Spark passes on errors of a sink as text; here the error itself is kept. A batch that comes after `close` is held
+    until the query is stopped: for Spark this is an ordinary stop, and it logs no error.
     """
 
     def __init__(self, sink: Callable[[Any, int], None]) -> None:
@@ -41,7 +41,7 @@ class BatchGate:
         hold_stream(batch.sparkSession.sparkContext._jvm)
 
     def close(self) -> None:
-        """Lets no further batch in; the one inside goes on."""
+        """Lets no further batch in; the running one continues."""
         self._closed.set()
 
     @property
@@ -54,7 +54,7 @@ class BatchGate:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a first batch has come."""
+        """Whether a first batch has started."""
         return self._begun.is_set()
 
     @property
@@ -64,20 +64,20 @@ class BatchGate:
 
     @property
     def is_holding(self) -> bool:
-        """Whether a batch has come after `close`, and waits for the query's end."""
+        """Whether a batch came after `close` and is held until the query ends."""
         return self._held.is_set()
 
 
 class QueryStopped(Exception):
-    """A batch was held back, and its query has been stopped meanwhile."""
+    """A batch was held, and its query has been stopped."""
 
 
 def hold_stream(jvm: Any) -> None:
     """Sleeps on the stream's own thread in the JVM until the query is stopped; always raises QueryStopped.
 
-    A function of foreachBatch that returns lets Spark believe that the batch is done. Spark ends a stopped query in
-    silence where it finds an interrupted call into the JVM in the text of what Python raised; it looks with a pattern
-    that overflows its stack on long texts, so this one is short.
+    A function of foreachBatch that returns lets Spark believe that the batch is done. Spark ends a stopped query
+    without an error if the text of the Python error shows an interrupted call into the JVM. Its pattern overflows the
+    stack on long texts, so this text is short.
     Source: Spark 4.0 StreamExecution.isInterruptedByStop, PROXY_ERROR.
     """
     try:

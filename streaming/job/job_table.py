@@ -1,4 +1,4 @@
-"""A job's table, made if it is not there."""
+"""A job's table, created if it does not exist."""
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CREATE_SCHEMA, JobConfig
@@ -10,7 +10,7 @@ from bucketline.state.store.table.table import Table, create_table, open_table
 
 
 def open_or_create(config: JobConfig) -> Table:
-    """The job's table, made by the job's `create` section when there is none.
+    """The job's table, created from the section `create` if it does not exist.
 
     Raises TableNotFoundError when there is neither, and what `create_table` and `open_table` raise.
     """
@@ -30,15 +30,15 @@ def open_or_create(config: JobConfig) -> Table:
         except OptionError:
             if not has_table(config):
                 raise
-            # Another job has made it in the meantime.
+            # Another job has created it in the meantime.
     reading = {key: text for key, text in config.options.items() if is_read_option(key)}
     return open_table(config.table, options=reading, storage_options=config.storage)
 
 
 def no_table(config: JobConfig) -> TableNotFoundError:
-    """The error of a job that has no table, and cannot make one."""
+    """The error of a job whose table does not exist and that has no section `create`."""
     return TableNotFoundError(
-        f"there is no table at {config.table}, and the job has no section 'create' to make it; add one, or use "
+        f"there is no table at {config.table}, and the job has no section 'create' to create it; add one, or use "
         "`bucketline create`",
         key=CREATE_SCHEMA.key,
         path=config.table,
@@ -46,6 +46,6 @@ def no_table(config: JobConfig) -> TableNotFoundError:
 
 
 def has_table(config: JobConfig) -> bool:
-    """Whether the job's table is there."""
+    """Whether the job's table exists."""
     io, root = file_io_for(config.table, config.storage)
     return Schemas(io, root).latest_id() is not None

@@ -1,4 +1,4 @@
-"""Signals to Spark's JVM, handed on to Python: under spark-submit it is the JVM that a supervisor knows."""
+"""Signals to Spark's JVM, passed on to Python. Under spark-submit a supervisor knows only the JVM."""
 
 import logging
 import signal
@@ -30,10 +30,10 @@ class _JvmHandler:
 
 @contextmanager
 def jvm_signals_to(ending: Ending, jvm: Any) -> Iterator[None]:
-    """Hands the signals of Spark's JVM to `ending`, instead of letting them end the JVM under the batch.
+    """Sends the signals of Spark's JVM to `ending`, so that they do not end the JVM during a batch.
 
-    Python's callback server must run. A signal that the JVM was started to ignore stays ignored; one that it leaves to
-    the system (-Xrs) is warned of.
+    Python's callback server must run. A signal that the JVM ignores stays ignored; for one that it leaves to the system
+    (-Xrs) there is a warning.
     """
     java = jvm.sun.misc
     before = {}

@@ -1,4 +1,4 @@
-"""What a Kafka cluster says of itself, asked once at a start, with Kafka's own client in Spark's JVM."""
+"""The id and partitions of a Kafka cluster, asked once at the start with Kafka's client in Spark's JVM."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +16,8 @@ _TIMEOUT_MS = 20_000
 
 
 def cluster_id(spark: Any, options: Mapping[str, str]) -> str | None:
-    """The id that the brokers give their cluster; None where it cannot be learned.
-
-    Raises KafkaUnreachableError where no broker answers, KafkaRefusedError where they refuse the login: Spark would
-    look for three minutes before it says so.
+    """The id of the brokers' cluster; None if it is not known. Raises KafkaUnreachableError if no broker answers,
+    KafkaRefusedError if they refuse the login; Spark would try for three minutes.
     """
     try:
         with _admin(spark, options) as admin:
@@ -28,12 +26,12 @@ def cluster_id(spark: Any, options: Mapping[str, str]) -> str | None:
         found = kafka_failure(str(e), options)
         if isinstance(found, KafkaUnreachableError) or (found is not None and is_about_login(str(e))):
             raise found from e
-        _LOG.debug("the id of the Kafka cluster could not be learned: %s", e)
+        _LOG.debug("the id of the Kafka cluster is not known: %s", e)
         return None
 
 
 def partitions_of(spark: Any, options: Mapping[str, str], topics: Sequence[str]) -> dict[str, list[str]]:
-    """The partitions of topics, as far as the cluster says; topics that it does not know are left out."""
+    """The partitions of topics; topics that the cluster does not know are left out."""
     try:
         with _admin(spark, options) as admin:
             names = spark.sparkContext._jvm.java.util.ArrayList()
@@ -42,7 +40,7 @@ def partitions_of(spark: Any, options: Mapping[str, str], topics: Sequence[str])
             found = admin.describeTopics(names).allTopicNames().get()
             return {t: [str(p.partition()) for p in found.get(t).partitions()] for t in topics}
     except (Py4JError, TypeError) as e:
-        _LOG.debug("the partitions of %s could not be learned: %s", ", ".join(topics), e)
+        _LOG.debug("the partitions of %s are not known: %s", ", ".join(topics), e)
         return {}
 
 

@@ -1,7 +1,7 @@
-"""Before a job starts: is its checkpoint about the topics and the cluster that the job file names?
+"""Whether a checkpoint fits the topics and the Kafka cluster of the job file, checked before the job starts.
 
-Offsets mean something only for the topic and the cluster that they came from. Spark finds some of this out as lost data
-and some of it not at all: another cluster whose topic is long enough is read from the middle.
+Offsets are valid only for the topic and cluster they came from. Spark reports some mistakes as lost data, and others
+not at all: another cluster whose topic is long enough is read from the middle.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,8 @@ class OtherClusterError(CheckpointMismatchError):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint is about: its query, the topics of its newest offsets, the cluster that the table knows."""
+    """The contents of a checkpoint: its query, the topics of its newest offsets, and the cluster recorded in the
+    table."""
 
     path: str
     topics: tuple[str, ...]
@@ -40,7 +41,7 @@ class Checkpoint:
 
 
 def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
-    """What is in a checkpoint folder; empty where there is none yet."""
+    """The contents of a checkpoint folder; empty if there is none yet."""
     query = query_of(spark, path)
     offsets = newest_offsets_of(spark, path)
     topics = {t for of in offsets.values() if isinstance(of, dict) for t, p in of.items() if isinstance(p, dict)}
@@ -49,7 +50,7 @@ def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
 
 
 def check_source(found: Checkpoint, options: Mapping[str, str], cluster: str | None) -> None:
-    """Returns if a job with these options, whose brokers are of `cluster`, may go on with a checkpoint.
+    """Returns if a job with these options, whose brokers belong to `cluster`, may continue a checkpoint.
 
     Raises OtherTopicError and OtherClusterError.
     """
@@ -73,13 +74,13 @@ def check_source(found: Checkpoint, options: Mapping[str, str], cluster: str | N
 
 
 def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
-    """Whether a snapshot's offsets may be those of a cluster: False only where both are known."""
+    """Whether a snapshot's offsets may be those of a cluster: False only if both clusters are known and differ."""
     known = snapshot.properties.get(CLUSTER)
     return cluster is None or known is None or known == cluster
 
 
 def with_new_partitions(offsets: Topics, partitions: Mapping[str, Sequence[str]]) -> Topics:
-    """The offsets with every partition that there is, as Spark demands; one that has none yet begins at its first."""
+    """The offsets with every existing partition, as Spark demands; a new partition starts at its first record."""
     return offsets | {
         topic: {p: offsets.get(topic, {}).get(p, _EARLIEST) for p in numbers} | offsets.get(topic, {})
         for topic, numbers in partitions.items()
@@ -87,7 +88,7 @@ def with_new_partitions(offsets: Topics, partitions: Mapping[str, Sequence[str]]
 
 
 def subscribed(options: Mapping[str, str]) -> list[str]:
-    """The topics that a Kafka source names in `subscribe`; empty where it names them otherwise."""
+    """The topics in a Kafka source's `subscribe`; empty if it uses another option."""
     return list(kafka_source(options).topics)
 
 

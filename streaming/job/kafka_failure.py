@@ -1,6 +1,6 @@
-"""What Kafka's side of a failed query says, as errors of ours: each with a code, and a message that names the remedy.
+"""What an error of Kafka means: a BucketlineError with a code, and a message that names the remedy.
 
-Spark hands on what happened as text. Its errors have no stable classes across versions, so texts are what counts here.
+Spark passes errors on as text, and their classes differ across versions. So they are recognised by their text.
 
 Source: Spark 4.0 to 4.3 KafkaExceptions, kafka-010 error conditions; seen on 4.0.5 and 4.3.0 against a broker of 4.1.1.
 """
@@ -15,7 +15,7 @@ from bucketline.streaming.batch.failure import said_by
 
 
 class KafkaDataLostError(BucketlineError):
-    """Kafka does not hold records any more that the job has not read."""
+    """Kafka has removed records that the job has not read."""
 
     code = "KAFKA_DATA_LOST"
 
@@ -39,13 +39,13 @@ class KafkaUnreachableError(BucketlineError):
 
 
 class KafkaRefusedError(BucketlineError):
-    """Kafka refuses the job: who it says it is, or what it asks for."""
+    """Kafka refuses the job's login or its request."""
 
     code = "KAFKA_REFUSED"
 
 
 _OF_SPARK = "SPARK_FAILED"
-"""Code of errors that say no more than that Spark ended the query."""
+"""The code of errors that only say that Spark ended the query."""
 
 _MADE_ANEW = re.compile(
     r"Partitions? (?P<names>Set\([^)]*\)|\S+) (?:have been deleted|offset was changed from \d+ to \d+)"
@@ -67,7 +67,8 @@ _REFUSED = re.compile(r"\b((?:\w*Authorization|SaslAuthentication|SslAuthenticat
 
 @contextmanager
 def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
-    """Raises errors of Spark that come from Kafka as ours. `options` are the source's; None where it is not Kafka."""
+    """Raises errors of Spark that come from Kafka as BucketlineErrors. `options` are the source's; None if it is not
+    Kafka."""
     try:
         yield
     except Exception as e:
@@ -80,22 +81,22 @@ def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
 
 
 def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | None:
-    """The error to report for a failed query that reads Kafka with these options; None where Kafka is not its cause."""
+    """The error to report for a failed query that reads Kafka with these options; None if Kafka is not its cause."""
     source = kafka_source(options)
     topics, servers = source.topics_text or "", source.servers or ""
     if _LOST.search(text):
         return _data_lost(text, topics)
     if _MISSING.search(text):
         return KafkaTopicMissingError(
-            f"{_named(topics)} does not exist at {servers}: make it, or correct source.options.subscribe; a topic that "
-            "was deleted and made again needs a new checkpoint (docs/kafka.md)",
+            f"{_named(topics)} does not exist at {servers}: create it, or correct source.options.subscribe; a topic "
+            "that was deleted and created again needs a new checkpoint (docs/kafka.md)",
             topics=topics,
         )
     partial = _PARTIAL.search(text)
     if partial:
         return KafkaOffsetsError(
-            f"source.options.startingOffsets does not name the partitions that there are ({partial[1]}): name each of "
-            "them, with -2 for the earliest record of a partition that is new",
+            f"source.options.startingOffsets does not name exactly the partitions of the topic ({partial[1]}): name "
+            "each of them, with -2 for the earliest record of a new partition",
             key="source.options.startingOffsets",
         )
     refused = _REFUSED.search(text)
@@ -125,7 +126,7 @@ def _data_lost(text: str, topics: str) -> KafkaDataLostError:
     if anew:
         return KafkaDataLostError(
             f"{_named(topics)} is not the one that the checkpoint is about ({' '.join(anew[0].split())}): it was "
-            "deleted and made again, or lost partitions. Start a new checkpoint at its first record with "
+            "deleted and created again, or lost partitions. Start a new checkpoint at its first record with "
             "--allow-reprocess (docs/kafka.md)",
             topics=topics,
         )

@@ -1,4 +1,4 @@
-"""The session of a query that can be asked to end, whichever of the two processes gets the signal."""
+"""The session of a query, with signals of both processes handled."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -24,9 +24,8 @@ _LOG = logging.getLogger("bucketline.job")
 def open_session(
     name: str, spark: Any | None, ending: Ending, log: SparkLog, settings: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
-    """The session that is given; else a new one with that name and settings, which is stopped in the end.
-
-    While it is open, requests to end wait for the batch.
+    """The given session, or a new one with that name and settings, which is stopped at the end. While it is open,
+    requests to end wait for the running batch.
     """
     if spark is not None:
         with _listening(spark, ending, log):

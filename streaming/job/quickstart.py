@@ -1,7 +1,7 @@
 """The streaming run behind `bucketline quickstart`: orders are generated as files and streamed in micro-batches.
 
-Everything lies in one folder: `input` (one file of events a batch), `checkpoint`, and the table. The generator keeps
-the state that the table must end in, so that the run can be judged.
+All files are in one folder: `input` (one file of events per batch), `checkpoint`, and the table. The generator keeps
+the expected rows, so that the result can be checked.
 """
 
 import json
@@ -49,9 +49,9 @@ Order = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class QuickstartRun:
-    """A finished run: where the table is, and the orders that must be in it, by id.
+    """A finished run: the table's path, and the expected orders by id.
 
-    `ended_by` names the signal that ended it before all batches were written; None where nothing did.
+    `ended_by` names the signal that ended it before all batches were written; None if nothing did.
     """
 
     table_path: str
@@ -61,7 +61,7 @@ class QuickstartRun:
     ended_by: str | None = None
 
     def explains(self, rows: pa.Table) -> bool:
-        """Whether these are exactly the rows that the events leave."""
+        """Whether these are exactly the expected rows."""
         wanted = pa.Table.from_pylist([self.expected[i] for i in sorted(self.expected)], schema=rows.schema)
         return bool(rows.sort_by("id").equals(wanted))
 
@@ -79,13 +79,13 @@ def run_quickstart(
     ending: Ending,
     log: SparkLog = SparkLog.OURS_ONCE,
 ) -> QuickstartRun:
-    """Generates and streams; `tell` is given a line for people now and then. `ending` is asked whether to end.
+    """Generates and streams; `tell` gets lines of progress. `ending` says when to end.
 
-    Raises OptionError for a folder that is not empty or a Spark that does not start, and BucketlineError for whatever
-    ends the query.
+    Raises OptionError for a folder that is not empty or a Spark that does not start, and BucketlineError when the query
+    fails.
     """
     root = _empty_folder(directory)
-    tell(f"everything is in {root}")
+    tell(f"all files are in {root}")
     expected: dict[int, Order] = {}
     for number in range(batches):
         _write_batch(root / "input", number, list(_events(expected, number, events)))
@@ -97,7 +97,7 @@ def run_quickstart(
 
 
 def _stream(spark: Any, root: Path, path: str, ending: Ending) -> bool:
-    """All files that are there, one a batch, each exactly once; whether it was asked to end before all were read."""
+    """Streams all files, one per batch; returns whether it was asked to end before all were read."""
     source = spark.readStream.schema(_SPARK_COLUMNS).option("maxFilesPerTrigger", 1).json(str(root / "input"))
     gate = BatchGate(TableSink(path))
     writer = source.writeStream.foreachBatch(gate).option("checkpointLocation", str(root / "checkpoint"))
@@ -106,7 +106,7 @@ def _stream(spark: Any, root: Path, path: str, ending: Ending) -> bool:
 
 
 def _events(orders: dict[int, Order], batch: int, count: int) -> Iterator[tuple[RowKind, Order]]:
-    """The next events of the order book, which they bring up to date: half new orders, the rest changes and deletes."""
+    """The next events of the order book, which is updated: half are new orders, the rest changes and deletes."""
     chance = random.Random(_SEED * 1_000_003 + batch)
     for number in range(count):
         at = _START + timedelta(minutes=batch, microseconds=number)
@@ -152,7 +152,7 @@ def _empty_folder(directory: str | None) -> Path:
 
 
 def _settings(root: Path) -> dict[str, str]:
-    """Of a Spark of this machine alone, which leaves nothing outside of the folder."""
+    """The settings of a local Spark that writes nothing outside the folder."""
     return {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
@@ -168,7 +168,7 @@ def _settings(root: Path) -> dict[str, str]:
 
 @contextmanager
 def _told_progress(tell: Callable[[str], None]) -> Iterator[None]:
-    """Hands the sink's line about each batch to `tell`."""
+    """Passes the sink's line about each batch to `tell`."""
 
     class Told(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

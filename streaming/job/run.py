@@ -1,8 +1,6 @@
-"""The streaming job of a job file: table → source → sink → query, until it is done or told to end.
-
-SIGTERM, SIGINT and SIGHUP end the job after the batch that is running, whether this process gets them or Spark's JVM;
-a second one does not wait. A job that dies in the middle of a batch loses nothing: the next start recognises what has
-been written.
+"""The streaming job of a job file: table → source → sink → query, until it is done or asked to end. SIGTERM, SIGINT and
+SIGHUP end the job after the batch that is running, whether this process gets them or Spark's JVM; a second one does not
+wait. A job that dies during a batch loses nothing: the next start recognises what has been written.
 """
 
 import json
@@ -58,12 +56,12 @@ def run_job(
     ending: Ending | None = None,
     log: SparkLog = SparkLog.OURS_ONCE,
 ) -> None:
-    """Runs the job until its trigger is done (availableNow) or it is told to end.
+    """Runs the job until its trigger is done (availableNow) or it is asked to end.
 
-    `reset_identity` sets the checkpoint aside and begins a new one at the Kafka offsets that the table holds;
-    `allow_reprocess` writes batches that checkpoint and table disagree about. `ending` is asked whether to end; without
-    one the signals of this process are. `log` says what Spark logs of an error that ends the job.
-    Raises BucketlineError for what the sink, the table, the settings or Spark make impossible.
+    `reset_identity` renames the checkpoint and starts a new one at the Kafka offsets that the table holds.
+    `allow_reprocess` writes a batch although checkpoint and table disagree. `ending` says when to end; by default on
+    signals of this process. `log` says what Spark logs of an error that ends the job. Raises BucketlineError when the
+    sink, the table, the settings or Spark fail.
     """
     if ending is None:
         ending = process_ending()
@@ -112,14 +110,14 @@ def run_job(
 
 
 def _finish(sink: TableSink, session: Any, query_id: str) -> None:
-    """Compacts what the batches of a query that has ended still owe, and says what readers do not see even then."""
+    """Does the compactions that are still due after a query has ended, and logs rows that readers still do not see."""
     hidden = sink.finish(session, query_id)
     if hidden:
         _LOG.warning("the job ends with %s that cannot be read yet; they are in the table", counted(hidden, "row"))
 
 
 def _source_name(name: str, options: Mapping[str, str]) -> str:
-    """The source as people know it; of Kafka with its servers and topics."""
+    """The source's name for messages; for Kafka its servers and topics."""
     if name != KAFKA:
         return name
     source = kafka_source(options)
@@ -133,7 +131,7 @@ def _with_trigger(writer: Any, trigger: Trigger) -> Any:
 
 
 def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cluster: str | None) -> SourceOptions:
-    """Sets the checkpoint aside; the options of a source that begins where the table has got to."""
+    """Renames the checkpoint; the options of a source that starts at the table's offsets."""
     if config.source.format != KAFKA:
         raise OptionError(
             f"--reset-identity begins again at the Kafka offsets that the table holds, and the source is "
@@ -151,14 +149,14 @@ def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cl
     offsets = with_new_partitions(offsets, partitions_of(spark, given.options, subscribed(given.options) or [*offsets]))
     kept = set_aside(spark, config.checkpoint)
     if kept is not None:
-        _LOG.warning("the checkpoint was set aside as %s", kept)
+        _LOG.warning("the old checkpoint was renamed to %s", kept)
     text = json.dumps(offsets, separators=(",", ":"), sort_keys=True)
-    _LOG.warning("a new checkpoint begins at the offsets that the table holds: %s", text)
+    _LOG.warning("the new checkpoint starts at the offsets that the table holds: %s", text)
     return replace(given, options=start_at(given.options, text))
 
 
 def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
-    """Those of the topics that the source reads."""
+    """The topics that the source reads, among the given ones."""
     source = kafka_source(options)
     if source.topics or source.pattern is not None:
         return {topic: found for topic, found in topics.items() if source.reads(topic)}
@@ -167,7 +165,7 @@ def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
 
 
 def set_aside(spark: Any, checkpoint: str) -> str | None:
-    """Renames a checkpoint folder so that a new one can take its place; the new name, None when there is no folder.
+    """Renames a checkpoint folder, so that a new one can be created; the new name, None if there is no folder.
 
     Raises OptionError when the storage does not rename it.
     """

@@ -1,7 +1,7 @@
-"""The Spark session of a job: the one that runs, or a new one whose JVM no signal to this process's group reaches.
+"""The Spark session of a job: the running one, or a new one whose JVM gets no signal of this process's group.
 
-Ctrl-C and `timeout` signal a whole process group. A JVM in that group would be gone before the batch is; one in a group
-of its own ends when this process does, because it then finds its standard input closed.
+Ctrl-C and `timeout` signal a whole process group. A JVM in that group would end before the batch. A JVM in its own
+group ends with this process, because it finds its standard input closed.
 """
 
 import os
@@ -28,12 +28,13 @@ _PYTHON_OF_WORKERS = "PYSPARK_PYTHON"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _CONNECT = "SPARK_REMOTE"
 _QUIET: Mapping[str, str] = {"spark.ui.showConsoleProgress": "false"}
-"""Settings of a job's own JVM, unless somebody has chosen another: Spark's bars run into the lines of the log."""
+"""Settings of a job's own JVM, unless the user sets another value. Spark's progress bars would mix with the lines of
+the log."""
 _PACKAGES = "spark.jars.packages"
 
 
 def start_session(name: str, settings: Mapping[str, str] | None = None) -> Any:
-    """The running Spark session, or a new one with these settings; workers get this Python unless someone has chosen
+    """The running Spark session, or a new one with these settings; workers get this Python unless the user sets
     another.
 
     Raises OptionError when Spark does not start, and for Spark Connect.
@@ -63,7 +64,7 @@ def awaited_packages(arguments: Sequence[str]) -> str | None:
 
 
 def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """What a job's own JVM is started with: our settings, but for those that somebody has chosen."""
+    """The settings of a job's own JVM: ours, except those that the user sets."""
     chosen = {**defaults, **_chosen(arguments)}
     return {key: text for key, text in _QUIET.items() if key not in chosen}
 
@@ -80,7 +81,7 @@ def _start_jvm(name: str, settings: Mapping[str, str]) -> None:
 
 
 def submit_arguments() -> list[str]:
-    """What Spark is started with where this process starts it."""
+    """The arguments with which this process starts Spark."""
     return shlex.split(os.environ.get(_SUBMIT_ARGUMENTS, ""))
 
 
@@ -92,7 +93,7 @@ def _chosen(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _defaults(arguments: Sequence[str]) -> dict[str, str]:
-    """The settings in the properties file that Spark will read; what cannot be read here is Spark's to complain of."""
+    """The settings in the properties file that Spark will read; what cannot be read here, Spark will report."""
     named = [b for a, b in pairwise(arguments) if a == "--properties-file"]
     folder = os.environ.get("SPARK_CONF_DIR") or f"{_find_spark_home()}/conf"
     try:

@@ -1,4 +1,4 @@
-"""A job's source as a streaming DataFrame: any source of Spark, its columns brought to what the table takes."""
+"""A job's source as a streaming DataFrame: any source of Spark, with the columns that the table needs."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import BinaryType, StringType
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import SOURCE_DECODE, SOURCE_FORMAT, Source
+from bucketline.conf.job import SOURCE_DECODE, SOURCE_FORMAT, SourceConfig
 from bucketline.conf.source_options import KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, with_headers
 from bucketline.state.types.fit import map_types
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
@@ -36,7 +36,7 @@ _SPARK_TYPES = {
 
 
 def read_stream(
-    spark: Any, source: Source, given: SourceOptions, fields: Sequence[DataField], decode: DecodeStep | None
+    spark: Any, source: SourceConfig, given: SourceOptions, fields: Sequence[DataField], decode: DecodeStep | None
 ) -> Any:
     """The stream that a job reads, with the columns that `decode` needs, or those of the table.
 
@@ -63,7 +63,7 @@ def read_stream(
 
 
 def spark_columns(fields: Sequence[DataField]) -> str:
-    """The columns as Spark's DDL, for sources that must be told. Raises OptionError for a type Spark does not have."""
+    """The columns as Spark's DDL, for sources that need a schema. Raises OptionError for a type Spark does not have."""
     return ", ".join(f"{_quoted(f.name)} {_spark_type(f.type, f.name)}" for f in fields)
 
 
@@ -114,7 +114,7 @@ def _select(stream: Any, names: Sequence[str]) -> Any:
 
 
 def _kafka_columns(stream: Any, fields: Sequence[DataField]) -> Any:
-    """Those of Kafka's columns that the table has, by Kafka's name or by ours."""
+    """The columns of Kafka's source that the table has, under Kafka's or the table's name."""
     wanted = []
     for f in fields:
         if f.name in stream.columns:

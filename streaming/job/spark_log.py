@@ -1,4 +1,4 @@
-"""Spark's own log while a job runs: what the job reports itself, Spark does not print again with its tracebacks."""
+"""Spark's log while a job runs: errors that the job reports are not printed again with tracebacks."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -21,17 +21,18 @@ _LEVELS: Mapping[str, str] = {
     "org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin": "ERROR",
     "org.apache.spark.sql.kafka010.KafkaOffsetReaderConsumer": "ERROR",
 }
-"""Loggers that print the error of a task or of the query, traceback and all (their packages differ by Spark version).
-Some warn of what every stop and every failed task brings: no job to cancel, tasks that are interrupted; and of each
-time that Kafka was asked for offsets in vain."""
+"""Loggers that print the error of a task or of the query, with its traceback (their packages differ by Spark
+version). Some warn at every stop and every failed task: no job to cancel, interrupted tasks; or each time that Kafka
+did not answer a request for offsets."""
 _TOLD_BY_US = r"(?s)(.*\n\s+at .*|Task \d+ in stage .* failed \d+ times; aborting job.*)"
-"""Messages with a traceback in their text: several loggers repeat the error of a task. Lost executors stay told."""
+"""Messages with a traceback in their text: several loggers repeat the error of a task. Messages about lost executors
+stay."""
 _PYTHON_REPEATING = "py4j"
 
 
 @contextmanager
 def spark_log(context: Any, log: SparkLog) -> Iterator[None]:
-    """Keeps Spark and Py4J from logging errors that the job reports in one line, unless everything is wanted."""
+    """Keeps Spark and Py4J from logging errors that the job reports in one line, unless the user wants everything."""
     if log is SparkLog.EVERYTHING:
         yield
         return
@@ -51,18 +52,18 @@ def spark_log(context: Any, log: SparkLog) -> Iterator[None]:
     finally:
         with suppress(Py4JError, ConnectionError):
             _restore(log4j, told, before)
-            # Where the JVM has ended this is not reached: each thread that was talking to it still has its say.
+            # This is not reached if the JVM has ended: threads that were calling it still log.
             python.setLevel(python_before)
             root.removeFilter(_is_not_of_py4j)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Py4J logs a call that is not answered by Python's root logger, with its traceback."""
+    """Py4J logs a call without an answer through Python's root logger, with its traceback."""
     return PurePath(record.pathname).parent.name != _PYTHON_REPEATING
 
 
 def _say_nothing(request: object, address: object) -> None:
-    """In the place of what PySpark's server prints when the JVM is gone: a traceback, on the standard error."""
+    """Replaces the traceback that PySpark's server prints when the JVM has ended."""
 
 
 def _quiet(log4j: Any, told: Any) -> dict[str, Any]:

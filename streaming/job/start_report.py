@@ -1,4 +1,4 @@
-"""What a job waits for until its first batch is written, for those who look at its log meanwhile."""
+"""Log lines about what a job is doing until its first batch is written."""
 
 import logging
 import time

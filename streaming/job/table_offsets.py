@@ -1,7 +1,7 @@
-"""Where in Kafka a table has got to, as its own snapshots tell it.
+"""The Kafka offsets that a table holds, from its own snapshots.
 
-A sink stores the end offsets of a batch with the batch's rows, so what the newest snapshot says is exactly what the
-table holds, whatever became of the checkpoint. A writer's tag still tells it when the snapshot has expired.
+A sink stores the end offsets of a batch with the batch's rows, so the newest snapshot has exactly the offsets of the
+table's rows, whatever happened to the checkpoint. A writer's tag keeps them when the snapshot has expired.
 """
 
 import json
@@ -16,12 +16,12 @@ from bucketline.state.store.table.table import Table
 from bucketline.streaming.batch.recover import END_OFFSETS
 
 Topics = dict[str, dict[str, int]]
-"""From topic and partition to the next offset, which Spark reads as where to start."""
+"""Topic and partition → the next offset, in the form of Spark's `startingOffsets`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterOffsets:
-    """Where one commit user has got to; `snapshot` is the newest that says so."""
+    """The offsets of one commit user; `snapshot` is the newest one that has them."""
 
     snapshot: Snapshot
     topics: Topics
@@ -42,7 +42,7 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
             walked.append(snapshot)
             if snapshot.commit_kind is not CommitKind.COMPACT:
                 break
-    # A compaction may be published after a later batch than its own; the rows say how far the writer has got.
+    # A compaction may be published after a later batch than its own; only snapshots with rows count.
     rows = {writer_of(s.commit_user) for s in walked if s.commit_kind is not CommitKind.COMPACT}
     late = {s.id for s in walked if s.commit_kind is CommitKind.COMPACT and writer_of(s.commit_user) in rows}
     kept = (t.snapshot for t in Tags(table.io, table.metadata_path).list())

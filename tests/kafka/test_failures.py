@@ -51,7 +51,7 @@ def test_a_topic_that_was_made_again_stops_the_job_and_is_read_from_its_first_re
         run_job(orders.job(), spark)
     kafka_broker.create_topic("made-again", partitions=2)
     orders.put(range(20, 24))
-    with pytest.raises(KafkaDataLostError, match=r"made-again-\d.* was deleted and made again.*--allow-reprocess"):
+    with pytest.raises(KafkaDataLostError, match=r"made-again-\d.* was deleted and created again.*--allow-reprocess"):
         run_job(orders.job(), spark)
     assert len(orders.sums()) == 10
 

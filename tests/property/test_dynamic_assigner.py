@@ -139,7 +139,7 @@ def test_the_limit_counts_for_each_partition_alone() -> None:
 def test_a_table_without_limit_that_has_no_bucket_left_names_the_option() -> None:
     full = Allocation({b: 1 for b in range(MAX_DYNAMIC_BUCKETS)}, Ownership(), AllocationRule(1))
     with pytest.raises(OptionError, match=r"Too more bucket 32767.*dynamic-bucket\.target-row-num"):
-        full.deal(int32s([5]))
+        full.allocate(int32s([5]))
 
 
 def test_unknown_hashes_and_known_buckets_at_both_ends_of_the_range() -> None:

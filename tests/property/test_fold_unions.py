@@ -87,7 +87,7 @@ def test_sets_of_a_key_become_what_one_row_after_the_other_makes(case: Case) -> 
     try:
         expected = [rows[0] if len(rows) == 1 else merge(rows, case.types, ("k",), case.options) for rows in case.keys]
     except RefusedError:
-        with pytest.raises(SchemaMismatchError, match=r"column v: .* cannot take back"):
+        with pytest.raises(SchemaMismatchError, match=r"column v: .* cannot retract"):
             fold_rows(case)
         return
     found = fold_rows(case)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.conf.job import BadRecords, Decode
+from bucketline.conf.job import BadRecords, RecordFormat
 from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.sink import TableSink
@@ -103,7 +103,7 @@ def test_records_follow_what_another_writer_changes_without_a_restart(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
-    step = decode_step(Decode.JSON, table.table_schema, BadRecords(None, 0))
+    step = decode_step(RecordFormat.JSON, table.table_schema, BadRecords(None, 0))
     stream = FileStream(tmp_path, "value string")
     for number in range(2):
         stream.add(pa.table({"value": [json.dumps({"id": number, "n": number, "note": "x"})]}))

@@ -220,7 +220,7 @@ def test_poison_rows_stop_the_job_or_go_to_the_reject_folder(spark: Any, tmp_pat
     stream.add(rows.append_column("_row_kind", pa.array([0] * 41 + [9], pa.int8())))
     options = {"bad-records.path": str(folder), "bad-records.max": "1"}
     message = error_of(lambda: stream.run(spark, TableSink(table.path)))
-    assert "batch 0 holds at least 2 records that cannot be written" in message
+    assert "batch 0 has at least 2 bad records" in message
     assert "column 'id' is null" in message or "no row kind" in message
     message = error_of(lambda: stream.run(spark, TableSink(table.path, options)))
     assert "raise bad-records.max, which lets 1 of a batch through" in message
@@ -229,5 +229,5 @@ def test_poison_rows_stop_the_job_or_go_to_the_reject_folder(spark: Any, tmp_pat
     assert content(table) == folded(good)
     kept = pq.read_table(folder).to_pylist()
     told = sorted(r["reason"].split(",")[0] for r in kept)
-    assert told == ["column 'id' is null", "column _row_kind holds no row kind (0 to 3)"]
+    assert told == ["column 'id' is null", "column _row_kind has no valid row kind (0 to 3)"]
     assert any(b'"no key"' in r["value"] for r in kept)

@@ -145,7 +145,7 @@ class Turns:
         return list(self.rows.values()) if self.shape.model else list(self.bag)
 
     def check(self) -> None:
-        """All readers see what the dictionary says, now and in one snapshot of the past; and the table is sound."""
+        """All readers see what the dictionary says, now and in one snapshot of the past; and doctor finds nothing."""
         fields, model = fields_of(self.shape.columns), self.shape.model
         table = open_table(str(self.path))
         found = rows_of(table.to_arrow())

@@ -1,10 +1,10 @@
-"""The codecs of Avro containers: blocks packed and unpacked by Avro's names of them.
+"""The codecs of Avro containers, under Avro's names.
 
 Every codec that Paimon writes is in pyarrow or the standard library.
 
-A block that is packed here can be checked: snappy and bzip2 have checksums of their own; behind what zstandard and
-deflate unpack stands a CRC-32 of it, where the formats let readers pass over it: a skippable frame, and bytes behind
-the last block. The codec `null` has no place for one.
+A block that is packed here can be checked. Snappy and bzip2 have checksums of their own. For zstandard and deflate a
+CRC-32 follows the data, in a place that readers skip: a skippable frame, and bytes after the last block. The codec
+`null` has no place for a checksum.
 Source: Avro 1.11 specification, required and optional codecs; RFC 8878, 3.1.2 (skippable frames); RFC 1951.
 """
 
@@ -20,18 +20,18 @@ from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 
 MAX_BLOCK_BYTES = 1 << 30
-"""No block may unpack to more than this; a manifest is some megabytes."""
+"""The largest size of an unpacked block; a manifest is some megabytes."""
 
 
 _CHECKED = b"CRC1"
-"""Stands before a CRC-32 of all bytes of the block before it, in four bytes, little-endian."""
+"""The four bytes before a little-endian CRC-32 of all bytes of the block."""
 _CHECK_BYTES = len(_CHECKED) + 4
 _SKIPPED = (0x184D2A5B).to_bytes(4, "little") + _CHECK_BYTES.to_bytes(4, "little")
-"""The header of a zstandard frame that readers pass over."""
+"""The header of a zstandard frame that readers skip."""
 
 
 def pack_block(codec: str, data: pa.Buffer | bytes, level: int | None = None) -> bytes:
-    """The block as it is stored. `level` is how hard to try, for codecs that know levels; None: the codec's default."""
+    """The packed block. `level` is the compression level, for codecs that have levels; None: the codec's default."""
     return AVRO_CODECS[codec](data, level)
 
 
@@ -78,7 +78,7 @@ def _with_checksum(packed: bytes, header: bytes) -> bytes:
 
 
 def _without_checksum(data: bytes, header: bytes) -> bytes:
-    """What was packed, without its checksum if it has one. Raises ValueError when that does not match."""
+    """The packed data without its checksum, if any. Raises ValueError when the checksum does not match."""
     end = len(data) - _CHECK_BYTES - len(header)
     if end < 0 or data[end:-4] != header + _CHECKED:
         return data

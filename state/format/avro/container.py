@@ -1,6 +1,6 @@
 """Avro object containers over bytes: what manifests, manifest lists and index manifests are stored in.
 
-The container framing and the codecs (`avro_codec`) are ours, because fastavro would ask for one more package each;
+The container framing and the codecs (`codec`) are written here, because fastavro would need another package for each;
 records are decoded and encoded by fastavro, one call per block. A block is handed to fastavro as one Avro array, which
 has the same bytes but for the item count.
 
@@ -101,7 +101,7 @@ class BlockReader:
             raise CorruptFileError(f"no Avro long at offset {self._at + at}", offset=self._at + at) from e
 
     def _fill(self, count: int) -> None:
-        """Makes `count` bytes from the current place on available, or all there are."""
+        """Makes the next `count` bytes available, or all remaining ones."""
         if len(self._data) < count:
             self._data += self._read(max(count - len(self._data), _HEADER_BYTES))
 
@@ -127,7 +127,7 @@ class Container:
 def encode_records(records: Sequence[Record], form: RecordFormat, codec: str = DEFAULT_CODEC) -> bytes:
     """The bytes of a container holding the records, in order; the same records give the same bytes.
 
-    The sync marker is drawn from the content, since nothing here may draw chance.
+    The sync marker is computed from the content, because this code uses no randomness.
     """
     blocks: list[tuple[int, bytes]] = []
     for start in range(0, len(records), BLOCK_RECORDS):

@@ -1,7 +1,7 @@
-"""Columns as the rows of Avro data files: a block at a time, without looking at single rows.
+"""Columns → rows of Avro data files, a block at a time, in whole columns.
 
 Each column becomes pieces of bytes, one of each kind per row: what comes before a value (the union's branch, a length),
-and the value. The pieces of all columns, joined row by row, lie in one buffer then, and that is the block.
+and the value. The block is one buffer with the pieces of all columns, joined row by row.
 Source: Avro 1.11 specification, binary encoding and object container files; Paimon 2.0 FieldWriterFactory.
 """
 

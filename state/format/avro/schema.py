@@ -1,4 +1,4 @@
-"""Avro schemas: the one records are written with, and what may be read in its place.
+"""Avro schemas: the one for writing records, and which others can be read.
 
 A reader resolves by field name, as Paimon's does: record names, field order and unknown fields do not matter, a missing
 nullable field is null, a missing required one is an error.
@@ -45,7 +45,7 @@ MALFORMED = (
 
 @dataclass(frozen=True, eq=False)
 class RecordFormat:
-    """The Avro schema records are written with, and held against when they are read; compared by identity."""
+    """The Avro schema for writing records, and for checking those that are read; compared by identity."""
 
     schema: dict[str, Json]
     text: bytes = field(init=False)

@@ -1,4 +1,4 @@
-"""Aggregate functions whose result is the value of one of the rows: which row that is.
+"""Aggregate functions whose result is the value of one of the rows.
 
 Source: Paimon 2.0 FieldLastValueAgg, FieldLastNonNullValueAgg, FieldFirstValueAgg, FieldFirstNonNullValueAgg,
 FieldPrimaryKeyAgg, FieldMaxAgg, FieldMinAgg.
@@ -25,7 +25,7 @@ class Choice(ABC):
     @property
     @abstractmethod
     def retracts(self) -> bool:
-        """Whether a value can be taken back."""
+        """Whether a value can be retracted."""
 
     @abstractmethod
     def choose(self, values: pa.Array, events: Events) -> Indices:
@@ -37,7 +37,7 @@ class Choice(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LastRow(Choice):
-    """The value of the last row, whatever it is or does: what key columns are."""
+    """The value of the last row, whatever its row kind; used for key columns."""
 
     retracts: bool = True
 
@@ -58,7 +58,7 @@ class LastValue(Choice):
 
 @dataclass(frozen=True, slots=True)
 class LastNonNullValue(Choice):
-    """The last value that is not null; retracting a value leaves null, a late value fills null only."""
+    """The last value that is not null. A retract leaves null; a late value only replaces null."""
 
     retracts: bool = True
 
@@ -73,14 +73,14 @@ class LastNonNullValue(Choice):
 
 @dataclass(frozen=True, slots=True)
 class FirstValue(Choice):
-    """The first value, null included. A seed changes the value but not whether there has been a first one."""
+    """The first value, null included. A reset changes the value, but not whether there was a first one."""
 
     retracts: bool = False
 
     def choose(self, values: pa.Array, events: Events) -> Indices:
         first = events.first(events.is_any(Op.ADD, Op.ADD_BEFORE))
         late = events.ops == Op.ADD_BEFORE
-        # The very first row only marks that there has been one when it comes late.
+        # A late first row only marks that there was one.
         late[first[first >= 0]] = False
         newest_late = events.last(late & events.after(events.seeds))
         opens = (first > events.seeds) & (events.ops[first] == Op.ADD)
@@ -103,7 +103,7 @@ class FirstNonNullValue(Choice):
         return np.where(found >= 0, np.where(valid[found], found, -1), -1)
 
     def _step(self, valid: np.ndarray, events: Events, keys: Indices) -> Indices:
-        """Row after row, all given keys at once: with late rows the result depends on every step."""
+        """Row after row, for all given keys at once, because with late rows the result depends on every step."""
         order, steps = events.steps(keys)
         found = np.full(len(keys), -1, np.int64)
         settled = np.zeros(len(keys), bool)
@@ -124,7 +124,7 @@ class FirstNonNullValue(Choice):
 
 @dataclass(frozen=True, slots=True)
 class Extreme(Choice):
-    """The least or the greatest value in the order of keys, nulls left out."""
+    """The smallest or greatest value in the order of keys, without nulls."""
 
     greatest: bool
     retracts: bool = False

@@ -26,9 +26,8 @@ from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, tak
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """All elements, in order of arrival; `distinct` keeps each once. A retract removes those it holds, oldest first.
-
-    `late_first`: late rows stand before the others, instead of being appended.
+    """All elements, in order of arrival; `distinct` keeps each once. A retract removes its elements, oldest first.
+    `late_first`: late rows come before the others instead of after them.
     """
 
     distinct: bool
@@ -52,7 +51,7 @@ class Collect:
         kept = kept[np.lexsort((sequence[kept], keys[kept]))]
         elements = values.values.take(pa.array(entries.places[kept]))
         found = list_array(keys[kept], events.key_count, elements, present, values.type)
-        # A lone seed is taken as it is, repeated elements included.
+        # A single reset is kept as it is, with repeated elements.
         untouched = events.seeds == events.last(events.live)
         if self.distinct and (untouched & (events.seeds >= 0)).any():
             raw = take_or_null(values, np.where(untouched, events.seeds, -1))
@@ -62,7 +61,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class MergeMap:
-    """The entries of all maps, the last value of each map key; a retract removes the keys it holds."""
+    """The entries of all maps, the last value of each map key; a retract removes its keys."""
 
     retracts: bool = True
 
@@ -98,7 +97,7 @@ class MergeMapWithTime:
         items = values.items.take(pa.array(entries.places))
         times = items.field(self.time)
         timed = validity(items) & validity(times)
-        # The first map is taken as it is: its values need no time, and null is a value there.
+        # The first map is kept as it is: its values need no time, and may be null.
         first = entries.rows == base[events.key_of_row[entries.rows]]
         ops = np.where(validity(items) | first, np.int8(Op.ADD), np.int8(Op.RETRACT))
         codes = value_codes(values.keys)[entries.places]
@@ -116,9 +115,8 @@ class MergeMapWithTime:
 
 
 def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
-    """True at the entry that each code of each key ends up with: the last one added since it was last taken back.
-
-    Late entries only fill gaps. Shapes: e entries and codes in, e out.
+    """True at the final entry of each code of each key: the last one added since the last retract. Late entries only
+    fill gaps. Shapes: e entries and codes in, e out.
     """
     chosen = np.zeros(len(codes), bool)
     if not len(codes):
@@ -137,7 +135,7 @@ def _map_of(values: pa.Array, kept: Entries, events: Events, present: Mask) -> p
 
 
 def _newest_adds(groups: Events) -> Mask:
-    """Of equal elements those that stay: each retract removes the oldest one there is, if there is one."""
+    """The remaining ones of equal elements: each retract removes the oldest."""
     adds = groups.ops != Op.RETRACT
     running = np.cumsum(np.where(adds, 1, -1))
     running -= (running[groups.starts] - np.where(adds, 1, -1)[groups.starts])[groups.key_of_row]
@@ -150,7 +148,7 @@ def _newest_adds(groups: Events) -> Mask:
 
 
 def _set_members(groups: Events) -> Mask:
-    """Of equal elements the first one since they were last removed."""
+    """The first of equal elements since they were last removed."""
     adds = groups.ops != Op.RETRACT
     first = groups.first(adds & groups.after(groups.last(~adds)))
     found = np.zeros(len(adds), bool)
@@ -159,7 +157,7 @@ def _set_members(groups: Events) -> Mask:
 
 
 def _either(condition: Mask, left: pa.Array, right: pa.Array) -> pa.Array:
-    """`left` where the condition holds, else `right`; for nested types, which Arrow's own choice does not take."""
+    """`left` if the condition holds, else `right`; also for nested types, which Arrow's `if_else` does not take."""
     both = pa.concat_arrays([left, right])
     rows = np.arange(len(left))
     return both.take(pa.array(np.where(condition, rows, rows + len(left))))

@@ -31,7 +31,7 @@ def sum_by_key(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each key the exact sum of its live values, whether it has any, and whether a part of it may reach `limit`.
 
-    Shapes: n values in; three arrays of k out, sums as Python integers. Values to take back count with minus.
+    Shapes: n values in; three arrays of k out, sums as Python integers. Retracted values are subtracted.
     """
     low, high = decimal_words(values)
     low, high = np.where(live, low, np.uint64(0)), np.where(live, high, np.int64(0))

@@ -1,6 +1,6 @@
-"""The elements of arrays and maps as flat columns, numbers that tell their values apart, and arrays built from them.
+"""Elements of arrays and maps as flat columns, codes for their values, and arrays built from them.
 
-Elements of all rows together can be grouped and chosen from as rows are: see `grouped`.
+Elements of all rows together can be grouped like rows: see `grouped`.
 """
 
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ def entries_of(values: pa.Array, chosen: Mask) -> Entries:
 
 
 def arrival(events: Events, rows: Indices) -> Indices:
-    """Where rows stand in their key: late rows stand before all others, the latest of them first."""
+    """The order of rows in their key: late rows come before all others, the latest of them first."""
     found: Indices = np.where(events.ops[rows] == Op.ADD_BEFORE, -rows - 1, rows)
     return found
 
 
 def chronology(events: Events, entries: Entries) -> Indices:
-    """Numbers in the order in which entries act: by row, in a late row from its last entry on, as that one counts."""
+    """Numbers in the order in which entries apply: by row, and in a late row from the last entry backwards."""
     number = np.arange(len(entries.rows))
     late = events.ops[entries.rows] == Op.ADD_BEFORE
     found = np.empty_like(number)
@@ -74,7 +74,7 @@ def map_array(
 
 
 def value_codes(values: pa.Array) -> Indices:
-    """Numbers that are equal where values are, as Java compares them: NaN equals NaN, -0.0 does not equal 0.0.
+    """Codes that are equal for equal values, as Java compares them: NaN equals NaN, -0.0 does not equal 0.0.
 
     Shapes: n in, n out; null is -1. Maps are equal whatever the order of their entries.
     """

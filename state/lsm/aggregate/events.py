@@ -1,7 +1,7 @@
-"""What the rows of a key do to one column, as arrays: the input of every aggregate function.
+"""What the rows of a key do to one column: the input of every aggregate function.
 
-Rows come sorted by key, then oldest first. A function sees values and events, never row kinds: engines decide what a
-row does to a column, functions decide what that makes of it.
+Rows come sorted by key, then oldest first. A function sees values and events, never row kinds: merge engines decide
+what a row does to a column, functions compute the result.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Op(IntEnum):
 
     SKIP = 0
     ADD = 1
-    # A row that comes late counts as if it had come before everything there is.
+    # A late row counts as if it had come before all others.
     ADD_BEFORE = 2
     RETRACT = 3
     # The accumulator becomes the row's value, whatever it was.
@@ -60,12 +60,12 @@ class Events:
 
     @cached_property
     def seeds(self) -> Indices:
-        """The last row of each key that sets the accumulator, -1 where there is none."""
+        """The last row of each key that sets the accumulator, -1 if there is none."""
         return self.last(self.ops == Op.SEED)
 
     @cached_property
     def live(self) -> Mask:
-        """Rows from the last seed on, those that do nothing left out."""
+        """Rows from the last reset on, without those that do nothing."""
         found: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
         return found
 
@@ -76,17 +76,17 @@ class Events:
         return found
 
     def after(self, border: Indices) -> Mask:
-        """Rows later than the border of their key; k borders, -1 for none."""
+        """Rows after the given row of their key; k row numbers, -1 for none."""
         found: Mask = self.rows > border[self.key_of_row]
         return found
 
     def last(self, mask: Mask) -> Indices:
-        """For each key the last row that the mask holds, -1 where it holds none."""
+        """For each key the last row in the mask, -1 if there is none."""
         found: Indices = np.maximum.reduceat(np.where(mask, self.rows, -1), self.starts)
         return found
 
     def first(self, mask: Mask) -> Indices:
-        """For each key the first row that the mask holds, -1 where it holds none."""
+        """For each key the first row in the mask, -1 if there is none."""
         found = np.minimum.reduceat(np.where(mask, self.rows, self.row_count), self.starts)
         return np.where(found == self.row_count, -1, found)
 
@@ -113,7 +113,7 @@ class Events:
 
 
 def validity(values: pa.Array) -> Mask:
-    """True where there is a value. Shapes: n in, n out."""
+    """True for values that are not null. Shapes: n in, n out."""
     if values.null_count == 0:
         return np.ones(len(values), bool)
     found: Mask = values.is_valid().to_numpy(zero_copy_only=False)

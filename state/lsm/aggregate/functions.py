@@ -48,7 +48,7 @@ COMPARABLE = NUMBERS | {
 
 
 class AggregateFunction(Protocol):
-    """Values and events of one column → one value per key. `retracts`: whether it can take values back."""
+    """Values and events of one column → one value per key. `retracts`: whether it can retract values."""
 
     @property
     def retracts(self) -> bool: ...
@@ -60,7 +60,7 @@ class AggregateFunction(Protocol):
 class ChecksValues(Protocol):
     """An aggregate function with values that it can never merge.
 
-    Shapes: n values, and whether each is taken back, in; for each reason n bools and the reason out.
+    Shapes: n values, and whether each is retracted, in; for each reason n bools and the reason out.
     """
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]: ...
@@ -68,7 +68,7 @@ class ChecksValues(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
-    """How one column is aggregated. `ignores_retracts`: rows that take away leave it as it is."""
+    """How one column is aggregated. `ignores_retracts`: -U and -D rows leave it unchanged."""
 
     column: str
     name: str
@@ -76,7 +76,7 @@ class ColumnAggregate:
     ignores_retracts: bool = False
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Raises SchemaMismatchError when a row takes a value away and the function cannot."""
+        """Raises SchemaMismatchError when a row retracts a value and the function cannot."""
         if self.ignores_retracts:
             return self.function.fold(values, events.ignoring_retracts())
         if not self.function.retracts and (events.ops == Op.RETRACT).any():
@@ -95,7 +95,7 @@ class ColumnAggregate:
     @property
     def _cannot_retract(self) -> str:
         return (
-            f"column {self.column}: aggregate function '{self.name}' cannot take back what -U and -D rows remove; "
+            f"column {self.column}: aggregate function '{self.name}' cannot retract the values of -U and -D rows; "
             f"set 'fields.{self.column}.ignore-retract' = 'true' to leave the column as it is, or 'ignore-delete' "
             "= 'true' to skip such rows"
         )

@@ -33,7 +33,7 @@ from bucketline.state.types.arrow import logical_type
 @dataclass(frozen=True, slots=True)
 class NestedUpdate:
     """All rows of all arrays. With `key` fields a row replaces that of the same key, or only one that is not newer by
-    the `sequence` fields; without, rows are appended. Not more than `count_limit` rows are begun.
+    the `sequence` fields; without, rows are appended. At most `count_limit` rows are kept.
 
     A retract removes equal rows, or those of the same key. A key part that is null is a value like any other (`merge`),
     makes its row be left out (`ignore`), or is refused (`error`).
@@ -48,7 +48,7 @@ class NestedUpdate:
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         live = validity(values) & events.live
-        # What is taken back while there is nothing yet leaves no trace.
+        # A retract before any value has no effect.
         begin = events.first(live & (events.ops != Op.RETRACT))[events.key_of_row]
         live &= (begin >= 0) & (events.rows >= begin)
         if self.count_limit != UNLIMITED and (live & (events.ops == Op.RETRACT)).any():
@@ -72,7 +72,7 @@ class NestedUpdate:
         return _finished(values, items.take(pa.array(kept)), entries.rows[kept], events, live)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """What is taken back where there is a limit; nested rows with null in their key where that is an error."""
+        """Retracts if there is a limit; nested rows with null in their key if that is an error."""
         bad = validity(values) & retracts
         if self.count_limit != UNLIMITED and bad.any():
             yield bad, self._limited
@@ -95,7 +95,7 @@ class NestedUpdate:
     @property
     def _null_key(self) -> str:
         return (
-            f"column {self.column}: a nested row has null in its key; fill it, or set "
+            f"column {self.column}: a nested row has null in its key; give it a value, or set "
             f"'fields.{self.column}.nested-key-null-strategy' to 'merge' or 'ignore'"
         )
 
@@ -112,7 +112,8 @@ class NestedUpdate:
         return entries.keep(usable)
 
     def _newest(self, items: pa.Array, entries: Entries, codes: Indices, events: Events) -> Mask:
-        """True at the entry of each code with the greatest sequence since the code was taken back; ties go to later."""
+        """True at the entry of each code with the greatest sequence since its last retract; ties go to the later
+        one."""
         chosen = np.zeros(len(codes), bool)
         if not len(codes):
             return chosen
@@ -162,7 +163,7 @@ class NestedPartialUpdate:
 
 
 def _codes(items: pa.Array, key: tuple[int, ...]) -> Indices:
-    """Numbers that tell rows apart, by the given fields or as a whole."""
+    """Codes that are equal for equal rows, by the given fields or as a whole."""
     if not key:
         return value_codes(items)
     parts = items.flatten()

@@ -1,6 +1,6 @@
 """Sums, products and logic: aggregate functions that compute a new value, with the overflow rules of Paimon.
 
-Integers that overflow are an error, at the row where it happens. Decimals become null, and the next value starts anew;
+Integers that overflow are an error, at the row where it happens. Decimals become null, and the next value starts again;
 up to 18 digits they may exceed their declared precision as long as 64 bits hold them.
 Source: Paimon 2.0 FieldSumAgg, FieldProductAgg, FieldBoolAndAgg, FieldBoolOrAgg, DecimalUtils.
 """
@@ -41,7 +41,7 @@ class Sum:
         return pa.array(self._sum_integers(plain, minus, events), values.type, mask=~seen)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """The least integer of a type cannot be taken back: its negative does not fit."""
+        """The smallest integer of a type cannot be retracted: its negative does not fit."""
         if pa.types.is_integer(values.type):
             limits = np.iinfo(values.type.to_pandas_dtype())
             bad = retracts & validity(values) & (_filled(values) == limits.min)
@@ -68,7 +68,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The product of all values that are not null; a retract divides what there is."""
+    """The product of all values that are not null; a retract divides the product."""
 
     column: str
     retracts: bool = True
@@ -124,7 +124,8 @@ class Product:
             reduced = abs(value) // np.gcd(held, value)
             if ((10**130) % reduced != 0).any():
                 raise SchemaMismatchError(
-                    f"column {self.column}: a product cannot take back a value whose quotient has no end",
+                    f"column {self.column}: a product cannot retract a value if the quotient has infinitely many "
+                    "digits",
                     column=self.column,
                 )
             return rounded(abs(held) * unit, abs(value), _signs(held, value))
@@ -137,12 +138,12 @@ class Product:
 
     @property
     def _zero(self) -> str:
-        return f"column {self.column}: a product cannot take back a zero"
+        return f"column {self.column}: a product cannot retract a zero"
 
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """Whether all values are true (`every`), or any of them; nulls left out."""
+    """Whether all values are true (`every`), or any of them, without nulls."""
 
     every: bool
     retracts: bool = False
@@ -192,7 +193,7 @@ def _signs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _add_in_order(values: np.ndarray, live: np.ndarray, events: Events) -> np.ndarray:
-    """Sums of floats as a loop over the rows would find them: numpy's own sum adds in another order."""
+    """Sums of floats in the order of rows: numpy's own sum adds in another order."""
     starts = np.add.reduceat(live, events.starts, dtype=np.int64)
     lengths, kept = starts, values[live]
     starts = np.cumsum(lengths) - lengths

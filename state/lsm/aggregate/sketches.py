@@ -1,8 +1,8 @@
-"""The aggregate functions theta_sketch and hll_sketch: estimates of how many distinct things there are, united.
+"""The aggregate functions theta_sketch and hll_sketch: unions of sketches that estimate distinct counts.
 
 Apache DataSketches does it, in Java and here; it is optional, as few tables have sketches. The bytes are those that
-Java writes, so that who merged does not show as a change. Only HLL sketches of several sizes may differ, in the running
-estimate that they carry beside their registers.
+Java writes, so that a merge by another writer is no change. Only HLL sketches of several sizes may differ, in the
+running estimate beside their registers.
 
 Source: Paimon 1.4 and 2.0 FieldThetaSketchAgg, ThetaSketch, FieldHllSketchAgg, HllSketchUtil (DataSketches 4.2).
 """
@@ -30,7 +30,7 @@ _CERTAIN = np.float32(1).tobytes()
 def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
     """The union of compact theta sketches, with 4096 entries at most, in ascending order.
 
-    Which came late makes no difference. Raises CorruptFileError for bytes that are no compact theta sketch.
+    Their order makes no difference. Raises CorruptFileError for bytes that are not a compact theta sketch.
     """
     union = datasketches.theta_union()
     for value in values:
@@ -41,8 +41,8 @@ def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes
 def unite_hll_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
     """The union of HLL sketches, compact, with 4 bits a register.
 
-    Sketches of several sizes become as small as the one added last, or smaller; a late one has everything before added
-    to it. Raises CorruptFileError for bytes that are no HLL sketch.
+    Sketches of several sizes become as small as the last one added, or smaller; to a late one, everything before is
+    added. Raises CorruptFileError for bytes that are not an HLL sketch.
     """
     held = values[0]
     for value, came_late in zip(values[1:], late[1:], strict=True):
@@ -70,7 +70,7 @@ def _hll_of_two(held: bytes, added: bytes) -> bytes:
 
 
 def _hll_sketch(data: bytes) -> "datasketches.hll_sketch":
-    """The sketch as if it were in order: out of order its running estimate is of no use, but Java keeps it, C++ not."""
+    """The sketch marked as in order. Out of order its running estimate is useless; Java keeps it, C++ does not."""
     check_hll_sketch(data)
     try:
         return datasketches.hll_sketch.deserialize(data[:5] + bytes([data[5] & ~_OUT_OF_ORDER]) + data[6:])
@@ -79,7 +79,7 @@ def _hll_sketch(data: bytes) -> "datasketches.hll_sketch":
 
 
 def _check_entries(sketch: "datasketches.compact_theta_sketch") -> None:
-    """The union takes 0 for a free place, and stops at the first entry that is too large of an ordered sketch."""
+    """Checks entries, because the union takes 0 for a free place, and stops at the first too large entry."""
     data = sketch.serialize()
     entries = np.frombuffer(data, "<u8", sketch.num_retained, len(data) - 8 * sketch.num_retained)
     if len(entries) and (entries.min() == 0 or entries.max() >= sketch.theta64):
@@ -89,7 +89,7 @@ def _check_entries(sketch: "datasketches.compact_theta_sketch") -> None:
 
 
 def _as_java_writes(data: bytes) -> bytes:
-    """A compact theta sketch with what Java fills in where the C++ library leaves it out; it says the same."""
+    """A compact theta sketch with the fields that Java writes and the C++ library leaves out."""
     found = bytearray(data)
     if found[0] > 1:
         found[12:16] = _CERTAIN

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from bucketline.state.lsm.aggregate.entries_of_rows import arrival, entries_of, grouped, list_array, value_codes
 from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null, validity
 
-# What Java calls white space; a no-break space is none.
+# White space as in Java, where a no-break space is not one.
 _WHITE_SPACE = (
     "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009\u200a\u2028\u2029"
     "\u205f\u3000"
@@ -21,7 +21,7 @@ _WHITE_SPACE = (
 
 @dataclass(frozen=True, slots=True)
 class ListAgg:
-    """All texts that are not blank, joined by the delimiter; late ones first. `distinct` leaves repeated parts out."""
+    """All texts that are not blank, joined by the delimiter; late ones first. `distinct` omits repeated parts."""
 
     delimiter: str
     distinct: bool
@@ -40,7 +40,7 @@ class ListAgg:
             present[keys] = True
             lists = list_array(keys, events.key_count, pieces, present, pa.list_(values.type))
             joined = pc.binary_join(lists, self.delimiter).cast(values.type)
-        # Blank texts are nothing to append, but better than null.
+        # Blank texts are not appended, but replace null.
         late = events.last(live & (events.ops == Op.ADD_BEFORE))
         blank = np.where(late >= 0, late, events.first(live))
         return pc.coalesce(joined, take_or_null(values, blank))

@@ -1,6 +1,6 @@
 """The aggregate functions rbm32, rbm64 and of sketches: values that are sets, stored as bytes, united.
 
-Source: Paimon 2.0 FieldRoaringBitmap32Agg, FieldRoaringBitmap64Agg; `aggregate_sketches` names the others.
+Source: Paimon 2.0 FieldRoaringBitmap32Agg, FieldRoaringBitmap64Agg; `sketches` has the others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from bucketline.state.lsm.aggregate.events import Events, Mask, Op, take_or_null
 class Unite(Protocol):
     """Two values or more, in order of arrival, → their union. Raises CorruptFileError for bytes it cannot read.
 
-    A `late` value has what came before added to it, instead of the other way round.
+    To a `late` value the earlier ones are added, instead of the other way round.
     """
 
     def __call__(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes: ...
@@ -37,14 +37,14 @@ class SetKind:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """The union of the values of each key; a single one stays as it is, unread."""
+    """The union of the values of each key; a single value is kept unread."""
 
     column: str
     kind: SetKind
     retracts: bool = False
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Raises SchemaMismatchError for a value that is no set of this kind."""
+        """Raises SchemaMismatchError for a value that is not a set of this kind."""
         live = validity(values) & events.live
         found = take_or_null(values, events.first(live))
         several = np.add.reduceat(live, events.starts, dtype=np.int64) > 1
@@ -66,7 +66,7 @@ class Union:
             raise SchemaMismatchError(self._cannot_unite(e), column=self.column) from e
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Values that are no set of this kind, one at a time."""
+        """Values that are not a set of this kind, one at a time."""
         rows_of_reason: dict[str, list[int]] = {}
         for row in np.flatnonzero(validity(values)).tolist():
             try:

@@ -1,1 +1,1 @@
-"""Sorted runs become one, and the rows of a key become what its merge engine says."""
+"""Merges sorted runs; the merge engine decides what the rows of a key become."""

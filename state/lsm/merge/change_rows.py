@@ -1,7 +1,7 @@
-"""Changelog rows: what changed from an old to a new row of each key, and how they travel with the rows that are stored.
+"""Changelog rows: the change from an old to a new row of each key, next to the rows that are stored.
 
-A fold that also logs marks each row of its result: rows to store, and rows to log. Both are in key order, and of one
-key the row before stands directly in front of the row after.
+A fold that also logs marks each row of its result: rows to store, and rows to log. Both are in key order, and for each
+key the row before comes directly before the row after.
 Source: Paimon 2.0 LookupChangelogMergeFunctionWrapper, FullChangelogMergeFunctionWrapper.
 """
 
@@ -19,19 +19,18 @@ from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.row_kind import RowKind
 
 LEVEL = "_LEVEL"
-"""The column, int32, that says which level a row comes from. It is in no file."""
+"""An int32 column with the level that a row comes from. It is not stored."""
 
 PART = "_PART"
-"""The column, int8, that says what a row of a result is for: STORED or LOGGED. It is in no file."""
+"""An int8 column that says whether a row is stored or logged. It is not stored."""
 
 STORED, LOGGED = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRule:
-    """Which changes are worth a changelog row.
-
-    With `deduplicates` an update is logged only if some column differs, those of `ignored_columns` left aside.
+    """Which changes get a changelog row. With `deduplicates` an update is logged only if a column outside
+    `ignored_columns` differs.
     """
 
     deduplicates: bool = False
@@ -47,8 +46,8 @@ def is_add(rows: pa.Table) -> Mask:
 def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Indices, rule: ChangeRule) -> pa.Table:
     """The changelog rows of k keys, each with the sequence number of the row it was.
 
-    Shapes: `before_at` and `after_at` hold the row of each key in `before` and `after`, -1 for none; a row that takes
-    away counts as none. Nothing to an added row is +I; an added row to nothing is -D; one to another is -U and +U.
+    Shapes: `before_at` and `after_at` hold the row of each key in `before` and `after`, -1 for none; a -U or -D row
+    counts as none. A new row gives +I, a removed row -D, a changed row -U and +U.
     """
     old, new = _added(before, before_at), _added(after, after_at)
     both = old & new
@@ -96,7 +95,7 @@ def _added(rows: pa.Table, at: Indices) -> Mask:
 
 
 def _equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Mask:
-    """True where all the columns agree as Java compares them: a NaN of a plain column equals nothing."""
+    """True if all columns are equal as Java compares them: NaN in a plain column equals nothing."""
     same = np.ones(left.num_rows, bool)
     for name in names:
         one, other = flat(left[name]), flat(right[name])

@@ -1,4 +1,4 @@
-"""Folds that log without looking anything up: what comes in, and what a full compaction changes on the last level.
+"""Folds that log changes without lookups: the input, or what a full compaction changes on the last level.
 
 Source: Paimon 2.0 SortBufferWriteBuffer (raw consumer), FullChangelogMergeFunctionWrapper.
 """
@@ -15,7 +15,7 @@ from bucketline.state.lsm.merge.fold import Fold, Kinds
 
 @dataclass(frozen=True, slots=True)
 class LogEverything:
-    """What the inner fold makes of the rows, and every row itself as a changelog row. The result carries PART."""
+    """The result of the inner fold, and every row as a changelog row. The result carries PART."""
 
     inner: Fold
 
@@ -32,9 +32,8 @@ class LogEverything:
 
 @dataclass(frozen=True, slots=True)
 class FullChangelog:
-    """All rows of each key merged on the last level, and how that differs from the row which was there.
-
-    Rows carry LEVEL, the result carries PART; retracts are not stored. Without `stores` there are only changelog rows.
+    """All rows of each key merged on the last level, and the change against the row that was there. Rows have LEVEL,
+    the result has PART; retracts are not stored. Without `stores` there are only changelog rows.
     """
 
     inner: Fold
@@ -56,7 +55,7 @@ class FullChangelog:
         before_at[numbers[on_top]] = on_top
         rows = table.drop_columns([LEVEL])
         merged, at = _merged(self.inner, rows, starts)
-        # A key that has nothing but its row on the last level has not changed.
+        # A key with only its row on the last level has not changed.
         touched = (np.bincount(numbers) > 1) | (before_at < 0)
         logged = changes(rows, before_at[touched], merged, at[touched], self.rule)
         if not self.stores:
@@ -66,7 +65,7 @@ class FullChangelog:
 
 
 def _merged(fold: Fold, rows: pa.Table, starts: Mask) -> tuple[pa.Table, Indices]:
-    """One row a key, and for each key its place there, -1 for none: some folds drop keys."""
+    """One row per key, and for each key its row number, -1 for none, because some folds drop keys."""
     numbered = rows.append_column(_NUMBER, pa.array(np.cumsum(starts) - 1))
     if fold.is_selection:
         merged = fold.fold(numbered, starts)

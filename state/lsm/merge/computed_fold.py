@@ -1,4 +1,4 @@
-"""Merge engines that compute new rows: what they share around the computation itself.
+"""What merge engines that compute new rows have in common.
 
 Source: Paimon 2.0 ReducerMergeFunctionWrapper (a key with one row keeps it as it is), LookupMergeFunction (does not).
 """
@@ -14,7 +14,7 @@ from bucketline.state.lsm.aggregate.events import Indices, Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedFold(ABC):
-    """A fold whose results are new rows. `folds_lone_rows` is off except where lookups complete a key's rows."""
+    """A fold whose results are new rows. `folds_lone_rows` is off unless lookups complete a key's rows."""
 
     folds_lone_rows: bool = False
 

@@ -1,7 +1,7 @@
 """What the rows of one key become: the merge engines, on whole columns at a time.
 
-Rows come sorted by key, then oldest first. A key with one row keeps that row unchanged, whatever its kind: Paimon does
-not ask its merge function then, and readers count on it.
+Rows come sorted by key, then oldest first. A key with one row keeps it unchanged, whatever its row kind: Paimon does
+not call its merge function then, and readers rely on it.
 Source: Paimon 2.0 ReducerMergeFunctionWrapper, DeduplicateMergeFunction, FirstRowMergeFunction.
 """
 
@@ -43,12 +43,12 @@ class Fold(Protocol):
         ...
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
-        """The rows that `fold` would keep, ascending; only where `is_selection`. `kinds` are the rows' kinds."""
+        """The rows that `fold` would keep, ascending; only if `is_selection`. `kinds` are the rows' kinds."""
         ...
 
 
 class Selection(ABC):
-    """A fold that only chooses rows: losers need not be moved in memory at all."""
+    """A fold that only selects rows: the others need not be moved in memory."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class Selection(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate(Selection):
-    """The last row of each key, whatever its kind; with `ignore_delete` the last one that takes nothing away."""
+    """The last row of each key, whatever its row kind; with `ignore_delete` the last +I or +U row."""
 
     ignore_delete: bool = False
 
@@ -86,9 +86,8 @@ RETRACTS_OF_FIRST_ROW = (
 
 @dataclass(frozen=True, slots=True)
 class FirstRow(Selection):
-    """The first row of each key; with `ignore_delete` the first one that takes nothing away.
-
-    Without it, a retract row that meets another row of its key raises SchemaMismatchError.
+    """The first row of each key; with `ignore_delete` the first +I or +U row. Without it, a -U or -D row of a key with
+    other rows raises SchemaMismatchError.
     """
 
     ignore_delete: bool = False
@@ -105,7 +104,7 @@ class FirstRow(Selection):
 
 @dataclass(frozen=True, slots=True)
 class KeepAll(Selection):
-    """Every row, in the order in which a fold would see them: what merges runs before it is their turn to be folded."""
+    """Every row, in the order in which a fold would see them: for merging runs before they are folded."""
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
         return np.arange(len(starts))
@@ -114,11 +113,10 @@ class KeepAll(Selection):
 def fold_for(schema: TableSchema) -> Fold:
     """The fold of a primary-key table.
 
-    Folds that select rows may be applied to any part of a key's rows, as often as one likes: map tasks do so. Computing
-    folds may only be given all rows of a flush, or all runs of a merge, as Paimon gives them: what they make of a
-    retract depends on where their input starts.
-    Raises OptionError naming option, column and remedy for settings that contradict each other, UnsupportedTableError
-    for aggregate functions that are not there.
+    Folds that select rows may be applied to any part of a key's rows, any number of times; map tasks do so. Folds that
+    compute rows must get all rows of a flush, or all runs of a merge, as in Paimon: their result for a retract depends
+    on where the input starts. Raises OptionError naming option, column and remedy for settings that contradict each
+    other, UnsupportedTableError for aggregate functions whose package is not installed.
     """
     settings = schema.settings.merge
     engine, ignore_delete = settings.engine, settings.ignore_delete
@@ -135,7 +133,7 @@ def fold_for(schema: TableSchema) -> Fold:
 
 
 def drop_deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches without -D and -U rows: what is stored once nothing older is left that they would delete."""
+    """The batches without -D and -U rows, for the last level, where nothing older is left to delete."""
     for batch in batches:
         retracts = is_retract(batch.column(VALUE_KIND))
         if not pc.any(retracts).as_py():
@@ -157,13 +155,13 @@ def _ends(starts: Starts) -> Starts:
 
 
 def _changes(codes: Indices) -> Starts:
-    """True where a code differs from the one before."""
+    """True for a code that differs from the one before."""
     changes = np.ones(len(codes), bool)
     changes[1:] = codes[1:] != codes[:-1]
     return changes
 
 
 def _eligible(starts: Starts, ends: Starts, kinds: Kinds) -> Starts:
-    """True for rows that add, and for rows that are alone with their key."""
+    """True for +I and +U rows, and for keys with one row."""
     found: Starts = (kinds & 1) == 0
     return found | (starts & ends)

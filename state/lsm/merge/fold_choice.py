@@ -1,4 +1,4 @@
-"""Which fold merges rows of several levels, where the table's compactions look older values up.
+"""Which fold merges rows of several levels in tables whose compactions look up older values.
 
 Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
 """
@@ -12,9 +12,8 @@ from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, N
 
 
 def reading_fold(schema: TableSchema) -> Fold:
-    """What merges the rows of a bucket's files, as readers do. Errors as of `fold_for`.
-
-    Where compactions complete rows by older ones, the older ones must not count again.
+    """The fold of readers over a bucket's files. Raises as `fold_for`. If compactions complete rows by older ones, the
+    older rows must not count again.
     """
     fold = fold_for(schema)
     if isinstance(fold, ComputedFold) and schema.settings.lookup_cause is not None:
@@ -23,18 +22,18 @@ def reading_fold(schema: TableSchema) -> Fold:
 
 
 def sealing_fold(schema: TableSchema) -> Fold | None:
-    """What may merge rows before all of a flush are there; None where every row is still needed, or there is no key."""
+    """The fold that may merge some rows of a flush early; None if every row is needed, or there is no key."""
     if not schema.primary_keys or schema.settings.changelog.producer is ChangelogProducer.INPUT:
         return None
     return fold_for(schema)
 
 
 def early_fold(schema: TableSchema) -> Fold:
-    """What may merge some runs of a flush before the others: that of sealing where it selects rows, else nothing."""
+    """The fold that may merge some runs of a flush early: that of sealing if it selects rows, else none."""
     fold = sealing_fold(schema)
     return fold if fold is not None and fold.is_selection else KeepAll()
 
 
 def needs_levels(fold: Fold) -> bool:
-    """Whether the fold asks for the column LEVEL."""
+    """Whether the fold needs the column LEVEL."""
     return isinstance(fold, NewestValue | LookupFold | FirstRowLookup | FullChangelog)

@@ -1,4 +1,5 @@
-"""Merging where rows of level 0 meet older values: of several older rows only the newest counts, as the rest is in it.
+"""Merges rows of level 0 with older values: of several older rows only the newest counts, because it includes the
+others.
 
 Source: Paimon 2.0 LookupMergeFunction, LookupChangelogMergeFunctionWrapper, FirstRowMergeFunctionWrapper.
 """
@@ -24,9 +25,8 @@ _NO_LEVEL = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The keys that were found above: `keys` are positions in what was asked, ascending; `rows` has a row for each.
-
-    `rows` is None where only presence matters. It has the columns of the rows being merged, with their LEVEL.
+    """The keys found on higher levels: `keys` are positions in the request, ascending; `rows` has a row for each, or is
+    None if only presence matters. It has the columns of the rows being merged, with their LEVEL.
     """
 
     keys: Indices
@@ -43,9 +43,8 @@ class OlderRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewestValue:
-    """A computing fold over rows of several levels: of those above level 0 only the one on the lowest level counts.
-
-    A key with one row keeps it as it is. Rows carry LEVEL, results do not.
+    """A computing fold over rows of several levels: of the rows above level 0 only the one on the lowest level counts.
+    A key with one row keeps it. Rows have LEVEL, results do not.
     """
 
     inner: ComputedFold
@@ -75,10 +74,9 @@ class NewestValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookupFold:
-    """Rows with level 0 among them, each key completed by the newest row there is above, and what that changes.
-
-    Rows carry LEVEL; the result carries PART. `older` is None where nothing lies above the output; `rule` where no
-    changelog is wanted. Without `stores` there are only changelog rows: the file moves up as it is.
+    """Rows that include level 0; each key is completed by the newest row on higher levels, and the change is logged.
+    Rows have LEVEL, the result has PART. `older` is None if there is nothing above the output level; `rule` is None if
+    no changelog is wanted. Without `stores` there are only changelog rows: the file moves up as it is.
     """
 
     inner: Fold
@@ -117,7 +115,7 @@ class LookupFold:
         return marked(merged if self.stores else merged.slice(0, 0), logged)
 
     def _completed(self, table: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
-        """The rows with those from above put in by age."""
+        """The rows together with those of higher levels, by age."""
         if self.older is None:
             return table, numbers
         lacking = np.ones(int(numbers[-1]) + 1, bool)
@@ -135,7 +133,7 @@ class LookupFold:
         return joined.take(pa.array(order)), numbers[order]
 
     def _merged(self, rows: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
-        """One row a key, and for each key its place there, -1 for none."""
+        """One row per key, and for each key its row number, -1 for none."""
         fold = self.inner
         if isinstance(fold, Deduplicate) and fold.ignore_delete:
             kept = is_add(rows)
@@ -148,9 +146,8 @@ class LookupFold:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstRowLookup:
-    """The first row of each key, unless a level above has the key already. `logs`: new keys are logged as they are.
-
-    Rows carry LEVEL, the result carries PART. Raises SchemaMismatchError for a retract, unless `ignore_delete`.
+    """The first row of each key, unless a higher level has the key. `logs`: new keys are logged. Rows have LEVEL, the
+    result has PART. Raises SchemaMismatchError for a retract, unless `ignore_delete`.
     """
 
     keys: tuple[str, ...]
@@ -215,7 +212,7 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 
 
 def _always(fold: Fold) -> Fold:
-    """The fold without the exception for keys with one row. Those that select rows keep a lone row either way."""
+    """The fold without the exception for keys with one row. Folds that select rows keep a single row anyway."""
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold
 
 

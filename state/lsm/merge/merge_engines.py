@@ -1,4 +1,4 @@
-"""From a table's schema to its computing merge engine, and what its options must satisfy.
+"""A table's schema → its merge engine, with checks of its options.
 
 Source: Paimon 2.0 PartialUpdateMergeFunction.Factory, AggregateMergeFunction.Factory, SchemaValidation.
 """
@@ -22,7 +22,8 @@ _UNGROUPED_FUNCTION = "last_non_null_value"
 def aggregation_fold(schema: TableSchema) -> Aggregation:
     """The fold of a table with merge-engine aggregation.
 
-    Raises OptionError naming option, column and remedy; UnsupportedTableError for functions that are not there.
+    Raises OptionError naming option, column and remedy; UnsupportedTableError for functions whose package is not
+    installed.
     """
     settings, columns = schema.settings.merge, schema.settings.columns
     columns.check([f.name for f in schema.fields])
@@ -30,7 +31,7 @@ def aggregation_fold(schema: TableSchema) -> Aggregation:
     sequence = settings.sequence_fields
     aggregates: dict[str, ColumnAggregate] = {}
     for field in schema.fields:
-        # A partition column is the same in all rows that meet; a retract must not take it away.
+        # A partition column is the same in all rows of a key; a retract must not remove it.
         if field.name in schema.primary_keys or field.name in schema.partition_keys:
             continue
         name, key = _aggregation_function(columns, field, sequence)
@@ -47,7 +48,7 @@ def aggregation_fold(schema: TableSchema) -> Aggregation:
 
 
 def partial_update_fold(schema: TableSchema) -> PartialUpdate:
-    """The fold of a table with merge-engine partial-update. Errors are those of `aggregation_fold`."""
+    """The fold of a table with merge-engine partial-update. Raises as `aggregation_fold`."""
     settings, columns = schema.settings.merge, schema.settings.columns
     columns.check([f.name for f in schema.fields])
     written = columns.sequence_groups
@@ -82,7 +83,7 @@ def partial_update_fold(schema: TableSchema) -> PartialUpdate:
 
 
 def columns_to_merge(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
-    """The needed columns and those without which their merged values cannot be found, each once."""
+    """The requested columns and those that merging them needs, each once."""
     if schema.settings.merge.engine is not MergeEngine.PARTIAL_UPDATE:
         return tuple(dict.fromkeys(needed))
     removing = set(schema.settings.merge.removing_sequences)

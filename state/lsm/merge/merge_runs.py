@@ -1,7 +1,7 @@
-"""Sorted runs into one sorted stream with one row per key, in bounded memory.
+"""Merges sorted runs into one sorted stream with one row per key, in bounded memory.
 
-Each run shows one record batch at a time. The smallest of the batches' last keys is the frontier: every row up to it is
-in memory, so these rows can be sorted and folded, and no key is ever cut in two. Only keys and sequences are sorted;
+One record batch of each run is in memory at a time. The smallest of the batches' last keys is the frontier: every row
+up to it is in memory, so these rows can be sorted and folded, and no key is split. Only keys and sequences are sorted;
 the other columns move once, and for a fold that selects rows only the rows that stay.
 Source: Paimon 2.0 SortMergeReader (order of the rows of one key), MergeTreeReaders.
 """
@@ -78,7 +78,7 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one run gives to one merge, in key order."""
+    """The rows of one run in one merge step, in key order."""
 
     rank: int
     slices: list[_Slice]
@@ -95,7 +95,7 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Cursor:
-    """The current record batch of a run and how far it has been taken; `batch` is None once the run is exhausted."""
+    """The current record batch of a run and the next row in it; `batch` is None at the end of the run."""
 
     rank: int
     run: Iterator[pa.RecordBatch]
@@ -116,10 +116,10 @@ class _Cursor:
         return True
 
     def take_up_to(self, frontier: Any) -> Iterator[_Slice]:
-        """The rows not yet taken whose keys are at most `frontier`, further batches included if they start with it."""
+        """The next rows whose keys are at most `frontier`, including further batches that start with it."""
         while self.batch is not None and self._keys is not None:
             rest = self._keys.slice(self._taken)
-            # Most often the whole rest goes, or some of it; only the border has to be searched.
+            # Most often all remaining rows are taken; otherwise the border is searched.
             count = len(rest) if self.last <= frontier else count_up_to(rest, frontier)
             if count:
                 yield _Slice(self.batch.slice(self._taken, count), rest.slice(0, count))
@@ -129,7 +129,8 @@ class _Cursor:
 
 
 def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
-    # Older rows first: rows of one key are then in order as they come, as runs seldom interleave in their sequences.
+    # Older rows first: rows of one key are then usually in order already, because runs rarely overlap in sequence
+    # numbers.
     pieces = sorted(pieces, key=lambda p: (p.first_sequence, p.rank))
     order, starts = merge_order([_joined([s.keys for s in p.slices]) for p in pieces])
     rows = pa.Table.from_batches([s.rows for p in pieces for s in p.slices])

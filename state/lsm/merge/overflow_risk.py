@@ -1,4 +1,4 @@
-"""Which columns of a bucket could overflow when its files are merged, judged by the files' statistics alone.
+"""Which columns of a bucket could overflow when its files are merged, by the files' statistics alone.
 
 Source: Paimon 2.0 FieldSumAgg, FieldProductAgg: integers that overflow end every merge of their key.
 """
@@ -24,7 +24,7 @@ def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, Tab
     """The integer columns with `sum` or `product` whose result may not fit their type for some key of these files.
 
     `files` are all live files of one bucket, each with the schema that it was written with. A run holds a key once, so
-    the largest values of the runs bound every result. A column without statistics is taken for safe.
+    the largest values of the runs bound every result. A column without statistics counts as safe.
     """
     if schema.settings.merge.engine not in (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE):
         return ()

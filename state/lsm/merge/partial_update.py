@@ -1,7 +1,7 @@
 """The merge engine `partial-update`: rows of a key complete each other, column by column or group by group.
 
-A sequence group has an order of its own: its columns change together, with rows whose sequence is not older than the
-one there is. Retracts that come first in a key set all its values, whatever happens to them afterwards.
+A sequence group has an order of its own: its columns change together, by rows whose sequence is not older than the
+current one. If the first row of a key is a retract, it sets all values.
 Source: Paimon 2.0 PartialUpdateMergeFunction.
 """
 
@@ -58,21 +58,21 @@ class PartialUpdate(ComputedFold):
             retracts = (kinds & 1).astype(bool)
         if self.remove_on_delete:
             seeds |= kinds == RowKind.DELETE
-        # A retract that is ignored leaves no trace in a group's sequence either.
+        # An ignored retract does not change a group's sequence either.
         unheard = retracts & ~seeds if self.ignore_delete else np.zeros(len(kinds), bool)
         codes = {g: np.where(unheard, 0, c) for g, c in self._codes(table).items()}
         removals = self._removals(kinds, starts, seeds, codes)
         return self._merge(table, _Rows(Events(starts, _ops(retracts, seeds | removals)), kinds, retracts), codes)
 
     def _codes(self, table: pa.Table) -> dict[SequenceGroup, Indices]:
-        """Integers in the order of each group's sequence, 0 where it is empty; groups that are not read left out."""
+        """Integers in the order of each group's sequence, 0 for an empty one; only for groups that are read."""
         present = set(table.column_names)
         return {g: _sequence_codes(table, g.sequence) for g in self.groups if present.issuperset(g.sequence)}
 
     def _removals(
         self, kinds: np.ndarray, starts: Indices, seeds: Mask, codes: Mapping[SequenceGroup, Indices]
     ) -> Mask:
-        """Rows at which a -D replaces everything, as far as they matter: the last one of each key is among them."""
+        """Rows at which a -D replaces everything; at least the last one of each key."""
         removing = [codes[g] for g in self.groups if g.removes]
         deletes = (kinds == RowKind.DELETE) & ~seeds
         found: Mask = (kinds == RowKind.DELETE) & seeds & self.remove_on_delete
@@ -88,7 +88,7 @@ class PartialUpdate(ComputedFold):
             if not effective.any():
                 return found
             if len(removing) == 1:
-                # What a group's own removal leaves is its newest sequence, so later ones are judged rightly already.
+                # After a group's own removal its newest sequence stays, so later rows are compared correctly.
                 found |= effective
                 return found
             first = events.first(effective)
@@ -126,7 +126,7 @@ class PartialUpdate(ComputedFold):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """The rows of a merge. In `events` seeds are marked, all other rows add or retract by their kind."""
+    """The rows of a merge. `events` marks resets; all other rows add or retract by their row kind."""
 
     events: Events
     kinds: np.ndarray
@@ -175,7 +175,7 @@ def _ops(retracts: Mask, seeds: Mask) -> np.ndarray:
 
 
 def _doubled(table: pa.Table, starts: Indices, leading: Mask) -> tuple[pa.Table, Indices, Mask]:
-    """The rows with leading retracts given twice, the first of the two marked as seed."""
+    """The rows with leading retracts repeated, the first of the two marked as a reset."""
     copies = np.where(leading, 2, 1)
     order = np.repeat(np.arange(len(copies)), copies)
     place = np.cumsum(copies) - copies
@@ -200,10 +200,10 @@ def _sequence_codes(table: pa.Table, names: tuple[str, ...]) -> Indices:
 
 
 def _not_older(codes: Indices, starts: Indices, seeds: Mask) -> Mask:
-    """True where a row has a sequence and none before it, from the last seed on, has a greater one."""
+    """True for a row that has a sequence, if no row before it since the last reset has a greater one."""
     borders = seeds.copy()
     borders[starts] = True
-    # Sequences of later stretches are lifted above those of earlier ones, so that one running maximum serves all.
+    # Sequences of later segments are raised above those of earlier ones, so that one running maximum is enough.
     lifted = np.cumsum(borders) * (len(codes) + 2) + codes
     before = np.empty_like(lifted)
     before[1:] = np.maximum.accumulate(lifted)[:-1]

@@ -1,4 +1,4 @@
-"""Which rows could never be merged with others of their key: they are refused when they arrive.
+"""Rows that could never be merged with others of their key, and so are refused.
 
 Paimon stores such a row and fails at every later merge of its key, reads and compactions included.
 Source: Paimon 2.0 FieldAggregator.retract, FieldSumAgg, FieldProductAgg, FirstRowMergeFunction,
@@ -28,7 +28,7 @@ from bucketline.state.types.row_kind import RowKind
 
 @dataclass(frozen=True, slots=True)
 class Unmergeable:
-    """Rows that cannot be merged: a bool for each row of the input, why, and the column that decides it."""
+    """Rows that cannot be merged: a bool per input row, the reason, and the column."""
 
     rows: Mask
     reason: str
@@ -37,7 +37,7 @@ class Unmergeable:
 
 @dataclass(frozen=True, slots=True)
 class RowChecks:
-    """What a table's merge engine asks of single rows. Plain values, so that it travels to tasks."""
+    """The checks of a table's merge engine on single rows. Plain values, so that it can be sent to tasks."""
 
     retracts_refused: str | None = None
     columns: Mapping[str, ColumnAggregate] | None = None
@@ -61,7 +61,7 @@ class RowChecks:
                 yield Unmergeable(bad, reason, name)
 
     def refuse(self, rows: pa.Table, kinds: pa.Array) -> None:
-        """Returns when all rows can be merged. Raises SchemaMismatchError with the first reason why not."""
+        """Returns when all rows can be merged. Raises SchemaMismatchError with the first reason otherwise."""
         for found in self.find(rows, kinds):
             raise SchemaMismatchError(found.reason, column=found.column)
 
@@ -89,7 +89,7 @@ class RowChecks:
 
 
 def row_checks(schema: TableSchema) -> RowChecks | None:
-    """The checks of a table; None where every row can be merged.
+    """The checks of a table; None if every row can be merged.
 
     Raises OptionError and UnsupportedTableError as `fold_for` does.
     """

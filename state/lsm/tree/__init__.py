@@ -1,1 +1,1 @@
-"""Where the files of a bucket lie, and which are compacted next."""
+"""The files of a bucket by level, and which are compacted next."""

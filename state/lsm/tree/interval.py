@@ -1,4 +1,4 @@
-"""Files in sections: sets of files whose key ranges hang together, each laid out in as few sorted runs as possible.
+"""Sections: sets of files whose key ranges overlap, each as few sorted runs as possible.
 
 Source: Paimon 2.0 IntervalPartition.
 """
@@ -14,7 +14,7 @@ _Ranged = tuple[Any, Any, DataFileMeta]
 
 
 def sections(files: Iterable[DataFileMeta], key_order: KeyOrder) -> list[list[SortedRun]]:
-    """The files as sections in key order, each a list of runs; keys of different sections never meet.
+    """The files as sections in key order, each a list of runs; no key is in two sections.
 
     Runs carry no age: which of two rows is newer is decided by their sequence, row by row.
     """

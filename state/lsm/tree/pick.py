@@ -68,7 +68,7 @@ class _Bucket:
 
 
 def last_full_seed_ms(levels: Levels) -> int | None:
-    """When the bucket was last compacted fully, as far as its files tell: the newest creation on the last level."""
+    """When the bucket was last compacted fully, judged by its files: the newest creation time on the last level."""
     if levels.max_level == 0:
         return None
     created = [f.creation_time_ms for f in levels.run_of(levels.max_level).files if f.creation_time_ms is not None]
@@ -150,7 +150,7 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
     if taken == 1 and count > trigger:
         taken = _similar(bucket, count - trigger + 1)
     if taken > 1 and count - taken + 1 > options.stop_trigger:
-        # Paimon holds its writers back here; a batch that compacts by itself can do more instead.
+        # Paimon makes its writers wait here; a batch that compacts by itself compacts more instead.
         taken = _similar(bucket, count - trigger + 1)
     return _unit(bucket, taken) if taken > 1 else None
 

@@ -1,4 +1,4 @@
-"""What a compaction does with each file of its unit: move it up as it is, rewrite it with others, or leave it.
+"""What a compaction does with each file of its unit: upgrade it, rewrite it with others, or leave it.
 
 Source: Paimon 2.0 MergeTreeCompactTask, FileRewriteCompactTask, MergeTreeCompactRewriter,
 LookupMergeTreeCompactRewriter, FullChangelogMergeTreeCompactRewriter.
@@ -81,7 +81,7 @@ def _settle(
     move_up: Callable[[DataFileMeta], None],
     drop_deletes: bool,
 ) -> None:
-    """Turns what has gathered into a step. A lonely small file is not worth a rewrite."""
+    """Turns the collected files into a step. A single small file is not rewritten."""
     if len(pending) == 1 and len(pending[0]) == 1:
         for file in pending[0][0].files:
             move_up(file)
@@ -107,5 +107,6 @@ def _moved_up(file: DataFileMeta, level: int, options: CompactOptions, max_level
     )
     if same_format and not hides_deletes and whole_rows:
         return Upgrade(file, level, compares=True)
-    # What a looked-up row adds has to be in the file; only vectors allow to forget deletes below the last level.
+    # What a looked-up row adds must be in the file; only with deletion vectors may deletes be dropped below the last
+    # level.
     return _alone(file, options.deletion_vectors)

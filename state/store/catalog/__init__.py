@@ -1,1 +1,1 @@
-"""What a table says of itself: its schemas, snapshots, manifests, tags, branches, consumers and live files."""
+"""The metadata files of a table: schemas, snapshots, manifests, tags, branches, consumers; and its live files."""

@@ -1,7 +1,6 @@
-"""Commits changes of a table's schema: each is decided on the newest schema and published under the next id.
-
-Who loses that id decides again, on the winner's schema. So concurrent changes of different columns all happen, and two
-writers that add the same column end with one.
+"""Commits changes of a table's schema: each is decided on the newest schema and published under the next id. A writer
+that loses the id decides again, on the winner's schema. So concurrent changes of different columns all succeed, and two
+writers that add the same column end with one column.
 Source: Paimon 2.0 SchemaManager.commitChanges.
 """
 
@@ -36,7 +35,7 @@ Handle = TypeVar("Handle", bound=TableHandle)
 
 
 def alter_table(table: Handle, changes: Sequence[SchemaChange], *, clock: Clock = SYSTEM_CLOCK) -> Handle:
-    """The table with its newest schema after the changes, all of which make one version.
+    """The table with its newest schema after the changes, which make one version together.
 
     Raises SchemaMismatchError and OptionError as `change_schema`; StorageError when it may or may not have happened.
     """
@@ -50,7 +49,7 @@ def alter_table(table: Handle, changes: Sequence[SchemaChange], *, clock: Clock 
 
 
 def evolve_table(table: Handle, incoming: pa.Schema, policy: EvolutionPolicy, *, clock: Clock = SYSTEM_CLOCK) -> Handle:
-    """The table with its newest schema, in which the incoming columns have a place if the policy gives them one.
+    """The table with its newest schema, which includes the incoming columns if the policy allows it.
 
     Raises SchemaMismatchError as `evolve_schema`.
     """
@@ -65,7 +64,7 @@ def column_changes(
     comment: str | None = None,
     position: str | None = None,
 ) -> list[SchemaChange]:
-    """The changes that an alteration of one column asks for; None leaves as it is, an empty comment removes it."""
+    """The changes for altering one column; None leaves a property unchanged, an empty comment removes it."""
     found: list[SchemaChange] = []
     if data_type is not None:
         found.append(ChangeType(path, data_type))
@@ -80,7 +79,7 @@ def column_changes(
 
 
 def column_path(name: str | Sequence[str]) -> ColumnPath:
-    """A column by its name, or a field inside one by the names that lead to it."""
+    """A column by its name, or a nested field by its path of names."""
     path = (name,) if isinstance(name, str) else tuple(name)
     if not path:
         raise OptionError("a column has a name", key="name")
@@ -88,7 +87,7 @@ def column_path(name: str | Sequence[str]) -> ColumnPath:
 
 
 def column_type(given: str | pa.DataType | DataType) -> DataType:
-    """The logical type that SQL text, or an Arrow type, names. Raises OptionError or SchemaMismatchError."""
+    """The logical type of SQL text or an Arrow type. Raises OptionError or SchemaMismatchError."""
     if isinstance(given, DataType):
         return given
     if isinstance(given, pa.DataType):
@@ -105,7 +104,7 @@ def position_of(text: str | None) -> Position | None:
         return First()
     if text.startswith("after ") and text != "after ":
         return After(text.removeprefix("after "))
-    raise OptionError(f"a position is 'first' or 'after <column>', not {text!r}", key="position", value=text)
+    raise OptionError(f"a position must be 'first' or 'after <column>', not {text!r}", key="position", value=text)
 
 
 def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) -> Handle:
@@ -120,12 +119,12 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
 
 
 def _publish(table: TableHandle, wanted: TableSchema) -> bool:
-    """Whether the schema is the table's now; False when another one has its id."""
+    """Whether the schema was published; False when another one has its id."""
     schemas = Schemas(table.io, table.metadata_path)
     try:
         return schemas.create(wanted)
     except StorageError:
-        # It may have happened, and a change cannot always be made twice.
+        # It may have happened, and not every change can be repeated.
         try:
             return schemas.get(wanted.id) == wanted
         except StorageError as missing:

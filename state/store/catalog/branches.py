@@ -1,4 +1,4 @@
-"""The branches of a table: folders of metadata of their own over the data files, manifests and index files of all.
+"""The branches of a table: each has its own metadata folder and shares data files, manifests and index files.
 
 Source: Paimon 2.0 FileSystemBranchManager.
 """
@@ -17,7 +17,7 @@ _PREFIX = "branch-"
 
 
 class Branches:
-    """The branches of the table at `path`, the main one left aside."""
+    """The branches of the table at `path`, without `main`."""
 
     def __init__(self, io: FileIO, path: str) -> None:
         self._io = io
@@ -30,13 +30,12 @@ class Branches:
         return sorted(n.removeprefix(_PREFIX) for n in found if n.startswith(_PREFIX) and n != _PREFIX)
 
     def path(self, name: str) -> str:
-        """The folder that a branch's metadata is in."""
+        """The metadata folder of a branch."""
         return f"{self._directory}/{_PREFIX}{name}"
 
     def create(self, name: str, tag: Tag | None = None) -> None:
-        """Makes a branch: empty with the newest schema, or standing at a tag.
-
-        Raises OptionError for a name that is taken or cannot be one.
+        """Creates a branch: empty with the newest schema, or at a tag. Raises OptionError for an existing or invalid
+        name.
         """
         check_branch_name(name)
         if name in self.names():
@@ -66,13 +65,13 @@ class Branches:
         return True
 
     def states(self) -> list[tuple[str, Snapshot]]:
-        """Of all branches what `states_of` gives of one. Raises MissingSnapshotError for one that has lost some."""
+        """As `states_of`, for all branches. Raises MissingSnapshotError for one that has lost some."""
         for name in self.names():
             Snapshots(self._io, self.path(name)).latest_id()
         return [state for name in self.names() for state in self.states_of(name)]
 
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
-        """The snapshots that stand for all files a branch shares with the table, with a name for each.
+        """Snapshots that together have all files that a branch shares with the table, with a name for each.
 
         A branch's oldest snapshot has every file from before it was made that a later one has; its tags may be older.
         A branch that the table was forwarded to shares those after it too.
@@ -92,10 +91,9 @@ class Branches:
         return found
 
     def _forwarded(self, branch: Snapshots, ids: list[int]) -> list[int]:
-        """Which of a branch's snapshots, ascending, the table has or had as its own.
-
-        They are the first ones, so halving finds where they end. Where the table's own have expired, the last before
-        that may have been its own too: what it needs, it keeps.
+        """The snapshots of a branch, ascending, that the table has or had too. They are the first ones, so bisection
+        finds their end. If the table's own have expired, the last one before may also have been the table's: its files
+        are kept.
         """
         main = Snapshots(self._io, self._path)
         earliest = main.earliest_id()
@@ -117,9 +115,9 @@ def check_branch_name(name: str) -> None:
     if not name.strip():
         raise OptionError("Branch name shouldn't be blank.", key="branch", value=name)
     if name in (".", ".."):
-        raise OptionError(f"branch name {name!r}: '.' and '..' are no names", key="branch", value=name)
+        raise OptionError(f"branch name {name!r}: '.' and '..' are not allowed", key="branch", value=name)
     if name == MAIN or name.isdigit():
-        raise OptionError(f"Branch name {name!r}: neither '{MAIN}' nor a number can be one", key="branch", value=name)
+        raise OptionError(f"Branch name {name!r}: '{MAIN}' and numbers are not allowed", key="branch", value=name)
     if "/" in name or "\x00" in name:
         raise OptionError(
             f"branch name {name!r}: a branch is a folder, so it cannot hold '/'", key="branch", value=name

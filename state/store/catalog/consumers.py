@@ -24,7 +24,7 @@ def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
 
 
 def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
-    """The path and what is wrong of each consumer file that cannot be read."""
+    """Each consumer file that cannot be read: its path, and the reason."""
     found = []
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         file = f"{path}/{CONSUMER_DIR}/{name}"
@@ -40,7 +40,7 @@ def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
 def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, now_ms: int) -> list[str]:
     """Removes the consumers whose files have not changed for `idle_ms`, and names them.
 
-    `now_ms` is this machine's time. The storage's, by which ages count, is asked only where one seems to be idle.
+    `now_ms` is this machine's time. The storage's clock, which decides, is asked only if a consumer seems to be idle.
     """
     found = {}
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
@@ -70,7 +70,7 @@ def _next_snapshot(file: str, data: bytes) -> int:
     try:
         found = json.loads(data)["nextSnapshot"]
     except (ValueError, KeyError, TypeError) as e:
-        raise CorruptFileError(f"{file}: no consumer's position: {e!r}", path=file) from e
+        raise CorruptFileError(f"{file}: not a consumer file: {e!r}", path=file) from e
     if isinstance(found, bool) or not isinstance(found, int):
         raise CorruptFileError(f"{file}: nextSnapshot is {found!r}", path=file)
     return found

@@ -1,4 +1,4 @@
-"""Which files a snapshot needs: what expiry spares, what orphan removal counts as used, what doctor looks for.
+"""Which files a snapshot needs: expiry keeps them, orphan removal counts them as used, doctor checks them.
 
 Source: Paimon 2.0 FileDeletionBase, SnapshotDeletion, OrphanFilesClean.
 """
@@ -28,7 +28,7 @@ def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str
 
 
 def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:
-    """The path of an index file below the table, or its full path where it lies elsewhere."""
+    """The path of an index file below the table, or its full path if it is elsewhere."""
     if entry.external_path is not None:
         return entry.external_path
     if schema.settings.paths.index_in_data_directory:
@@ -37,7 +37,7 @@ def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:
 
 
 def located(root: str, path: str) -> str:
-    """The full path of what `index_path` gives."""
+    """The full path of a result of `index_path`."""
     return path if path.startswith("/") or _URI.match(path) else f"{root}/{path}"
 
 
@@ -47,13 +47,14 @@ def reach(io: FileIO, schema: TableSchema, path: str) -> tuple[FileIO, str]:
 
 
 def remove_file(io: FileIO, schema: TableSchema, path: str) -> None:
-    """Removes a file of the table, on its own storage or wherever its full path says; a missing one is no error."""
+    """Removes a file of the table, on the table's storage or at its full path; a missing one is no error."""
     io, path = reach(io, schema, path)
     io.delete(path)
 
 
 def metadata_paths(root: str, footprint: Footprint) -> list[str]:
-    """The full paths of a footprint's files, those that lead to others last: what is cut short can be done again."""
+    """The full paths of a footprint's files, files that name others last, so that an interrupted removal can be
+    repeated."""
     return [
         *(located(root, p) for p in sorted(footprint.index_files)),
         *(f"{root}/{STATISTICS_DIR}/{n}" for n in sorted(footprint.statistics)),
@@ -63,9 +64,8 @@ def metadata_paths(root: str, footprint: Footprint) -> list[str]:
 
 
 def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """The files a snapshot needs beside data files. Raises StorageError where one that leads to others is missing.
-
-    The changelog is left aside: it goes with its snapshot, whatever tags there are.
+    """The files a snapshot needs beside data files. Raises StorageError if one that names others is missing. The
+    changelog is not included: it is removed with its snapshot, also if there are tags.
     """
     metas = manifests.base_and_delta(snapshot)
     index = manifests.read_index(snapshot.index_manifest)
@@ -97,7 +97,8 @@ def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) ->
 def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
     """The snapshot's delta, or no entry at all when a part of it is gone.
 
-    Half a delta would be worse than none: without its ADD, the DELETE of an upgraded file looks like its end.
+    Half a delta would be worse than none: without its ADD, the DELETE of an upgraded file looks as if the file were
+    dead.
     """
     try:
         return manifests.delta_entries(snapshot)
@@ -131,7 +132,7 @@ def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[Manifest
 
 
 def reraise_unless_missing(error: StorageError) -> None:
-    """Returns if the error says that a file is not there."""
+    """Returns if the error means that a file does not exist."""
     if not error.fields.get("missing"):
         raise error
 

@@ -1,7 +1,7 @@
 """The driver's view of a table: the live files of each bucket at one snapshot, advanced by delta manifests.
 
-A batch then costs what changed since the last one, not what exists. The view follows any writer: it replays the deltas
-of all snapshots in between, whoever committed them, and starts over when one of them has expired.
+So a batch costs what changed since the last one, not the size of the table. The view follows all writers: it applies
+the deltas of all snapshots in between, and starts again when one of them has expired.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,8 @@ class TableView:
     def refresh(self) -> Snapshot | None:
         """Brings the view to the newest snapshot and returns it; None for a table without one.
 
-        A rollback that was cut short is finished. Raises MissingSnapshotError when snapshots are gone that were there.
+        A rollback that was cut short is finished. Raises MissingSnapshotError when files of published snapshots are
+        missing.
         """
         while True:
             latest = newest_to_write(self._snapshots)

@@ -1,4 +1,4 @@
-"""The first schema of a table that is to be made: columns, keys and options, checked before anything is written.
+"""The first schema of a new table: columns, keys and options, checked before anything is written.
 
 Source: Paimon 2.0 SchemaManager.createTable.
 """
@@ -62,14 +62,14 @@ def plan_schema(
 
 
 def check_table_path(path: str) -> None:
-    """Returns when a new table's directory has a name of its own. Raises OptionError for `.`, `..` and nothing."""
+    """Returns when the path ends in valid names. Raises OptionError for `.`, `..` and empty names."""
     parts = path.partition("://")[2] if "://" in path else path
     found = parts.rstrip("/").split("/")
     database = found[-2].removesuffix(".db") if len(found) > 1 and found[-2].endswith(".db") else "default"
     for what, name in (("table", found[-1]), ("database", database)):
         if name.strip() in ("", ".", ".."):
             raise OptionError(
-                f"{path!r}: {name!r} is no name of a {what}; a path names the table's own directory, "
+                f"{path!r}: {name!r} is not a valid {what} name; a path names the table's own directory, "
                 "<warehouse>/<database>.db/<table>",
                 key="path",
                 path=path,

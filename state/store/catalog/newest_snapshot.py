@@ -1,7 +1,6 @@
-"""Finds the newest snapshot where the hint LATEST does not simply say it: by listings, tags, changelogs, hints.
-
-Others may be at work meanwhile, so nothing is refused on one look: a hint may be read before its writer writes it, a
-listing may be older than a tag.
+"""Finds the newest snapshot when the hint LATEST does not say it: by listings, tags, changelogs, hints. Other writers
+may be active, so nothing is refused after one check: a hint may be read before it is written, and a listing may be
+older than a tag.
 """
 
 import logging
@@ -41,14 +40,14 @@ _LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest snapshot (None: there is none), and the rollback to it that was cut short, if one was."""
+    """The newest snapshot (None: there is none), and the interrupted rollback to it, if any."""
 
     snapshot: Snapshot | None
     cut_short: CutShort | None = None
 
 
 def find_newest(io: FileIO, root: str) -> Newest:
-    """The newest snapshot of the metadata folder `root`, whatever became of its hints.
+    """The newest snapshot of the metadata folder `root`, whatever its hints say.
 
     Raises MissingSnapshotError when snapshots were published whose files are gone, CorruptFileError, StorageError.
     """
@@ -78,10 +77,8 @@ def find_newest(io: FileIO, root: str) -> Newest:
 
 
 def read_history(io: FileIO, root: str, *, all_references: bool = False) -> History:
-    """What the folder `root` says of its snapshots.
-
-    Tags and changelogs are read only where they matter: not when LATEST names the newest file, unless
-    `all_references`. Tags that cannot be read are passed over.
+    """The snapshots of the folder `root`. Tags and changelogs are read only if they matter: not when LATEST names the
+    newest file, unless `all_references`. Unreadable tags are skipped.
     """
     directory = f"{root}/{SNAPSHOT_DIR}"
     latest, earliest = read_hint(io, directory, LATEST), read_hint(io, directory, EARLIEST)
@@ -93,7 +90,7 @@ def read_history(io: FileIO, root: str, *, all_references: bool = False) -> Hist
     references = (*_tags(io, root), *_changelogs(io, root, newest))
     late: set[int | None] = {r.snapshot_id for r in references if r.snapshot_id > newest}
     late |= {h.snapshot_id for h in (latest, earliest) if h is not None and (h.snapshot_id or 0) > newest}
-    # A listing may be older than what names a snapshot.
+    # A listing may be older than a tag or changelog.
     found = {i for i in late if i is not None and io.exists(f"{directory}/{snapshot_name(i)}")}
     if found:
         time_ms = _time_ms(io, root, max(found))
@@ -101,7 +98,7 @@ def read_history(io: FileIO, root: str, *, all_references: bool = False) -> Hist
 
 
 def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
-    """What a hint file says; None without one."""
+    """The contents of a hint file; None if there is none."""
     data = io.read_optional(f"{directory}/{name}")
     if data is None:
         return None
@@ -115,7 +112,7 @@ def read_snapshot(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
 
 
 def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> MissingSnapshotError:
-    """The error of reads and writes of a table whose newest snapshots are gone, with what can be done."""
+    """The error of reads and writes of a table whose newest snapshots are missing, with the remedies."""
     return MissingSnapshotError(
         f"{root}: {missing_text(root, vanished, references)}",
         path=f"{root}/{SNAPSHOT_DIR}",
@@ -126,7 +123,7 @@ def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Referen
 
 
 def missing_text(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> str:
-    """What is gone, how that is known, and the remedy."""
+    """What is missing, how that is known, and the remedies."""
     named = "shows that snapshots" if vanished.snapshot_id is None else f"names snapshot {vanished.snapshot_id}, which"
     verb = "were" if vanished.snapshot_id is None else "was"
     left = f"the newest file is that of snapshot {vanished.newest}" if vanished.newest else "there is no snapshot file"
@@ -144,7 +141,7 @@ def missing_text(root: str, vanished: Vanished, references: Sequence[Reference] 
 
 
 def cut_short_text(cut_short: CutShort) -> str:
-    """What a rollback that was cut short means."""
+    """The message about an interrupted rollback."""
     return (
         f"a rollback to {cut_short.target!r} was cut short; snapshot {cut_short.snapshot_id} is the newest, and the "
         f"next write removes what came after it, as `rollback_to({cut_short.target!r})` does"
@@ -185,7 +182,7 @@ def _tags(io: FileIO, root: str) -> Iterator[Reference]:
 
 
 def _changelogs(io: FileIO, root: str, newest: int) -> Iterator[Reference]:
-    """The changelogs of snapshots after the newest; those before are no news."""
+    """The changelogs of snapshots after the newest."""
     folder = f"{root}/{CHANGELOG_DIR}"
     names = io.list_names(folder)
     for snapshot_id in sorted(i for name in names if (i := parse_changelog_id(name)) and i > newest):

@@ -1,4 +1,4 @@
-"""What waits in the postpone buckets of a table: how many rows, and since when."""
+"""The backlog of a postpone table: how many rows are in its postpone buckets, and since when."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from bucketline.state.store.catalog.live_files import BucketId
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Postponed rows, those of one key counted one by one; `since_ms` is local time, None when nothing waits."""
+    """The number of postponed rows, versions of a key counted separately; `since_ms` is local time, None without
+    rows."""
 
     rows: int
     files: int
@@ -18,12 +19,12 @@ class Waiting:
     since_ms: int | None
 
     def age_seconds(self, local_ms: int) -> int:
-        """How long the oldest of them has waited."""
+        """The age of the oldest postponed file."""
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 
 def find_waiting(buckets: Iterable[tuple[BucketId, Sequence[DataFileMeta]]]) -> Waiting:
-    """What waits, from the live files of buckets."""
+    """The backlog, from the live files of buckets."""
     waiting = [(bucket_id[0], files) for bucket_id, files in buckets if bucket_id[1] == POSTPONE_BUCKET]
     found = [f for _, files in waiting for f in files]
     return Waiting(

@@ -1,11 +1,10 @@
 """Makes an older snapshot, or a tag, the newest state of a table again.
 
-Only snapshot files, tags and changelogs that outlived their snapshots go. The data of what is taken back becomes
-orphans, which `remove_orphan_files` finds once they are a day old; that they may be at once. No writer should commit at
-the same time; one of ours that does notices that its base was replaced, and plans again.
-
-A run cut short is finished by the next write. From where the first snapshot is gone the tag `ROLLBACK_TAG` proves what
-the low hint LATEST means (`state.commit.newest`); before that, nothing has happened yet.
+It removes only snapshot files, tags, and changelogs without their snapshots. The data of removed snapshots becomes
+orphan files, which `remove_orphan_files` finds once they are a day old, which may be at once. No writer should commit
+at the same time; a writer of this library notices that its base was replaced, and plans again. The next write finishes
+an interrupted rollback. From where the first snapshot is gone the tag `ROLLBACK_TAG` proves what the low hint LATEST
+means (`state.commit.newest`); before that, nothing has happened yet.
 Source: Paimon 2.0 RollbackHelper.
 """
 
@@ -25,7 +24,7 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO
 
 ROLLBACK_TAG = "bucketline-rollback"
-"""The tag of the newest snapshot that a rollback takes back, while it runs."""
+"""The tag of the newest snapshot that a rollback removes, while it runs."""
 
 _ROLLBACK_TAG_MS = 86_400_000
 
@@ -39,7 +38,7 @@ def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     wanted = _wanted(snapshots, tags, target)
     if snapshots.get(wanted.id) is None:
-        # Its changelog went when it expired, tag or not.
+        # Its changelog was removed when it expired, with or without a tag.
         wanted = replace(
             wanted, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None
         )
@@ -54,7 +53,7 @@ def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_
     # Paimon believes a LATEST that is too high, and looks further from one that is too low: it goes down before the
     # files do.
     snapshots.write_latest_hint(wanted.id)
-    # A tag on a snapshot that is taken back would seem to belong to a later one of the same id.
+    # A tag on a removed snapshot would seem to belong to a later one with the same id.
     for tag in _readable(tags):
         if tag.snapshot.id > wanted.id and tag.name != ROLLBACK_TAG:
             tags.delete(tag.name)
@@ -66,7 +65,7 @@ def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_
 
 
 def newest_to_write(snapshots: Snapshots) -> Snapshot | None:
-    """The newest snapshot, after a rollback to it that was cut short has been finished; None where there is none."""
+    """The newest snapshot, after an interrupted rollback to it has been finished; None if there is none."""
     found = snapshots.find_latest()
     if found.cut_short is None:
         return found.snapshot
@@ -74,10 +73,9 @@ def newest_to_write(snapshots: Snapshots) -> Snapshot | None:
 
 
 def _bridge(snapshots: Snapshots, wanted: Snapshot) -> int:
-    """The id after the wanted one, given to a copy of it.
-
-    Nobody looks past a gap: without the copy LATEST would name the wanted snapshot, and writers would meet the newer
-    ones when they come to their ids. The copy goes last.
+    """A copy of the wanted snapshot under the next id. Nobody looks past a gap in the ids. Without the copy LATEST
+    would name the wanted snapshot, and writers would find the newer ones under the following ids. The copy is removed
+    last.
     """
     copy = replace(
         wanted,
@@ -92,7 +90,7 @@ def _bridge(snapshots: Snapshots, wanted: Snapshot) -> int:
 
 
 def _readable(tags: Tags) -> Iterator[Tag]:
-    """All tags but those that cannot be read, which `doctor` reports: they name no snapshot."""
+    """All readable tags; `doctor` reports the others."""
     for name in tags.names():
         with suppress(CorruptFileError):
             tag = tags.get(name)
@@ -101,7 +99,7 @@ def _readable(tags: Tags) -> Iterator[Tag]:
 
 
 def _mark(snapshots: Snapshots, tags: Tags, newest: int, clock: Clock) -> None:
-    """Names the newest snapshot that goes; what an earlier run of this rollback has marked stays."""
+    """Marks the newest snapshot to be removed; the mark of an earlier run of this rollback stays."""
     marked = next((t.snapshot for t in _readable(tags) if t.name == ROLLBACK_TAG), None)
     snapshot = snapshots.get(newest)
     if snapshot is None or (marked is not None and marked.id > newest and marked.time_ms >= snapshot.time_ms):
@@ -110,7 +108,7 @@ def _mark(snapshots: Snapshots, tags: Tags, newest: int, clock: Clock) -> None:
 
 
 def _drop_changelogs(io: FileIO, path: str, newest: int) -> None:
-    """Removes the changelogs of snapshots that are taken back: later ones get their ids, and other changes."""
+    """Removes the changelogs of removed snapshots, because later snapshots get their ids."""
     folder = f"{path}/{CHANGELOG_DIR}"
     ids = sorted(i for name in io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
     newer = [i for i in ids if i > newest]

@@ -15,7 +15,7 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 class Schemas:
-    """The schemas of the table at `path`; those read are remembered, for a schema file never changes."""
+    """The schemas of the table at `path`; schemas are kept once read, because a schema file never changes."""
 
     def __init__(self, io: FileIO, path: str) -> None:
         self._io = io

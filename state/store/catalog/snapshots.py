@@ -1,8 +1,7 @@
-"""The snapshots of a table, and the hints that make the newest and the oldest quick to find.
-
-A missing, torn or stale hint costs a listing, and a search for what else names later commits (`newest_snapshot`).
+"""The snapshots of a table, and the hints to the newest and the oldest. A missing, damaged or stale hint costs a
+listing, and a search for tags and changelogs of later commits (`newest_snapshot`).
 Source: Paimon 2.0 SnapshotManager, HintFileUtils. Stricter in one thing: Paimon believes a LATEST whose snapshot does
-not exist, and takes a table without snapshot files for an empty one, whatever names a commit.
+not exist, and reads a table without snapshot files as empty, even if something names a commit.
 """
 
 from collections.abc import Iterator
@@ -50,7 +49,7 @@ class Snapshots:
         return self.find_latest().snapshot
 
     def find_latest(self) -> Newest:
-        """As `latest`, and which rollback to it was cut short, if one was."""
+        """As `latest`, with the interrupted rollback to it, if any."""
         hinted = self._hint(LATEST)
         if hinted is not None and not self.exists(hinted + 1):
             found = self.get(hinted)
@@ -75,15 +74,15 @@ class Snapshots:
         return min(self._listed_ids(), default=None)
 
     def get(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot of that id; None when there is none, or no longer. Raises CorruptFileError."""
+        """The snapshot of that id; None when its file does not exist. Raises CorruptFileError."""
         return read_snapshot(self.io, self.root, snapshot_id)
 
     def ids(self) -> list[int]:
-        """All snapshot ids there are, ascending, from a listing."""
+        """All existing snapshot ids, ascending, from a listing."""
         return sorted(self._listed_ids())
 
     def newest_first(self, start: int, stop: int = 0) -> Iterator[Snapshot]:
-        """Snapshots from id `start` down to `stop` + 1, each read when asked for; ends early where one is missing."""
+        """Snapshots from id `start` down to `stop` + 1, each read when needed; ends early at a missing one."""
         for snapshot_id in range(start, stop, -1):
             found = self.get(snapshot_id)
             if found is None:
@@ -98,15 +97,15 @@ class Snapshots:
         return newest_of_user(self.newest_first(newest, max(newest - limit, 0)), user)
 
     def publish(self, snapshot: Snapshot) -> bool:
-        """Makes the snapshot the table's next one; False when its id is taken. Errors as in FileIO.publish."""
+        """Publishes the snapshot as the table's next one; False when its id is taken. Errors as in FileIO.publish."""
         return self.io.publish(self.path(snapshot.id), encode_snapshot(snapshot))
 
     def write_latest_hint(self, snapshot_id: int) -> None:
-        """Says which snapshot is newest; only once it is published."""
+        """Writes the hint to the newest snapshot, after it is published."""
         self.io.overwrite(f"{self._directory}/{LATEST}", str(snapshot_id).encode())
 
     def write_earliest_hint(self, snapshot_id: int) -> None:
-        """Says which snapshot is oldest; only once the older ones are gone."""
+        """Writes the hint to the oldest snapshot, after the older ones are removed."""
         self.io.overwrite(f"{self._directory}/{EARLIEST}", str(snapshot_id).encode())
 
     def exists(self, snapshot_id: int) -> bool:
@@ -131,7 +130,7 @@ class Snapshots:
         return newest
 
     def delete(self, snapshot_id: int) -> None:
-        """Removes the snapshot's file, and nothing that it names; a missing one is no error."""
+        """Removes the snapshot's file, and none of the files it names; a missing one is no error."""
         self.io.delete(self.path(snapshot_id))
 
     def path(self, snapshot_id: int) -> str:

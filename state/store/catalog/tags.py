@@ -1,6 +1,5 @@
-"""The tags of a table: snapshots under names, which outlive the snapshots they were made from.
-
-Deleting or replacing a tag here removes its file alone; `expiry.delete_tag` also removes what only the tag still held.
+"""The tags of a table: named snapshots, kept when the snapshots themselves expire. Deleting or replacing a tag here
+removes only its file; `expiry.delete_tag` also removes the files that only the tag needs.
 Source: Paimon 2.0 TagManager.
 """
 
@@ -41,14 +40,14 @@ class Tags:
         return sorted((t for t in found if t is not None), key=lambda t: (t.snapshot.id, t.name))
 
     def create(self, tag: Tag) -> bool:
-        """Makes a new tag; False when the name is taken. Raises OptionError for a name that cannot be one."""
+        """Creates a tag; False when the name exists. Raises OptionError for an invalid name."""
         check_tag_name(tag.name)
         return self._io.publish(self.path(tag.name), encode_tag(tag))
 
     def replace(
         self, name: str, snapshot: Snapshot, *, created_local_ms: int | None = None, retained_ms: int | None = None
     ) -> None:
-        """Makes a tag, or moves it to another snapshot."""
+        """Creates a tag, or moves it to another snapshot."""
         check_tag_name(name)
         tag = Tag(name, snapshot, created_local_ms=created_local_ms, retained_ms=retained_ms)
         self._io.overwrite(self.path(name), encode_tag(tag))
@@ -58,7 +57,7 @@ class Tags:
         self._io.delete(self.path(name))
 
     def path(self, name: str) -> str:
-        """The file of a tag, whether there is one or not."""
+        """The path of a tag's file, existing or not."""
         return f"{self._directory}/{tag_name(name)}"
 
 
@@ -71,9 +70,8 @@ def tag_snapshot(
     retained_ms: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Tag:
-    """Makes a tag of a snapshot, the newest when no id is given, that lives until it is deleted or its time is over.
-
-    Raises OptionError for a name that is taken or cannot be one, and for a snapshot that is not there, or no longer.
+    """Creates a tag of a snapshot, by default the newest, that stays until it is deleted or expires. Raises OptionError
+    for an existing or invalid name, and for a snapshot that does not exist.
     """
     check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
@@ -85,7 +83,7 @@ def tag_snapshot(
     if not tags.create(tag):
         raise OptionError(f"Tag '{name}' already exists.", key="tag", value=name)
     if snapshots.get(found.id) is None:
-        # Expired in between, by a run that did not see the tag.
+        # The snapshot expired meanwhile, in a run that did not see the tag.
         tags.delete(name)
         raise OptionError(f"{path} has no snapshot {found.id} any more", key="snapshot", value=found.id)
     return tag
@@ -96,6 +94,6 @@ def check_tag_name(name: str) -> None:
     if not name.strip():
         raise OptionError("Tag name shouldn't be blank.", key="tag", value=name)
     if name in (".", ".."):
-        raise OptionError(f"tag name {name!r}: '.' and '..' are no names", key="tag", value=name)
+        raise OptionError(f"tag name {name!r}: '.' and '..' are not allowed", key="tag", value=name)
     if "/" in name or "\x00" in name:
         raise OptionError(f"tag name {name!r}: a tag is a file, so its name cannot hold '/'", key="tag", value=name)

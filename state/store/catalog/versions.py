@@ -36,7 +36,7 @@ class Versions:
     def find(self, version: Version | None, settings: ReadSettings) -> Snapshot | None:
         """The snapshot that `version` names, or else the settings, or else the newest; None in an empty table.
 
-        Raises OptionError, with what there is, for a version that does not exist.
+        Raises OptionError, naming what exists, for a version that does not exist.
         """
         if version is not None:
             return self.named(version, "snapshot")
@@ -52,7 +52,7 @@ class Versions:
         return self._snapshots.latest()
 
     def named(self, version: Version, key: str) -> Snapshot:
-        """The snapshot of an id or a tag; `key` is the setting that an OptionError blames."""
+        """The snapshot of an id or a tag; `key` is the setting that an OptionError names."""
         return self.by_tag(version, key) if isinstance(version, str) else self.by_id(version, key)
 
     def by_id(self, snapshot_id: int, key: str) -> Snapshot:
@@ -65,7 +65,7 @@ class Versions:
         return found
 
     def by_tag(self, tag: str, key: str) -> Snapshot:
-        """The snapshot that a tag keeps, which may be expired otherwise."""
+        """The snapshot of a tag; it may have expired apart from the tag."""
         found = self._tagged(tag)
         if found is None:
             names = sorted(filter(None, map(parse_tag, self._io.list_names(f"{self._path}/{TAG_DIR}"))))
@@ -74,7 +74,8 @@ class Versions:
         return found
 
     def is_tag(self, text: str) -> bool:
-        """Whether `scan.version` means a tag by this text: all that is no number, and a number that a tag has."""
+        """Whether this text of `scan.version` means a tag: any text that is not a number, or a number that is a
+        tag's name."""
         return not (text.isascii() and text.isdigit()) or self._tagged(text) is not None
 
     def by_time(self, time_ms: int) -> Snapshot:
@@ -109,7 +110,7 @@ class Versions:
     def between(self, since: int, until: int, *, with_changelogs: bool) -> list[Snapshot]:
         """The snapshots after `since` up to and including `until`, in order.
 
-        `with_changelogs` also takes those whose changelog outlived them. Raises OptionError when one is gone.
+        `with_changelogs` also gives expired snapshots whose changelog exists. Raises OptionError when one is gone.
         """
         if since > until:
             newest = (
@@ -138,7 +139,7 @@ class Versions:
         return found
 
     def _check_no_hole(self, snapshot_id: int, there: list[int]) -> None:
-        """Returns if a snapshot without a file has expired, or never was. Raises MissingSnapshotError."""
+        """Returns if a snapshot without a file has expired, or never existed. Raises MissingSnapshotError."""
         if there and there[0] < snapshot_id < there[-1]:
             raise MissingSnapshotError(
                 f"{self._path}: the file of snapshot {snapshot_id} is gone, and there are older ones; put it back from "

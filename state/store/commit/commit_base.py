@@ -1,4 +1,4 @@
-"""What a commit has to know of the snapshot it wants to follow: read per try, and only where it changes something.
+"""What a commit needs to know of the snapshot that it follows: read at each try, and only for changed buckets.
 
 Source: Paimon 2.0 CommitScanner; bases are restricted to changed buckets, as all rules but the bucket count allow.
 """
@@ -16,7 +16,7 @@ PartitionTest = Callable[[bytes], bool]
 
 
 class LiveView(Protocol):
-    """Live files that the caller holds in memory and can bring to the newest snapshot; `TableView` is one."""
+    """Live files in memory that can be brought to the newest snapshot; `TableView` is one."""
 
     def refresh(self) -> Snapshot | None: ...
 
@@ -28,7 +28,7 @@ class LiveView(Protocol):
 
 
 class CommitBase:
-    """One snapshot (None: an empty table) as the base of a commit. Answers come from the view where there is one."""
+    """One snapshot (None: an empty table) as the base of a commit. Answers come from the view if there is one."""
 
     def __init__(self, latest: Snapshot | None, manifests: Manifests, view: LiveView | None) -> None:
         self.latest = latest

@@ -1,4 +1,4 @@
-"""May one half of a commit follow the newest snapshot? Reads what the rules need, and asks them.
+"""Whether one half of a commit may follow the newest snapshot: reads what the conflict rules need, and applies them.
 
 Source: Paimon 2.0 ConflictDetection, StrictModeChecker, OverwriteChangesProvider, FileStoreCommitImpl.tryCommitOnce.
 """
@@ -36,7 +36,7 @@ from bucketline.state.types.order import key_order
 
 
 class AppendCheck(Enum):
-    """How much of the table new files are held against before they are appended."""
+    """Which rules are checked before new files are appended."""
 
     BUCKET_COUNT = "the bucket count of their partitions: enough for files that were just written"
     ONE_WRITER = "the same, and that nobody else has written rows since the work was planned"
@@ -45,7 +45,7 @@ class AppendCheck(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One snapshot's worth of changes. `overwrite` selects the partitions whose live files they replace."""
+    """The changes of one snapshot. `overwrite` selects the partitions whose live files they replace."""
 
     kind: CommitKind
     entries: tuple[ManifestEntry, ...]
@@ -57,9 +57,8 @@ class Half:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a half comes to on one base: its delta, its index delta, and the base's complete index list.
-
-    `base_index` is read only where the half changes indexes.
+    """A half on one base: its delta, its index delta, and the base's complete index list. `base_index` is read only if
+    the half changes indexes.
     """
 
     entries: tuple[ManifestEntry, ...]
@@ -68,7 +67,7 @@ class Fit:
 
 
 def append_half(changes: Changes, overwrite: PartitionTest | None, check: AppendCheck) -> Half:
-    """The first snapshot of a commit. One that replaces files or masks rows obeys every rule."""
+    """The first snapshot of a commit. If it replaces files or deletes rows, every rule is checked."""
     if overwrite is not None:
         # Source: Paimon 2.0 overwritePartition drops the changelog: readers of one cannot follow an overwrite.
         return Half(
@@ -96,7 +95,7 @@ def compact_half(changes: Changes) -> Half:
 
 
 class CommitChecks:
-    """The rules of one table, asked anew at each try."""
+    """The rules of one table, checked again at each try."""
 
     def __init__(self, schema: TableSchema, snapshots: Snapshots, manifests: Manifests) -> None:
         self._snapshots, self._manifests = snapshots, manifests
@@ -123,9 +122,8 @@ class CommitChecks:
     def find_twin(
         self, half: Half, identity: CommitIdentity, latest: Snapshot | None, seen: int | None
     ) -> Snapshot | Conflict | None:
-        """The snapshot by which another run under our name did the same since `seen`, the newest one looked at before.
-
-        None: there is none, or nothing to compare with. A Conflict when it cannot be told any more.
+        """The snapshot in which another run with the same commit user did the same since `seen`, the newest one checked
+        before. None: there is none, or nothing to compare with. A Conflict when it is not known any more.
         """
         if half.kind is CommitKind.COMPACT or identity.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
             return None
@@ -137,9 +135,8 @@ class CommitChecks:
         return twin
 
     def find_stranger(self, identity: CommitIdentity, latest: Snapshot | None, seen: int) -> Conflict | None:
-        """Rule `second-writer`: since `seen` nobody but us has written rows; compactions and statistics do no harm.
-
-        For tables whose buckets depend on what is in them: two writers would put one key into two buckets.
+        """Rule `second-writer`: since `seen` no other writer has written rows; compactions and statistics do not
+        matter. For tables whose buckets depend on their rows: two writers would put one key into two buckets.
         """
         latest_id = 0 if latest is None else latest.id
         newer = list(self._snapshots.newest_first(latest_id, seen))
@@ -158,7 +155,7 @@ class CommitChecks:
         return None
 
     def fit(self, half: Half, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
-        """The half as it follows the base, or the rule it breaks.
+        """The half on the base, or the rule that it breaks.
 
         `based_on` is the snapshot its work was planned on, `own` the one that the other half of the commit made.
         """
@@ -211,7 +208,7 @@ class CommitChecks:
     def _totals(
         self, base: CommitBase, entries: tuple[ManifestEntry, ...], live: list[ManifestEntry] | tuple[()]
     ) -> dict[bytes, int]:
-        """Bucket counts of the partitions that entries with fixed buckets go to, where `live` does not tell them."""
+        """Bucket counts of the partitions of entries with fixed buckets, if `live` does not have them."""
         known = {e.partition for e in live}
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
 

@@ -1,7 +1,7 @@
-"""Whether the files that a snapshot brings are still there, asked right before it is published.
+"""Whether the new files of a snapshot still exist, checked right before it is published.
 
 Orphan removal takes files that nothing names once they are a day old, and a writer's files are named only by its
-commit. A young batch is protected by its age and costs nothing here. The age is counted from the moment the work was
+commit. A young batch is protected by its age and needs no check. The age is counted from the moment the work was
 planned, by the clock of the process that planned it and commits it, so neither the clocks of tasks nor their time zones
 matter. Past `QUICK_MS` the storage is asked as well, by two requests: a machine's clock may have been set, and what
 counts for removal is the storage's. Past half a day each file is looked for, by one request each, before the snapshot
@@ -25,14 +25,14 @@ from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.storage_clock import modified_or_unknown
 
 FILES_GONE = "files-gone"
-"""The rule that a commit breaks whose files are no longer there: its work has to be done again."""
+"""The rule that a commit breaks if its files are missing: its work must be done again."""
 
 _FOREVER_MS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class BroughtFile:
-    """A file that a commit names first; bytes where its entry says them, and when its writer says it was made."""
+    """A new file of a commit; its bytes if the entry has them, and its creation time."""
 
     path: str
     size_bytes: int | None = None
@@ -40,7 +40,8 @@ class BroughtFile:
 
 
 def brought_files(root: str, schema: TableSchema, half: Half) -> list[BroughtFile]:
-    """The files that nothing names before the half of a commit is published. An upgraded file is named already."""
+    """The files that nothing names before the half of a commit is published. An upgraded file is named already by an
+    older snapshot."""
     return [
         *(f for e in _added(half.entries) for f in _of_entry(root, schema, e)),
         *(f for e in half.changelog for f in _of_entry(root, schema, e)),
@@ -124,7 +125,7 @@ class FilesProof:
 
 
 def files_gone(path: str) -> Conflict:
-    """What a commit comes to one of whose files is gone."""
+    """The conflict of a commit with a missing file."""
     return Conflict(
         FILES_GONE,
         f"{path} was written for this commit and is gone, or no longer what was written: it was "

@@ -23,7 +23,7 @@ class RetrySettings:
 
     @classmethod
     def of(cls, settings: CommitSettings) -> "RetrySettings":
-        """What a table's settings say. Raises OptionError when one of them cannot be read."""
+        """What a table's settings say. Raises OptionError when one of them is invalid."""
         return cls(
             max_retries=settings.max_retries,
             timeout_ms=settings.timeout_ms,

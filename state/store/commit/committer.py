@@ -1,8 +1,8 @@
-"""The commit loop: plan, write, publish, and say what came of it.
+"""The commit loop: plan, write, publish, and return the outcome.
 
 A commit is up to two snapshots: what was written (APPEND, or OVERWRITE), then what was compacted (COMPACT). Each is
-tried until it is published, refused by a rule, or out of retries. Losing is a value; what stays unclear is Unknown, and
-then no file is deleted.
+tried until it is published, refused by a rule, or out of retries. A lost race is a Conflict. An unclear outcome is
+Unknown, and then no file is deleted.
 Source: Paimon 2.0 FileStoreCommitImpl; unlike there, tries that lost for certain leave no files behind.
 """
 
@@ -49,7 +49,7 @@ _LOOKS = 5
 
 
 class Committer:
-    """Commits to the table at `path`, one at a time; `schema` is any of its schemas, with the options in force."""
+    """Commits to the table at `path`, one at a time; `schema` is any of its schemas, with the current options."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class Committer:
         view: LiveView | None = None,
         planned_ms: int | None = None,
     ) -> CommitResult:
-        """Publishes what the messages promise; Conflict and Unknown speak of the first snapshot, see Committed.dropped.
+        """Publishes the messages' files; Conflict and Unknown are about the first snapshot, see Committed.dropped.
 
-        `user` is the writer's name: the commit user is that with the table's `commit.user-prefix` before it.
+        `user` is the writer's name: the commit user is the table's `commit.user-prefix` and this name.
         `kind` COMPACT commits compactions only, under an identifier that was used before. OVERWRITE replaces all live
         files of the partitions that pass `overwrite`, found anew at each try. `based_on` is the id of the snapshot the
         work was planned on (0: the empty table): a commit of the same user and identifier after it is recognised as
@@ -175,7 +175,7 @@ class Committer:
         view: LiveView | None,
         own: int | None = None,
     ) -> Snapshot | Committed | Conflict | Unknown:
-        """The snapshot made, or why there is none; Committed when another run under our name made it."""
+        """The new snapshot, or why there is none; Committed when another run with the same commit user published it."""
         retries = Retries(self._settings, self._clock, self._random, self._pause)
         of_half: list[str] = []
         delta: list[ManifestFileMeta] | None = None
@@ -255,7 +255,7 @@ class Committer:
         seen: int | None,
         own: int | None,
     ) -> SnapshotPlan | Committed | Conflict:
-        """The next snapshot, held against the rules; `seen` is the newest snapshot known to hold no commit of ours."""
+        """The next snapshot, checked by the rules; `seen` is the newest snapshot known to be no commit of this one."""
         twin = self._checks.find_twin(half, identity, base.latest, seen)
         if isinstance(twin, Snapshot):
             return Committed((twin,), replayed=True)
@@ -291,7 +291,7 @@ class Committer:
         """Writes the lists that the snapshot names; each new file's name is put into `made` first."""
         store = self._manifests.recording(made)
         before = base.manifests()
-        # Under contention the merge would be done in vain once more; a later commit does it.
+        # Under contention the merge would probably be lost again; a later commit does it.
         after = store.merge(before, plan.schema_id) if retries.done == 0 else before
         base_list = WrittenList(*store.write_list(after))
         delta_list = WrittenList(*store.write_list(delta))
@@ -302,14 +302,14 @@ class Committer:
         return plan.snapshot(base=base_list, delta=delta_list, changelog=changelog, index_manifest=index)
 
     def _write_hints(self, snapshot: Snapshot) -> None:
-        """Hints are advice: readers find the snapshot without them."""
+        """Hints are optional: readers find the snapshot without them."""
         with suppress(StorageError):
             self._snapshots.write_latest_hint(snapshot.id)
             if snapshot.id == 1:
                 self._snapshots.write_earliest_hint(1)
 
     def _discard_outputs(self, messages: Sequence[CommitMessage], since: int) -> None:
-        """Removes what lost compactions made, once it is certain that no snapshot names it."""
+        """Removes the files of lost compactions, after it is certain that no snapshot names them."""
         taken = names_since(self._snapshots, self._manifests, since)
         if taken is not None:
             discard_outputs(self._io, self._path, self._schema, messages, taken)

@@ -1,4 +1,4 @@
-"""Removing what a commit made in vain, and nothing that any snapshot names.
+"""Removes the files of a commit that failed; never a file that a snapshot names.
 
 Source: Paimon 2.0 CommitCleaner; its abort deletes upgraded files too, which are live, and keeps lost manifests.
 """
@@ -17,9 +17,8 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -> Iterator[tuple[str, str]]:
-    """(name, path below the table) of each file that the messages' compactions made.
-
-    An upgraded file is not among them: it is live where it was before. Nor are files on external paths.
+    """(name, path below the table) of each file that the messages' compactions wrote. Upgraded files are not included,
+    because they are live; nor are files on external paths.
     """
     for m in messages:
         folder = bucket_path(schema, m.partition, m.bucket)
@@ -34,7 +33,7 @@ def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -
 
 
 def names_since(snapshots: Snapshots, manifests: Manifests, since: int) -> set[str] | None:
-    """The names of all files that a snapshot after `since` added; None when that cannot be told any more."""
+    """The names of all files that a snapshot after `since` added; None when that is not known any more."""
     latest = snapshots.latest_id() or 0
     changes = changes_since(snapshots, manifests, since, latest)
     if changes is None:
@@ -54,7 +53,7 @@ def discard_outputs(
     messages: Iterable[CommitMessage],
     taken_names: set[str],
 ) -> None:
-    """Removes the outputs of compactions that lost, save those named in `taken_names`; failures leave them behind."""
+    """Removes the outputs of lost compactions, except those in `taken_names`; files that cannot be removed stay."""
     for name, path in compaction_outputs(schema, messages):
         if name not in taken_names:
             with suppress(StorageError):
@@ -62,9 +61,8 @@ def discard_outputs(
 
 
 def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Iterable[CommitMessage]) -> None:
-    """Removes every file that exists because of the messages; failures leave them behind.
-
-    Only for messages that are in no snapshot and of which it is certain that they never will be.
+    """Removes every file that the messages' writers created; files that cannot be removed stay. Only for messages that
+    are certainly in no snapshot and never will be.
     """
     for m in messages:
         paths = [
@@ -80,7 +78,7 @@ def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Ite
 
 
 def discard_manifests(manifests: Manifests, names: Iterable[str]) -> None:
-    """Removes files of the manifest folder that no snapshot names; failures leave them behind."""
+    """Removes files of the manifest folder that no snapshot names; files that cannot be removed stay."""
     for name in names:
         with suppress(StorageError):
             manifests.delete([name])

@@ -1,8 +1,8 @@
-"""Publishing one snapshot, and learning whether that happened.
+"""Publishes one snapshot, and finds out whether that happened.
 
-After an unclear answer the same bytes are published again: either they are found there, or another snapshot is, or this
-time they arrive. A first attempt that is still under way can then do no harm, for publishing never replaces.
-Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; told apart by uuid here, so compactions too. Unlike
+After an unclear answer the same bytes are published again: then either they are there, or another snapshot is, or this
+attempt succeeds. A first attempt that is still running does no harm, because publishing never replaces a file.
+Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; distinguished by uuid here, so compactions too. Unlike
 there, a writer that slept until its id had been used and had expired does not turn the table back, and neither does one
 whose files were removed while it slept.
 """
@@ -19,7 +19,7 @@ from bucketline.state.store.commit.commit_retry import Retries
 
 
 class Fate(Enum):
-    """What became of a snapshot that was to be published."""
+    """The outcome of publishing a snapshot."""
 
     WON = "it is in the table"
     LOST = "it is not in the table, and never will be"
@@ -28,7 +28,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The fate of a snapshot; `error` is what storage said last where that decided it.
+    """The fate of a snapshot; `error` is the storage's last error if that decided it.
 
     `gone` is a file of the snapshot that is no longer there, and the reason why it is LOST.
     """
@@ -48,7 +48,7 @@ def publish_snapshot(
 ) -> Publication:
     """Publishes under the snapshot's id, as the successor of `before`; None: of the empty table.
 
-    LOST with an error means: storage refused, and trying again is no use.
+    LOST with an error means: the storage refused, and trying again does not help.
 
     `proof` has just been asked for the snapshot's files; it is asked again after each pause.
     """
@@ -71,7 +71,7 @@ def publish_snapshot(
                 taken_by = snapshots.get(snapshot.id)
                 if taken_by is None or taken_by.uuid != snapshot.uuid:
                     return Publication(Fate.LOST if taken_by is not None else lost)
-                # The store had made ours, lost the answer, and tried again by itself; or we did.
+                # The store had created this file, lost the answer, and tried again by itself; or this writer did.
             is_there = True
             if gone is None and not proof.is_certain:
                 gone = proof.first_gone(snapshots.path(snapshot.id))
@@ -84,7 +84,7 @@ def publish_snapshot(
             if error is None and not is_there and not e.fields.get("retryable"):
                 return _refused(snapshots, snapshot, e)
             if e.fields.get("published") is False and not is_there:
-                # Nothing was sent that could still arrive, so that only earlier attempts are in doubt.
+                # This attempt sent nothing that could still arrive, so only earlier attempts are in doubt.
                 refusal = e
             else:
                 error = e
@@ -95,7 +95,7 @@ def publish_snapshot(
 
 
 def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) -> Publication:
-    """What came of it when storage says that trying again is no use."""
+    """The outcome when the storage says that trying again does not help."""
     try:
         found = snapshots.get(snapshot.id)
     except StorageError:

@@ -1,1 +1,1 @@
-"""Files of one bucket into fewer files."""
+"""Compaction: files of one bucket → fewer files."""

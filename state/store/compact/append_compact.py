@@ -1,4 +1,4 @@
-"""Joins small files of append tables, row order and rows unchanged.
+"""Joins small files of append tables; rows and their order do not change.
 
 Source: Paimon 2.0 AppendCompactTask, BucketedAppendCompactManager, AppendDeleteFileMaintainer.
 """
@@ -35,10 +35,9 @@ def compact_append(
     full: bool,
     vector_files: VectorFiles = (),
 ) -> CompactResult:
-    """Joins what `pick_append` picks, a record batch in memory at a time. An error leaves none of the new files.
-
-    Rows that `vector_files` mark as deleted are left out; vectors of other files are written anew where they were in
-    one index file with those.
+    """Joins the files that `pick_append` picks, with one record batch in memory at a time. After an error none of the
+    new files are left. Rows that `vector_files` mark as deleted are dropped; vectors of other files in the same index
+    file are written again.
     """
     columns = [f.name for f in access.schema.fields]
     bucket = BucketFiles(*bucket_id, total_buckets=0, files=tuple(files))
@@ -69,9 +68,8 @@ def compact_append(
 def _index_change(
     access: BucketAccess, bucket_id: BucketId, touched: VectorFiles, deletions: BucketDeletions
 ) -> tuple[IndexManifestEntry | None, VectorFiles]:
-    """The new index file, if one is needed, and those that go.
-
-    A bucket has one file, which only another one replaces; without buckets index files come and go by name.
+    """The new index file, if one is needed, and the removed ones. A bucket has one index file, which only a new one
+    replaces; without buckets index files are added and removed by name.
     """
     by_name = bucket_mode(access.schema) is BucketMode.UNAWARE
     if by_name and deletions.is_empty:

@@ -1,4 +1,4 @@
-"""What a task needs to work on buckets of one table: plain values that travel, and what they open.
+"""What a task needs to work on buckets of one table: plain values that are sent to executors, and what they open.
 
 Source: Paimon 2.0 KeyValueFileReaderFactory, KeyValueFileWriterFactory (the pairing of readers and writers).
 """
@@ -23,9 +23,9 @@ from bucketline.state.types.order import key_order
 
 @dataclass(frozen=True)
 class BucketAccess:
-    """Reads and writes files of one table's buckets. `schema` carries the options in force for this job.
+    """Reads and writes files of one table's buckets. `schema` has the options of this job.
 
-    `uri`, `schema`, `clock` and `ids` are all that is pickled; files are opened where it arrives.
+    `uri`, `schema`, `clock` and `ids` are all that is pickled; files are opened on the executor.
     """
 
     uri: str
@@ -89,7 +89,7 @@ class BucketAccess:
         )
 
     def delete_own(self, files: Sequence[DataFileMeta], bucket_id: BucketId) -> None:
-        """Removes files the caller has just written and promised to nobody."""
+        """Removes files that the caller has just written and nothing names."""
         for file in files:
             self.files.io.delete(f"{self.files.table_path}/{bucket_path(self.schema, *bucket_id)}/{file.file_name}")
 

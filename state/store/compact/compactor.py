@@ -1,4 +1,5 @@
-"""Does what the picker decided: reads a unit's runs, merges them, writes the result, and says what replaced what.
+"""Compacts the unit that the picker chose: reads its runs, merges them, writes the result, and returns which files
+replace which.
 
 Source: Paimon 2.0 MergeTreeCompactTask, MergeTreeCompactRewriter, ChangelogMergeTreeRewriter.
 """
@@ -35,10 +36,9 @@ BATCH_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """Files that leave and files that come, each file once; an upgraded file is in both with its two levels.
-
-    `changelog` are files of what the compaction changed, `index` the bucket's new deletion vectors if it changed them;
-    `replaced_index` are the files they were in, where a bucket may have more than one.
+    """The replaced files and the new files, each once; an upgraded file is in both with its two levels. `changelog` are
+    files with the changes, `index` the bucket's new deletion vectors if they changed; `replaced_index` are the old
+    index files, if a bucket may have more than one.
     """
 
     before: tuple[DataFileMeta, ...] = ()
@@ -49,7 +49,7 @@ class CompactResult:
 
     @property
     def rewritten(self) -> tuple[DataFileMeta, ...]:
-        """The files this compaction has made; upgrades are not among them."""
+        """The files that this compaction has written, without upgrades."""
         names = {f.file_name for f in self.before}
         return tuple(f for f in self.after if f.file_name not in names)
 
@@ -64,10 +64,9 @@ def compact_unit(
     memory_bytes: int,
     deletions: BucketDeletions | None = None,
 ) -> CompactResult:
-    """Compacts a unit of one bucket. Holds about `memory_bytes` of Arrow data, whatever the size of the bucket.
-
-    `deletions` are the bucket's deletion vectors where the table has them; they are changed in place.
-    An error leaves none of the new files behind; the files of the unit are never touched.
+    """Compacts a unit of one bucket. Memory: about `memory_bytes` of Arrow data, whatever the size of the bucket.
+    `deletions` are the bucket's deletion vectors if the table has them; they are changed in place. After an error none
+    of the new files are left; the files of the unit are never changed.
     """
     files = access.files if deletions is None else replace(access.files, deletions=deletions)
     work = _Compaction(access, files, bucket_id, levels, unit, options, memory_bytes, deletions)
@@ -94,7 +93,7 @@ def compact_unit(
 
 @dataclass(slots=True)
 class _Compaction:
-    """A unit while it is compacted: what has become of its files so far."""
+    """A unit while it is compacted, with the results so far."""
 
     access: BucketAccess
     files: FileAccess
@@ -111,7 +110,7 @@ class _Compaction:
     _older: OlderValues | None = None
 
     def move_up(self, step: Upgrade) -> None:
-        """Changes a file's level; where its rows are compared, what they change is logged or marked as deleted."""
+        """Changes a file's level; if its rows are compared, changes are logged and older rows marked as deleted."""
         above = any(run.files for _, run in self._runs_above)
         if step.compares and (self.options.logs_changes or (self.deletions is not None and above)):
             run = SortedRun((step.file,))
@@ -162,7 +161,7 @@ class _Compaction:
             return [] if data is None else data.close(), [] if log is None else log.close()
 
     def _fold(self, step: Rewrite, *, stores: bool) -> Fold:
-        """What merges the rows of a step."""
+        """The fold for the rows of a step."""
         schema, options = self.access.schema, self.options
         inner = fold_for(schema)
         rule = ChangeRule(schema.settings.changelog.row_deduplicate, schema.settings.changelog.ignored_columns)
@@ -190,7 +189,7 @@ class _Compaction:
         )
 
     def _older_values(self, columns: tuple[str, ...]) -> OlderValues | None:
-        """What is above the output. Steps come in key order, so one reader of it serves all of them."""
+        """The reader of the levels above the output. Steps come in key order, so one reader is enough for all."""
         runs = self._runs_above
         if self._older is None and runs:
             open_count = len(self.levels.runs())
@@ -212,12 +211,12 @@ class _Compaction:
         return tuple((n, run) for n in levels if (run := self.levels.run_of(n)).files)
 
     def _memory_for(self, section: tuple[SortedRun, ...]) -> int:
-        """What a section may hold: the levels that are looked up have their shares as well."""
+        """The memory of a section: the levels that are looked up get their share too."""
         above = 0 if self.options.lookup_cause is None else len(self._runs_above)
         return self.memory_bytes * len(section) // (len(section) + above)
 
 
 def _parts(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Rows to store and rows to log, batch by batch; folds that log nothing do not mark their rows."""
+    """Rows to store and rows to log, batch by batch; folds without a changelog do not mark their rows."""
     for batch in rows:
         yield split_marked(batch) if PART in batch.schema.names else (batch, batch.slice(0, 0))

@@ -1,7 +1,7 @@
 """Older values of keys on the levels above a compaction's output: a join with their key columns, in key order.
 
-Keys are asked for in ascending order, slice by slice, so each level is read once from its low to its high keys. Files
-and row groups that no key falls into are not read. Memory: one record batch of each level.
+Keys are requested in ascending order, so each level is read once, from low to high keys. Files and row groups without
+any of the keys are not read. Memory: one record batch of each level.
 Source: Paimon 2.0 LookupLevels, LookupUtils (the levels are asked in order, the lowest wins); instead of a lookup file
 for each data file there is a join, which always sees the current deletion vectors.
 """
@@ -37,7 +37,7 @@ _BOUNDED = frozenset(
 
 
 class Marks(Protocol):
-    """Rows of data files that are deleted by position, now."""
+    """The deleted rows of data files, updated while the compaction runs."""
 
     def of_name(self, file_name: str) -> Indices | None: ...
 
@@ -46,10 +46,9 @@ class Marks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """What lies above a compaction's output: the runs by level, lowest first, and how their files are read.
-
-    `marks` are the bucket's deletion vectors where the table has them: rows found are deleted there, as a newer row
-    takes their place.
+    """The levels above a compaction's output: the runs by level, lowest first, and how their files are read. `marks`
+    are the bucket's deletion vectors if the table has them: rows found are marked as deleted there, because a newer row
+    replaces them.
     """
 
     access: FileAccess
@@ -62,7 +61,7 @@ class Above:
 class OlderValues:
     """Finds keys in the levels above; a source of rows for `LookupFold` and `FirstRowLookup`.
 
-    `columns` are those of the rows to find; none where it is enough to know which keys there are.
+    `columns` are the columns of the rows to find; none if only the presence of keys matters.
     """
 
     def __init__(self, above: Above, columns: Sequence[str]) -> None:
@@ -74,7 +73,7 @@ class OlderValues:
         self._levels = [_Level(above, level, run, self._keys, read) for level, run in above.runs if run.files]
 
     def find(self, keys: pa.Table) -> Found:
-        """As `OlderRows.find`; rows found are marked as deleted where there are vectors."""
+        """As `OlderRows.find`; rows found are marked as deleted if there are deletion vectors."""
         wanted = _normalized(keys, self._keys)
         span = _Span(wanted[0].as_py(), last_key(wanted), keys[self._keys[0].name][0], keys[self._keys[0].name][-1])
         open_at = np.arange(len(wanted))
@@ -180,7 +179,7 @@ class _Level:
             self._block = None
 
     def _next(self, span: _Span) -> _Block | None:
-        """The next block that may hold keys of the span; None when there is none up to its end."""
+        """The next block that may have keys of the span; None when there is none up to its end."""
         while True:
             if self._block is None:
                 self._block = next(self._blocks, None)
@@ -210,7 +209,7 @@ class _Level:
         )
 
     def _group_units(self, file: DataFileMeta) -> list[_Unit]:
-        """The row groups of a file by the bounds of the first key column; nothing where they are of no use."""
+        """The row groups of a file by the bounds of the first key column; nothing if the bounds do not help."""
         first = self._keys[0]
         if first.type.root not in _BOUNDED or file.row_count <= self._above.batch_rows:
             return []
@@ -252,7 +251,8 @@ class _Level:
 
 
 def _positions(wanted: SortKeys, present: SortKeys) -> tuple[Indices, Indices]:
-    """Where keys of two ascending lists meet, each in both lists at most once. Shapes: m positions in each."""
+    """The positions of the keys that two ascending lists share; each key is at most once in a list. Shapes: m
+    positions in each."""
     if pa.types.is_large_binary(wanted.type):
         at = pc.index_in(wanted, value_set=present)
         hits = at.is_valid().to_numpy(zero_copy_only=False)

@@ -1,1 +1,1 @@
-"""Data files, written and read: Parquet, ORC and Avro behind one pair of writer and reader."""
+"""Data files: Parquet, ORC and Avro behind one writer and one reader."""

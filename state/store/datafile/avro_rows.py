@@ -38,7 +38,7 @@ class AvroRows:
 
     @property
     def offset(self) -> int:
-        """Where the block begins that is being read, in bytes."""
+        """The offset of the current block, in bytes."""
         return self._columns.offset
 
     def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:

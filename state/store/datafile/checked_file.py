@@ -1,4 +1,4 @@
-"""A file under checksums while it is read: a plain Python object that Arrow's readers take for a file."""
+"""Checks a file's checksums while it is read: a file-like object for Arrow's readers."""
 
 import io
 from collections import OrderedDict
@@ -16,7 +16,7 @@ _MOST_BYTES = 32 << 20
 
 
 class CheckedSource(io.RawIOBase):
-    """A file of which every block is checked before a byte of it is given out. Raises CorruptFileError from `read`.
+    """A file-like object that checks each block before it returns bytes of it. Raises CorruptFileError from `read`.
 
     The error is kept too, as `error`: libraries in between make another one of it.
     Bytes are fetched in aligned pieces of some blocks, since ORC's reader asks for many streams in turns, a little of

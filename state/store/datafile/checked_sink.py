@@ -1,4 +1,4 @@
-"""A file under checksums while it is written: a plain Python object that Arrow's writers take for a file."""
+"""Computes a file's checksums while it is written: a file-like object for Arrow's writers."""
 
 import io
 import zlib

@@ -35,13 +35,13 @@ from bucketline.state.types.logical import DataField, DataType
 from bucketline.state.types.values import to_scalar
 
 BATCH_ROWS = 32768
-"""Rows in a record batch that a reader hands out, unless told otherwise."""
+"""Default for the rows in a reader's record batch."""
 
 BATCH_BYTES = 16 << 20
-"""Bytes of Arrow data in a record batch that a reader hands out, unless told otherwise."""
+"""Default for the bytes of Arrow data in a reader's record batch."""
 
 LIBRARY_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, RecursionError, NotImplementedError)
-"""What format libraries raise beside their own errors for bytes that are not what they should be."""
+"""What format libraries raise, besides their own errors, for invalid bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class _Place:
 
 @contextmanager
 def _naming(path: str) -> Iterator[_Place]:
-    """Errors about the file at `path` name it, and the offset that was read when they came up."""
+    """Adds the path and the current offset to errors about the file."""
     place = _Place()
     try:
         yield place
@@ -201,7 +201,7 @@ def _stored_batches(
     batch_bytes: int,
     groups: Sequence[int] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted columns of an open file, as they are stored, held against what the manifest says of it."""
+    """The wanted columns of an open file, as they are stored; their number is compared with the manifest."""
     if rows.row_count is not None and rows.row_count != meta.row_count:
         raise CorruptFileError(
             f"it holds {counted(rows.row_count, 'row')}, {meta.row_count:,} recorded", offset=rows.offset
@@ -227,7 +227,7 @@ def _stored_batches(
 
 
 def _blank(row_count: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches that only have a row count, for reads that need no column of the file."""
+    """Batches that have only a row count, for reads that need no column of the file."""
     for start in range(0, row_count, batch_rows):
         rows = min(batch_rows, row_count - start)
         yield pa.record_batch([pa.nulls(rows)], names=[""])

@@ -1,7 +1,7 @@
-"""Which columns of a Parquet file are worth a dictionary, by the first rows that are written.
+"""Which columns of a Parquet file get a dictionary, by the first rows that are written.
 
-A writer that tries a dictionary on values that hardly repeat hashes every one of them, until the dictionary has grown
-past its limit and is given up: a third of the time that a file of such columns takes.
+A dictionary for values that hardly repeat hashes every value until it exceeds its limit and is dropped. That is a third
+of the time for a file of such columns.
 """
 
 import pyarrow as pa
@@ -10,16 +10,15 @@ import pyarrow.compute as pc
 SAMPLE_ROWS = 4096
 
 _LIMIT_BYTES = 1 << 20
-"""Bytes at which pyarrow gives a dictionary up."""
+"""Bytes at which pyarrow drops a dictionary."""
 
 _FEW_ROWS = 1024
 """Columns that are shorter than this get one: it costs nothing."""
 
 
 def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether the distinct values of a column will fit into a dictionary, as far as its first rows tell.
-
-    The number of distinct values is the one that would let as many sampled pairs be equal as are seen to be.
+    """Whether the distinct values of a column will probably fit into a dictionary, judged by its first rows. The number
+    of distinct values is estimated from how many sampled pairs are equal.
     """
     sample = column.slice(0, SAMPLE_ROWS)
     count = len(sample) - sample.null_count

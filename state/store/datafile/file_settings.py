@@ -1,4 +1,4 @@
-"""How the data files of one level are written, as the table's options say, and what writes them.
+"""The table's options for data files of one level, and the writer for them.
 
 Source: Paimon 2.0 KeyValueFileWriterFactory, FileFormat, PostponeBucketFileStoreWrite.
 """
@@ -24,7 +24,7 @@ from bucketline.state.types.arrow import arrow_schema, key_value_fields
 from bucketline.state.types.logical import DataField
 
 ROW_GROUP_BYTES = 32 << 20
-"""Arrow bytes of a row group, and so of what a writer holds, unless `file.block-size` asks for less."""
+"""Arrow bytes of a row group, and so of a writer's memory, unless `file.block-size` is less."""
 
 _SMALLEST_GROUP_BYTES = 64 << 10
 _GROUPS_PER_FILE = 4
@@ -53,7 +53,7 @@ class FileSettings:
     is_dense: bool
     modes: tuple[StatsMode, ...]
     is_legacy_ltz: bool = True
-    """Whether ORC holds an instant as the time that a clock in UTC shows."""
+    """Whether ORC stores an instant as its time in UTC."""
 
 
 class RowSink(Protocol):
@@ -110,13 +110,13 @@ def check_files(schema: TableSchema) -> None:
     """Returns when files of this table can be written on every level. Raises as `file_settings` does."""
     settings = schema.settings.files
     levels = {*settings.format_per_level, *settings.codec_per_level}
-    # One level that no option names stands for all others.
+    # One level without an option of its own represents all such levels.
     for level in sorted(levels | {max(levels, default=-1) + 1}):
         file_settings(schema, level=level, source=FileSource.COMPACT)
 
 
 def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str, *, first: pa.Table | None = None) -> RowSink:
-    """What writes a file of that name into an open stream; the `first` rows, if known, help to choose encodings."""
+    """The writer of a file with that name into an open stream; the `first` rows, if known, help to choose encodings."""
     if settings.form is FileFormat.AVRO:
         return AvroSink(sink, settings.fields, file_name, codec=settings.codec, codec_level=settings.codec_level)
     physical = arrow_schema(settings.fields)

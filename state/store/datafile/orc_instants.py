@@ -1,8 +1,6 @@
-"""Whether the instants read from an ORC file are those its writer meant.
-
-Paimon's older form of timestamps with local zone depends on the writer's zone, which a file without other timestamps
-does not tell; such files are read as written in UTC. The bounds in the manifest do not depend on a zone, so they show
-it where that is wrong.
+"""Checks that the instants read from an ORC file are those that its writer meant. Paimon's older form of timestamps
+with local zone depends on the writer's zone, which a file without other timestamps does not have. Such files are read
+as written in UTC. The bounds in the manifest do not depend on a zone, so they show whether that is wrong.
 Source: Paimon 2.0 OrcFileFormat (`orc.timestamp-ltz.legacy.type`), OrcSimpleStatsExtractor.
 """
 
@@ -52,7 +50,7 @@ def check_instants(column: pa.Array, name: str, bounds: tuple[int, int]) -> None
         return
     if seen["min"] < bounds[0] * per_milli or seen["max"] > bounds[1] * per_milli:
         raise UnsupportedTableError(
-            f"column {name}: the file was written in a time zone that it does not tell, since its instants lie outside "
-            "of the bounds recorded for it",
+            f"column {name}: the file was written in an unknown time zone: its instants are outside the bounds in "
+            "the manifest",
             column=name,
         )

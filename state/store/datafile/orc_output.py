@@ -1,6 +1,5 @@
-"""What lies between the ORC writer and storage: errors wait here until Python asks for them.
-
-The C++ writer of ORC writes while it is taken apart as well, and an error there ends the whole process.
+"""A stream between the ORC writer and storage that keeps errors until Python asks for them. The C++ writer of ORC also
+writes in its destructor, and an error there ends the whole process.
 """
 
 import io
@@ -26,11 +25,11 @@ class OrcOutput(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """How many bytes have been handed in."""
+        """How many bytes have been written."""
         return self._size
 
     def write(self, data: Any) -> int:
-        """Takes all of the bytes, whether storage takes them or not."""
+        """Accepts all of the bytes, whether storage accepts them or not."""
         rest = memoryview(data).cast("B")
         if self._error is None:
             try:
@@ -45,7 +44,7 @@ class OrcOutput(io.RawIOBase):
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raises what storage said while the block ran, or before."""
+        """Raises the storage's error of this block, or an earlier one."""
         yield
         if self._error is not None:
             raise self._error

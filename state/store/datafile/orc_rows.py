@@ -73,7 +73,7 @@ class OrcRows:
 
     @property
     def offset(self) -> int:
-        """Where the stripe begins that is being read, in bytes; 0 when the file does not tell."""
+        """The offset of the current stripe, in bytes; 0 if it is not known."""
         try:
             stripes = self._read_tail().stripes
         except CorruptFileError:
@@ -118,7 +118,7 @@ class OrcRows:
         return pc.utf8_rtrim(found, " ") if stored.root is TypeRoot.CHAR else found
 
     def _check_old(self, column: pa.Array) -> None:
-        """ORC's reader errs where the writer's zone still kept local mean time; no zone did after 1901."""
+        """ORC's reader is wrong for times when the writer's zone used local mean time; no zone did after 1901."""
         oldest = pc.min(column).cast(pa.int64()).as_py()
         if oldest is not None and oldest < _SURE_FROM_NS:
             raise UnsupportedTableError(
@@ -130,7 +130,7 @@ class OrcRows:
 
     @contextmanager
     def _damage_named(self) -> Iterator[None]:
-        """Where a checksum did not match, the error is that, and not what ORC's reader made of it."""
+        """Raises the checksum error instead of the error that ORC's reader made of it."""
         try:
             yield
         except (pa.ArrowException, OSError) as e:

@@ -26,9 +26,8 @@ _ORC_ID = b"paimon.id"
 
 
 class OrcSink:
-    """One file being written, with checksums in its footer; closing it leaves the sink open.
-
-    About `stripe_bytes` wait before they are written; `target_bytes` is how large the file is to become.
+    """One file being written, with checksums in its footer; closing it leaves the sink open. About `stripe_bytes` are
+    buffered; `target_bytes` is how large the file is to become.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class OrcSink:
         is_legacy_ltz: bool,
     ) -> None:
         self._stored = [_stored_field(f, is_legacy_ltz) for f in schema]
-        # By an index Java would skip rows it is to find: it orders text by UTF-16, and NaN has no place in it.
+        # With an index Java would skip rows that it should find: it orders text by UTF-16, and NaN has no order.
         self._output = OrcOutput(sink)
         self._sink = CheckedSink(self._output, block_bytes_for(target_bytes))
         self._writer = orc.ORCWriter(pa.PythonFile(self._sink, mode="w"), compression=codec, stripe_size=stripe_bytes)

@@ -1,6 +1,6 @@
 """Rows of Parquet data files, row group by row group.
 
-Source: Paimon 2.0 ParquetReaderFactory (what readers accept); pages' CRC32 is checked where the writer left one.
+Source: Paimon 2.0 ParquetReaderFactory (what readers accept); a page's CRC32 is checked if the writer stored one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,10 @@ from bucketline.state.types.buffers import leaves
 from bucketline.state.types.cast import declared
 
 _BUFFER_BYTES = 1 << 20
-"""Bytes fetched at once for one column, so that a reader never holds a whole column of a row group."""
+"""Bytes fetched at once for one column, so that a whole column of a row group is never in memory."""
 
 _PROBE_ROWS = 256
-"""Rows that are looked at, to tell how many make a batch."""
+"""Rows whose size decides how many rows make a batch."""
 
 _LARGEST_FIXED_BYTES = 16
 _WRAPPED_MICROS = 2**64 // 1000
@@ -106,7 +106,7 @@ class ParquetRows:
             row_bytes = max(1, seen_bytes / max(1, seen_rows))
 
     def _portion(self, groups: list[int], row_count: int) -> tuple[list[int], list[int]]:
-        """The first row groups that hold so many rows, and the others: those get another look at the rows' size."""
+        """The first row groups with that many rows, and the others, for which the rows' size is measured again."""
         rows = 0
         for position, number in enumerate(groups):
             rows += self._file.metadata.row_group(number).num_rows
@@ -115,7 +115,7 @@ class ParquetRows:
         return groups, []
 
     def _first_row_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> float:
-        """The size of the first rows in memory. The file's own sizes do not tell: they are those of packed values."""
+        """The size of the first rows in memory. The file's own sizes do not help: they are those of packed values."""
         leaves = [self._file.schema.column(i) for i in range(len(self._file.schema))]
         wanted = [leaf for leaf in leaves if leaf.path.split(".")[0] in columns]
         if not groups or not any(leaf.physical_type == "BYTE_ARRAY" or leaf.max_repetition_level for leaf in wanted):
@@ -124,7 +124,7 @@ class ParquetRows:
         return 1.0 if first is None or not first.num_rows else max(1, first.nbytes / first.num_rows)
 
     def row_groups(self, column: str) -> list[RowGroup]:
-        """What the footer says of each row group, and of the values of a top-level column in it."""
+        """The row groups in the footer, with bounds of a top-level column."""
         meta = self._file.metadata
         found = []
         first_row = 0
@@ -140,7 +140,7 @@ class ParquetRows:
 
     @property
     def offset(self) -> int:
-        """Where the row group begins that is being read, in bytes."""
+        """The offset of the current row group, in bytes."""
         first_row = 0
         meta = self._file.metadata
         for number in range(meta.num_row_groups):

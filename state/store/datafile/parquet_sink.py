@@ -1,4 +1,4 @@
-"""How Parquet data files are written, so that Paimon Java reads them, filters them, and skips no row it should find.
+"""Writes Parquet data files so that Paimon Java reads them, filters them, and skips no row that it should find.
 
 Source: Paimon 2.0 ParquetSchemaConverter, ParquetFilters; run against Paimon Java.
 """
@@ -20,7 +20,7 @@ _INTEGER_DIGITS = 18
 
 
 class ParquetSink:
-    """One file being written; closing it leaves the sink open. The `first` rows show what the others will be like."""
+    """One file being written; closing it leaves the sink open. The `first` rows represent the others."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ def parquet_writer(
         use_dictionary=[
             f.name for f in schema if _has_dictionary(f) and (first is None or is_worth_dictionary(first[f.name]))
         ],
-        # Statistics of floats leave NaN out, but for Java NaN is above all numbers: it would skip what it is to find.
+        # Statistics of floats omit NaN, but for Java NaN is above all numbers: it would skip rows that it should find.
         write_statistics=[f.name for f in schema if not pa.types.is_floating(f.type)],
         store_decimal_as_integer=True,
         use_deprecated_int96_timestamps=any(_holds_nanoseconds(f.type) for f in schema),
@@ -97,7 +97,7 @@ def refuse_mixed_timestamps(fields: Iterable[DataField]) -> None:
 
 
 def _has_required(found: pa.DataType) -> bool:
-    """Whether something inside of a type is NOT NULL, keys of maps left aside."""
+    """Whether something inside a type is NOT NULL, apart from keys of maps."""
     if pa.types.is_struct(found):
         return any(not f.nullable or _has_required(f.type) for f in found)
     if pa.types.is_map(found):
@@ -106,10 +106,7 @@ def _has_required(found: pa.DataType) -> bool:
 
 
 def _filled(array: pa.Array, found: pa.DataType, name: str) -> pa.Array:
-    """The array with something in every place of what is NOT NULL.
-
-    pyarrow refuses what is missing there also where all that it lies in is null, and so has no value.
-    """
+    """The array with a value in every NOT NULL place. pyarrow refuses a missing one even if its parent is null."""
     if not _has_required(found):
         return array
     if pa.types.is_struct(found):
@@ -152,7 +149,7 @@ def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: s
 def _has_dictionary(field: pa.Field) -> bool:
     """Whether a column is worth a dictionary, and Java can search it.
 
-    Dictionaries of columns without repeated values cost time and are thrown away. Java looks for a wide decimal by its
+    Dictionaries of columns without repeated values cost time and are dropped. Java looks for a wide decimal by its
     minimal bytes, and skips the row group when they are not in the dictionary, where every value has all its bytes.
     """
     if field.name == SEQUENCE or field.name.startswith(KEY_PREFIX):

@@ -1,6 +1,5 @@
-"""Rows of one bucket to data files that roll at a size, with the metadata that manifests need.
-
-Memory is bounded by one row group: rows are gathered until a group is full, then written and forgotten.
+"""Rows of one bucket → data files that roll at a size, with the metadata for manifests. Memory is bounded by one row
+group: rows are collected until a group is full, then written.
 Source: Paimon 2.0 KeyValueDataFileWriter, RowDataFileWriter, RollingFileWriter, StatsCollectorFactories.
 """
 
@@ -80,7 +79,7 @@ class RollingWriter:
         self._paths: list[str] = []
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Takes rows; columns are found by name. Writes whatever row groups are full."""
+        """Adds rows; columns are found by name. Writes full row groups."""
         physical = self._with_keys(rows)
         while physical.num_rows:
             taken = min(physical.num_rows, self._room(physical))
@@ -93,7 +92,7 @@ class RollingWriter:
                 self._write_group()
 
     def close(self) -> list[DataFileMeta]:
-        """Writes what is left; the files, in row order. Without rows there are none."""
+        """Writes the remaining rows; returns the files in row order, none without rows."""
         self._write_group()
         self._close_file()
         return self._closed
@@ -195,7 +194,7 @@ class RollingWriter:
 
 
 class _OpenFile:
-    """One file being written, and what its rows have shown so far."""
+    """One file being written, with statistics of its rows so far."""
 
     def __init__(self, io: FileIO, path: str, name: str, settings: FileSettings, first: pa.Table) -> None:
         self.name = name
@@ -213,7 +212,7 @@ class _OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that have left so far: without the footer, and without what ORC still holds of its last stripe."""
+        """Bytes written so far, without the footer, and without what ORC still buffers of its last stripe."""
         return int(self._sink.tell())
 
     def write(self, group: pa.Table, fields: tuple[DataField, ...], keys: tuple[DataField, ...]) -> None:
@@ -235,7 +234,7 @@ class _OpenFile:
             return size_bytes
 
     def abandon(self) -> None:
-        """Lets go of the file, which the caller removes; what the storage says to that no longer matters."""
+        """Closes the file, which the caller removes, and ignores errors of the storage."""
         with suppress(pa.ArrowException, OSError, StorageError):
             self._rows.close()
         with suppress(pa.ArrowException, OSError, StorageError):

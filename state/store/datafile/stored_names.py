@@ -1,4 +1,4 @@
-"""Are the columns of a data file those of the schema that it was written under? Asked of their names and field ids.
+"""Checks that a data file has the columns of the schema that it was written under, by names and field ids.
 
 A column that a file lacks is read as nulls, as Paimon does; so a damaged name would turn values into nulls. Files that
 others brought into a table (Hive's, after a migration) may lack columns, name one otherwise and have ids of their own,

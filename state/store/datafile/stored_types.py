@@ -1,4 +1,4 @@
-"""Are the types of a data file those of the schema that it was written under? Asked of precisions and scales.
+"""Checks that a data file has the types of the schema that it was written under, by precisions and scales.
 
 Files hold plain numbers, so a digit that is damaged in a schema file would change what they mean. Other tools widen
 types and have rules of their own for units of time; so what is refused is one column of a file, where the two types

@@ -1,1 +1,1 @@
-"""What is wrong with a table, looked for and said; nothing is mended here."""
+"""Finds what is wrong with a table, and repairs nothing."""

@@ -1,7 +1,8 @@
-"""Is it still true? What expiry or a writer was about when it was looked at, is no damage.
+"""Checks findings a second time: files that expiry or a writer was working on meanwhile are not damage.
 
-Expiry removes the files of the oldest snapshots before the snapshots themselves, and moves the hint last. So what only
-the oldest snapshots miss is looked at again until they are gone, or nothing has moved for some time.
+Expiry removes the files of the oldest snapshots before the snapshots themselves, and writes the hint last. So files
+that only the oldest snapshots miss are checked again until these snapshots are removed, or nothing has changed for some
+time.
 Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion.
 """
 
@@ -17,11 +18,11 @@ from bucketline.state.store.doctor.states import named_states
 
 _WAIT_MS = 250
 _QUIET_WAITS = 20
-"""How often it is waited for something to move: five seconds."""
+"""How often to wait for a change: five seconds in all."""
 
 
 def still_broken(table: TableHandle, problems: Sequence[Problem], pause: Pause) -> tuple[list[Problem], list[Finding]]:
-    """The problems that are there still, and what is wrong with the folders. Waits only where expiry may be at work."""
+    """The problems that still exist, and those of the folders. Waits only if expiry may be running."""
     folders = list(folder_findings(table))
     pending = [p for p in problems if p.needed is not None]
     known = _States(table, pending)
@@ -55,14 +56,14 @@ class _States:
         self._named = {s.name for s in named_states(table) if s.snapshot is not None} if has_names else set()
 
     def need(self, problem: Problem) -> bool:
-        """Whether a state is there that the problem is about."""
+        """Whether a state exists that the problem is about."""
         needed = problem.needed
         if needed is None or self._named.intersection(needed.named):
             return True
         return any(needed.first <= i <= needed.last for i in self.ids)
 
     def may_be_removed(self, problem: Problem) -> bool:
-        """Whether only snapshots need it that expiry may be about to remove: not the newest."""
+        """Whether only snapshots need it that expiry may be removing, so not the newest."""
         needed = problem.needed
         if needed is None or not self.ids or self._named.intersection(needed.named):
             return False

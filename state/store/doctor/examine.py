@@ -1,8 +1,8 @@
 """Examines a table and says what is broken: the rules that every writer keeps, compared with what is on storage.
 
 Reads all metadata, each manifest file once, and with `rows` every live data file; changes nothing. What Paimon would
-stumble over is an error, what merely costs space or hints at a crash is a warning. What one broken file hides is left
-out, and all else is looked at. The table may be written, compacted and expired meanwhile.
+fail on is an error; what only costs space or points to a crash is a warning. Checks that a broken file makes impossible
+are skipped; all others run. The table may be written, compacted and expired meanwhile.
 Source: the rules of Paimon 2.0 (ConflictDetection, SnapshotManager, SchemaManager) and of this library.
 """
 
@@ -38,13 +38,13 @@ from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.file_io import file_io_for
 
 LIVE_BYTES = 512 << 20
-"""Bytes of the entries of live files that are held, unless told otherwise; with more, buckets are looked at in shares,
-and each share reads the manifests that are no longer remembered once more."""
+"""Default for the bytes of live files' entries in memory. With more, buckets are checked in shares, and each share
+reads manifests again that are not kept in memory."""
 
 _ENTRY_BYTES = 3000
 
 Watch = Callable[[int, int], None]
-"""Is given how many steps are done, of how many."""
+"""Called with the number of finished steps, and the total."""
 
 
 def examine(
@@ -55,7 +55,7 @@ def examine(
     live_bytes: int = LIVE_BYTES,
     pause: Pause = SYSTEM_PAUSE,
 ) -> list[Finding]:
-    """What is broken in a table, errors before warnings; nothing when it is sound.
+    """What is broken in a table, errors before warnings.
 
     `rows` also reads the live rows: their number, order, buckets, statistics and sequence numbers, and their HASH
     index. Memory: `live_bytes`, what `ReadOnceIO` remembers, and what `remove_orphan_files` needs. Raises StorageError
@@ -104,7 +104,7 @@ def open_to_examine(
 
 
 class _Examination:
-    """One look at all states of a table."""
+    """One examination of all states of a table."""
 
     def __init__(self, table: TableHandle, watch: Watch, live_bytes: int) -> None:
         self._table, self._watch = table, watch
@@ -197,7 +197,7 @@ class _Examination:
         return None
 
     def _share_count(self) -> int:
-        """In how many shares the buckets are looked at, by what the newest snapshot's lists say of its files."""
+        """In how many shares the buckets are checked, by the number of files in the newest snapshot's lists."""
         if self._newest is None:
             return 1
         try:
@@ -209,7 +209,7 @@ class _Examination:
         return max(1, -(-live * _ENTRY_BYTES // self._live_bytes))
 
     def goes_on(self, done: int, total: int) -> None:
-        """Takes how far the look for orphans is, which comes last."""
+        """Reports the progress of the search for orphans, which comes last."""
         self._watch(self._done + done, self._total + total)
 
     def _step(self) -> None:

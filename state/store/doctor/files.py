@@ -1,4 +1,4 @@
-"""Are the files there that a state needs, with the sizes that it says?
+"""Checks that the files of a state exist, with the recorded sizes.
 
 Source: Paimon 2.0 DataFilePathFactory, SnapshotDeletion.
 """
@@ -16,11 +16,11 @@ from bucketline.state.store.doctor.problem import Broken, State
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
 _KNOWN_FILES = 1 << 20
-"""How many sound files are remembered, about 100 bytes each; after that they are looked for again."""
+"""How many correct files are remembered, about 100 bytes each; beyond that they are checked again."""
 
 
 class FileChecks:
-    """Looks for the files of the table at `path`, each sound one once, and notes in `broken` what is wrong."""
+    """Checks the files of the table at `path`, each correct one once, and notes in `broken` what is wrong."""
 
     def __init__(
         self, io: FileIO, path: str, schema: TableSchema, schema_of: Callable[[int], TableSchema], broken: Broken
@@ -30,13 +30,13 @@ class FileChecks:
         self._sound: set[bytes] = set()
 
     def with_schemas(self, schema_of: Callable[[int], TableSchema]) -> "FileChecks":
-        """The same, for states whose schemas are found elsewhere; what is known of files is shared."""
+        """The same for states with other schemas; results for files are shared."""
         other = FileChecks(self._io, self._path, self._schema, schema_of, self.broken)
         other._sound = self._sound
         return other
 
     def data_file(self, state: State, entry: ManifestEntry) -> None:
-        """A data file or changelog file, what lies beside it, and its schema."""
+        """Checks a data file or changelog file, its extra files, and its schema."""
         file = entry.file
         try:
             path, *beside = data_paths(self._path, self._schema, entry)

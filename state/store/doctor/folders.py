@@ -1,4 +1,4 @@
-"""What must be true of the metadata folders: names, schemas, snapshots, consumers, branches.
+"""Checks of the metadata folders: names, schemas, snapshots, consumers, branches.
 
 Source: the rules of Paimon 2.0 SnapshotManager, HintFileUtils, SchemaManager.
 """
@@ -20,7 +20,7 @@ from bucketline.state.types.logical import DataField, DataType
 
 
 def folder_findings(table: TableHandle) -> Iterator[Finding]:
-    """What is wrong with what listings and small files show. Reads schemas, hints and consumers."""
+    """Problems in listings and small metadata files. Reads schemas, hints and consumers."""
     yield from _schemas(table)
     yield from _snapshot_folder(table)
     for path, message in broken_consumers(table.io, table.metadata_path):
@@ -68,7 +68,7 @@ def _schema(schema: TableSchema) -> Iterator[str]:
         yield "highestFieldId is below a field's id, which would be given again"
     for key in (*schema.primary_keys, *schema.partition_keys):
         if key not in names:
-            yield f"key column {key} is no column"
+            yield f"key column {key} does not exist"
     if len(set(names)) < len(names):
         yield "two columns have the same name"
 
@@ -87,7 +87,7 @@ def _nested_ids(schema: TableSchema) -> Iterator[str]:
 
 
 def _rows(fields: Sequence[DataField]) -> Iterator[Sequence[DataField]]:
-    """The columns, and the fields of each nested row: an id tells the fields of one of them apart."""
+    """The columns, and the fields of each nested row; an id is unique within one of these lists."""
     yield fields
     for field in fields:
         yield from _rows_in(field.type)

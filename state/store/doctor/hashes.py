@@ -1,6 +1,7 @@
-"""Is each key of a dynamic table where its HASH index says, and nowhere else? Read from key columns and index files.
+"""Checks that each key of a dynamic table is in the bucket that the HASH index says, and in no other. Read from key
+columns and index files.
 
-A key whose hash the index does not hold would be put into another bucket by its next change, and be there twice.
+The next change of a key whose hash the index does not have would go to another bucket, and the key would exist twice.
 Source: the rules of Paimon 2.0 DynamicBucketIndexMaintainer, HashBucketAssigner.
 """
 
@@ -24,7 +25,7 @@ from bucketline.state.types.binary_row import hash_rows
 
 
 def hash_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
-    """What is wrong with the HASH index of a snapshot; nothing for tables that have none.
+    """Problems of a snapshot's HASH index; none for tables without one.
 
     Memory: the hashes of one partition, 4 bytes a key, and a record batch of keys. Raises CorruptFileError,
     StorageError when the snapshot's manifests cannot be read.

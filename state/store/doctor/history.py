@@ -1,4 +1,4 @@
-"""Snapshots one after the other: is each what follows from the one before, and is all there that it names?
+"""Checks snapshots in order: that each follows from the one before, and that all files it names exist.
 
 From a snapshot to the next only the manifests are read that are new; those that were merged meanwhile have to come to
 the same as what they replace, which sums of hashes show without keeping entries.
@@ -30,7 +30,7 @@ from bucketline.state.store.doctor.problem import Broken, Problem, State, passab
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """What a manifest's entries come to: rows, and a hash in which a DELETE undoes its ADD."""
+    """The sum of a manifest's entries: rows, and a hash in which a DELETE cancels its ADD."""
 
     rows: int
     mark: int
@@ -59,7 +59,7 @@ class History:
         self._deltas: dict[str, int] = {}
 
     def follow(self, snapshot: Snapshot) -> Iterator[Problem]:
-        """Looks at the next snapshot; ids ascend."""
+        """Checks the next snapshot; ids ascend."""
         state = State(f"snapshot {snapshot.id}", snapshot.id)
         self._deltas[snapshot.delta_manifest_list] = snapshot.id
         base = self._list(state, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
@@ -79,7 +79,7 @@ class History:
         self._broken.extend(snapshot.id, _Owners(self._live, named, self._index))
 
     def state(self, name: str, snapshot: Snapshot, files: FileChecks) -> Iterator[Problem]:
-        """Looks at the state of a tag or a branch: files all there, and in their places in the tree."""
+        """Checks the state of a tag or a branch: all files exist, on correct levels."""
         own = self._deltas.get(snapshot.delta_manifest_list)
         if own is not None:
             self._broken.also(own, name)
@@ -94,7 +94,7 @@ class History:
         yield from other._index_of(state, snapshot)
 
     def _to_base(self, state: State, base: list[ManifestFileMeta] | None) -> Iterator[Problem]:
-        """Makes the live files those of the snapshot's base; they are already, if nothing is wrong."""
+        """Sets the live files to those of the snapshot's base; without damage they already are."""
         is_next = self._at is not None and state.id == self._at + 1
         if base is None:
             if not is_next:
@@ -120,14 +120,14 @@ class History:
         self._load(state, base)
 
     def _load(self, state: State, metas: Sequence[ManifestFileMeta]) -> None:
-        """Takes the live files from all their manifests."""
+        """Reads the live files from all their manifests."""
         self._is_whole = True
         self._live.load(e for meta in metas for e in self._entries(state, meta) or ())
         self._is_whole = all(self._sums.get(m.file_name) is not None for m in metas)
         self._is_loaded = True
 
     def _look_at_files(self, state: State, added: Iterable[ManifestEntry]) -> None:
-        """Looks for what is live now: the files that were added, or all of them where all were loaded."""
+        """Checks live files: the added ones, or all if all were loaded."""
         for entry in self._live if self._is_loaded else added:
             if entry.identity in self._live:
                 self._files.data_file(state, entry)
@@ -195,7 +195,7 @@ class History:
                     self._files.data_file(state, entry)
 
     def _index_of(self, state: State, snapshot: Snapshot) -> Iterator[Problem]:
-        """Looks at the index files that are new, and at deletion vectors where they or the live files changed."""
+        """Checks new index files, and deletion vectors if they or the live files changed."""
         touched = self._live.touched
         is_new = snapshot.index_manifest != self._index_name
         if is_new:
@@ -226,7 +226,7 @@ class History:
             return None
 
     def _entries(self, state: State, meta: ManifestFileMeta) -> list[ManifestEntry] | None:
-        """A manifest's entries, added up on the way; None when it cannot be read."""
+        """A manifest's entries, which are also summed; None when it cannot be read."""
         try:
             entries = self._manifests.read(meta)
         except BucketlineError as e:
@@ -243,7 +243,7 @@ class History:
         return entries
 
     def _added_up(self, names: Counter[str]) -> int | None:
-        """What the entries of manifests come to, each as often as it is named; None when one could not be read."""
+        """The sum of the manifests' entries, each manifest as often as it is named; None when one could not be read."""
         total = 0
         for name, count in names.items():
             found = self._sums.get(name)
@@ -255,7 +255,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """Whom the newest state still needs files of: live files, manifests by name, index files by name."""
+    """Which files the newest state needs: live files, manifests by name, index files by name."""
 
     live: LiveFiles
     manifests: Counter[str]

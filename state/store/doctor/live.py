@@ -1,4 +1,4 @@
-"""The live files of one state after another, by bucket, and whether they lie in the tree rightly.
+"""The live files of one state after another, by bucket, and whether their levels are correct.
 
 Source: Paimon 2.0 Levels, ConflictDetection.
 """
@@ -26,7 +26,7 @@ Bucket = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One of `count` parts that the buckets of a table are looked at in, from 0 on."""
+    """One of `count` parts in which the buckets of a table are checked, numbered from 0."""
 
     number: int = 0
     count: int = 1
@@ -37,7 +37,7 @@ class Share:
 
 
 class _Files:
-    """The live files of a bucket, and what a change of them asks about: no more than what it touches."""
+    """The live files of a bucket, and which checks a change of them needs."""
 
     def __init__(self) -> None:
         self._entries: dict[EntryIdentity, ManifestEntry] = {}
@@ -47,7 +47,7 @@ class _Files:
         self.several: set[str] = set()
         """Names that more than one file has."""
         self.changed: set[int] = set()
-        """Levels that changed since it was asked last, but for level 0, where files may share keys."""
+        """Levels that changed since the last check, without level 0, where files may share keys."""
 
     def __contains__(self, identity: EntryIdentity) -> bool:
         return identity in self._entries
@@ -102,7 +102,7 @@ class LiveFiles:
         self._told: set[tuple[str, Bucket, str]] = set()
 
     def load(self, entries: Iterable[ManifestEntry]) -> None:
-        """Becomes what a scan of all these entries finds: a file that any of them deletes is not live."""
+        """Loads the entries as a scan does: a file that any of them deletes is not live."""
         self._buckets, self._totals, self._touched = {}, defaultdict(Counter), set()
         deleted: set[EntryIdentity] = set()
         for entry in entries:
@@ -158,7 +158,7 @@ class LiveFiles:
         return self._touched
 
     def problems(self, state: str) -> Iterator[Problem]:
-        """What is wrong in the buckets that changed, each thing once."""
+        """Problems in changed buckets, each once."""
         touched, self._touched = self._touched, set()
         for bucket in sorted(touched):
             for rule, message in self._in_bucket(bucket):
@@ -176,7 +176,7 @@ class LiveFiles:
                 yield Problem("bucket-count", f"{state}, partition {partition.hex()}", message)
 
     def _in_bucket(self, bucket: Bucket) -> Iterator[tuple[str, str]]:
-        """What is wrong in a bucket where something changed, as far as it can have come with the change."""
+        """Problems in a changed bucket that the change may have caused."""
         number, files = bucket[1], self._buckets.get(bucket)
         if files is None:
             return

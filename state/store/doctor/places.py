@@ -1,6 +1,6 @@
-"""Is each key of a table whose keys move between partitions in one of them? Asked by building its key index.
+"""Checks that each key of a cross-partition table is in one partition only, by building its key index.
 
-Two jobs that wrote at once leave a key in two partitions, which readers see as two rows and no job can tell apart.
+Two jobs that write at once leave a key in two partitions. Readers see two rows, and no job can tell which is right.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,7 @@ from bucketline.state.store.storage.errors import scratch_folder
 
 
 def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
-    """What is wrong with the places of keys in a snapshot; nothing for tables whose keys stay, or may come back
-    elsewhere once they have expired.
+    """Problems with the places of keys in a snapshot; none for tables whose keys cannot move, or whose keys expire.
 
     Memory: `RocksSettings`. Disk: about 20 bytes a key, in the system's temporary folder. Raises CorruptFileError,
     StorageError when files cannot be read for another reason than that they are gone, or the disk is full.
@@ -43,7 +42,7 @@ def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
                 build.add(block)
             build.finish(label_of(snapshot))
     except StorageError as e:
-        # The file that is gone was told before.
+        # The missing file was reported before.
         reraise_unless_missing(e)
     except CorruptFileError as e:
         if "places" not in e.fields:

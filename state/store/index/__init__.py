@@ -1,1 +1,1 @@
-"""Files beside the data: deletion vectors and hash indexes."""
+"""Index files: deletion vectors and HASH indexes."""

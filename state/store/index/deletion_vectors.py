@@ -1,4 +1,4 @@
-"""Deletion vectors of a snapshot: which rows of which data file are gone, read when the file is.
+"""Deletion vectors of a snapshot: which rows of each data file are deleted; read together with the file.
 
 Source: Paimon 2.0 IndexFileHandler, DeletionVectorsIndexFile, ApplyDeletionVectorReader.
 """
@@ -37,7 +37,7 @@ class DeletedRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """Where the deletion vectors of a snapshot lie, by (partition, bucket, data file name)."""
+    """The locations of a snapshot's deletion vectors, by (partition, bucket, data file name)."""
 
     places: Mapping[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = field(default_factory=dict)
 

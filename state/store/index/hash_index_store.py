@@ -1,8 +1,8 @@
-"""HASH index files of a table: what they say of a partition, kept between batches, and new ones for grown buckets.
+"""HASH index files of a table: read by partition, kept between batches, and written for buckets that grew.
 
-A HASH file holds every hash its bucket ever got, so a bucket that grows gets a new file and the old one leaves the
-index manifest in the same commit. File names are never used twice: what was read under a name stays true, and the cache
-asks for nothing but the names. It is no truth: without it a task reads the files of the partitions it touches.
+A HASH file has every hash that its bucket ever got. So a bucket that grows gets a new file, and the old one leaves the
+index manifest in the same commit. File names are never used twice, so what was read under a name stays valid, and the
+cache compares only names. Without the cache a task reads the files of its partitions.
 
 Source: Paimon 2.0 HashIndexFile, IndexFileHandler, DynamicBucketIndexMaintainer.
 """
@@ -44,7 +44,7 @@ class _Cached:
 
 
 class HashCache:
-    """What is known of partitions, the least recently used forgotten beyond `budget_bytes`. Safe between threads."""
+    """Hashes of partitions; beyond `budget_bytes` the least recently used are dropped. Safe between threads."""
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
@@ -81,7 +81,7 @@ class HashCache:
 
 @cache
 def shared_hash_cache(budget_bytes: int) -> HashCache:
-    """This process's cache of that size: a Spark worker that lives on finds what earlier batches loaded."""
+    """This process's cache of that size, so that a Spark worker reuses what earlier batches loaded."""
     return HashCache(budget_bytes)
 
 
@@ -110,12 +110,12 @@ class HashIndexStore:
         share: Ownership | None = None,
         hashes_of: Ownership | None = None,
     ) -> KnownHashes:
-        """What the HASH files of one partition say; only files that are new to this process are read.
+        """The hashes of one partition; only files that are new to this process are read.
 
-        `entries` are the partition's HASH entries, all of them. With `share` only the buckets of that owner count,
-        which is enough where it is proven that no one else's hashes are in them. With `hashes_of` only the hashes of
-        that owner's share are kept, wherever they are; memory is theirs and one file's.
-        Raises CorruptFileError for a file that is missing, cut short or doubled.
+        `entries` are the partition's HASH entries, all of them. With `share` only that owner's buckets are read, which
+        is enough if it is proven that they have only its own hashes. With `hashes_of` only the hashes of that owner's
+        share are kept, from all buckets; memory is theirs and one file's. Raises CorruptFileError for a file that is
+        missing, cut short or doubled.
         """
         if not entries:
             return NOTHING_KNOWN
@@ -143,9 +143,8 @@ class HashIndexStore:
         return known
 
     def known_among(self, entries: Sequence[IndexManifestEntry], asked: Int32s) -> KnownHashes:
-        """As `known`, of some hashes only, which ascend and are there once; each file is read, and nothing kept.
-
-        Memory: the hashes asked for, and one file's.
+        """As `known`, for some hashes only, ascending and distinct; each file is read, and nothing is kept. Memory:
+        these hashes, and one file's.
         """
         found = NOTHING_KNOWN
         for bucket, entry in sorted(self._by_bucket(entries).items()) if len(asked) else ():
@@ -163,8 +162,8 @@ class HashIndexStore:
         except StorageError as e:
             if e.fields.get("missing"):
                 raise CorruptFileError(
-                    f"{path}: the HASH index file of bucket {entry.bucket} is gone, so keys of the bucket would be put "
-                    "into others; restore the file, or roll back to a snapshot whose index files exist",
+                    f"{path}: the HASH index file of bucket {entry.bucket} is missing, so keys of the bucket would "
+                    "get other buckets; restore the file, or roll back to a snapshot whose index files exist",
                     path=path,
                     bucket=entry.bucket,
                 ) from e
@@ -184,10 +183,9 @@ class HashIndexStore:
     def grow(
         self, partition: bytes, bucket: int, old: IndexManifestEntry | None, new_hashes: Int32s
     ) -> HashIndexChange | None:
-        """Writes the bucket's file anew with these hashes added; None when all of them are in it already.
-
-        `old` is the bucket's live entry, None for a bucket that is new. The caller owns the bucket: of two writers one
-        would lose its hashes.
+        """Writes a new file for the bucket with these hashes added; None when it has all of them already. `old` is the
+        bucket's live entry, None for a new bucket. The caller must own the bucket: with two writers one would lose its
+        hashes.
         """
         before = np.empty(0, np.int32) if old is None else self.hashes(old)
         after = distinct(before, new_hashes)
@@ -208,13 +206,13 @@ class HashIndexStore:
         return HashIndexChange(new, old)
 
     def delete_own(self, changes: Iterable[HashIndexChange]) -> None:
-        """Removes files the caller has just written and promised to nobody."""
+        """Removes files that the caller has just written and nothing names."""
         for change in changes:
             io, path = self._place(change.new)
             io.delete(path)
 
     def _place(self, entry: IndexManifestEntry) -> tuple[FileIO, str]:
-        """Where an index file is: on the table's own storage, or wherever its full path says."""
+        """The place of an index file: on the table's storage, or at its full path."""
         if entry.external_path is not None:
             return file_io_for(entry.external_path, self._storage)
         return self._io, f"{self._path}/{INDEX_DIR}/{entry.file_name}"

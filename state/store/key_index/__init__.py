@@ -1,1 +1,1 @@
-"""Which partition and bucket a key lives in: the RocksDB index of cross-partition tables."""
+"""The key index of cross-partition tables: the partition and bucket of each key, in RocksDB."""

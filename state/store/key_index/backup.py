@@ -1,8 +1,8 @@
 """Copies of a key index in the checkpoint folder, so that another machine starts from them.
 
-Files of sorted entries never change, so a backup copies only those that the one before does not have. Copies have
-names of their own; `current.json` says which make up the index, and is replaced last: a backup that is cut short leaves
-the one before it whole. Local files that are backed up are remembered next to the index, never guessed by name.
+Files of sorted entries never change, so a backup copies only those that the previous one does not have. Copies have new
+names; `current.json` lists the files of the index, and is replaced last, so that an interrupted backup leaves the
+previous one complete. The list of local files in the backup is stored next to the index.
 """
 
 import json
@@ -30,13 +30,13 @@ FORMAT = 1
 _CURRENT = "current.json"
 _COPIED = "copied.json"
 _CHUNK_BYTES = 4 << 20
-# RocksDB makes these again; logs tell nothing about what is in the index.
+# RocksDB creates these again; its logs are not part of the index.
 _LEFT_OUT = ("LOCK", "LOG", "IDENTITY")
 
 
 @dataclass(frozen=True, slots=True)
 class BackupFolder:
-    """Where backups go: a folder of the checkpoint, on whatever storage that is."""
+    """The folder for backups, in the checkpoint, on any storage."""
 
     io: FileIO
     path: str
@@ -47,7 +47,7 @@ class BackupFolder:
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup copied, and what was there already."""
+    """What a backup copied, and what existed already."""
 
     copied_files: int
     copied_bytes: int
@@ -65,8 +65,8 @@ class _Copy:
 
 
 def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS) -> BackupReport:
-    """Copies what is new of an open index. Raises StorageError when the folder cannot be written; what it has copied is
-    gone then, and the backup before is whole."""
+    """Copies the new files of an open index. Raises StorageError when the folder cannot be written; then copied
+    files are removed, and the previous backup is complete."""
     target = folder.of(index.scope)
     before = _read_current(folder, index.scope) or []
     there = {c.stored for c in before}
@@ -109,7 +109,7 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
 
 
 def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, *, ids: IdSource = SYSTEM_IDS) -> bool:
-    """Puts the backup in the place of an index that does not exist; False when there is none that is whole.
+    """Restores an index that does not exist from the backup; False when there is no complete backup.
 
     Raises StorageError when the folder cannot be read, or the local disk is full.
     """
@@ -143,7 +143,7 @@ def _copy_out(io: FileIO, path: Path, target: str) -> _Copy:
 
 
 def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
-    """Fetches one file; False when it is not what was copied."""
+    """Copies one file back; False when it has changed."""
     crc32 = size = 0
     try:
         with io.open_input(source) as found, _local_file(path) as out:
@@ -160,7 +160,7 @@ def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
 
 
 def _local_file(path: str) -> RawIOBase:
-    """A new file, not buffered, so that a full disk is met where bytes are written and not where it is closed."""
+    """A new unbuffered file, so that a full disk shows when bytes are written and not at closing."""
     with local_disk(path):
         return open(path, "wb", buffering=0)
 

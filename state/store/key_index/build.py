@@ -1,8 +1,7 @@
-"""A key index filled at once: keys in any order → sorted files → one load, in bounded memory.
-
-Keys are held as columns up to a budget. Beyond it they go to a spill file, are split into key ranges of about half the
-budget by what a sample says, and each range is sorted alone: no merge, and every key meets its repeats.
-The index is built under another name and renamed when it is whole.
+"""Builds a key index: keys in any order → sorted files → one load, in bounded memory. Keys are kept as columns up to a
+budget. Beyond it they go to a spill file and are split, by a sample, into key ranges of about half the budget. Each
+range is sorted alone, so nothing is merged, and all repeats of a key are in one range. The index is built under another
+name and renamed when it is complete.
 """
 
 import os
@@ -32,7 +31,7 @@ Source = tuple[int, int, int]
 
 _BUILDING = ".building"
 _WARM_BYTES = 1 << 30
-# Linux heeds two megabytes of one piece of advice and forgets the rest.
+# Linux follows only the first two megabytes of each advice.
 _WARM_STEP_BYTES = 1 << 20
 
 
@@ -48,7 +47,7 @@ class KeyBlock:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build took in: distinct keys, and bytes that went through the spill file."""
+    """The result of a build: distinct keys, and bytes written to the spill file."""
 
     keys: int
     spilled_bytes: int
@@ -57,8 +56,8 @@ class BuildReport:
 class KeyIndexBuild:
     """Collects keys for a new index; use as a context, so that an abandoned build leaves nothing behind.
 
-    `keep_latest` says what a key in two places means: the younger one counts (keys expire, and come back elsewhere);
-    else it is an error, since no table that one job writes has it.
+    With `keep_latest` the younger place of a key counts, because expired keys may come back elsewhere. Otherwise a key
+    in two places is an error, because one job alone cannot cause it.
     """
 
     def __init__(
@@ -106,9 +105,8 @@ class KeyIndexBuild:
             self._flush()
 
     def finish(self, label: IndexLabel) -> BuildReport:
-        """Loads what was collected and puts the index in its place, closed.
-
-        Raises CorruptFileError for a key in two places, StorageError when the disk is full; the place is as before.
+        """Loads the collected keys and moves the index to its place, closed. Raises CorruptFileError for a key in two
+        places, StorageError when the disk is full; then nothing has changed.
         """
         paths = []
         keys = 0
@@ -160,7 +158,7 @@ class KeyIndexBuild:
         yield from self._spill.ranges(self._budget_bytes // 4)
 
     def _places(self) -> KeyEntries:
-        """What each source number stands for; the keys are of no account."""
+        """The place of each source number."""
         columns = np.array(list(self._sources), np.int64).reshape(-1, 3)
         partitions, buckets, seconds = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2]
         return KeyEntries(pa.nulls(len(columns)), partitions, buckets, seconds.astype(np.uint32))
@@ -215,7 +213,7 @@ class KeyIndexBuild:
 
 
 def remove_dead_builds(directory: str) -> None:
-    """Deletes what builds of this index left behind whose process is gone."""
+    """Deletes leftovers of builds of this index whose process has ended."""
     for path in Path(directory).parent.glob(f"{Path(directory).name}.*{_BUILDING}"):
         builder = path / "builder"
         with local_disk(directory):

@@ -1,8 +1,7 @@
 """Brings a key index from the snapshot it reflects to a newer one, by the key columns of the files in between.
-
-Snapshots are taken one by one: sequence numbers order the rows of one bucket only, so a key that went p1 → p2 → p1 in
-three commits cannot be followed in one step. Inside one commit a key lives in at most one place; where it left, its
-newest row there is a delete. Compactions move no key.
+Snapshots are handled one by one, because sequence numbers order only the rows of one bucket: a key that moved p1 → p2 →
+p1 in three commits cannot be followed in one step. Within one commit a key lives in at most one place; in the place it
+left, its newest row is a delete. Compactions move no keys.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +39,7 @@ class MustRebuild:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """How many snapshots were taken in, and how many rows of them were read."""
+    """How many snapshots were applied, and how many of their rows were read."""
 
     snapshots: int
     rows: int
@@ -58,7 +57,7 @@ class IndexSource:
 def catch_up(
     index: KeyIndex, source: IndexSource, latest: Snapshot, wanted: ShardKeys, *, memory_bytes: int, expires: bool
 ) -> CaughtUp | MustRebuild:
-    """Brings the index to `latest`, snapshot by snapshot; each step is durable, so that it can be cut short anywhere.
+    """Brings the index to `latest`, snapshot by snapshot; each step is durable, so that it can be interrupted anywhere.
 
     `expires` says that the time a key was last written matters.
     """
@@ -80,13 +79,13 @@ def catch_up(
             return MustRebuild(f"snapshot {step.id} replaced files")
         added = sum(e.file.row_count for e in entries)
         if added * _BYTES_PER_ROW > memory_bytes * wanted.shards:
-            return MustRebuild(f"snapshot {step.id} added {counted(added, 'row')}, too many to be taken in one by one")
+            return MustRebuild(f"snapshot {step.id} added {counted(added, 'row')}, too many to be applied one by one")
         try:
             delta = _read_delta(index, source.access, entries, wanted)
         except StorageError as e:
             if not e.fields.get("missing"):
                 raise
-            return MustRebuild(f"a file of snapshot {step.id} is gone")
+            return MustRebuild(f"a file of snapshot {step.id} is missing")
         if delta is not None or step.id == latest.id:
             index.apply(_change(index, delta, source.access, expires=expires), label_of(step))
             rows += 0 if delta is None else len(delta.numbers)
@@ -116,7 +115,7 @@ def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Sn
     if label.snapshot_id and own is None:
         return MustRebuild(f"snapshot {label.snapshot_id}, which the index reflects, has expired")
     if label != label_of(own):
-        return MustRebuild(f"snapshot {label.snapshot_id} is another one than the index reflects")
+        return MustRebuild(f"snapshot {label.snapshot_id} is not the one that the index reflects")
     found = [snapshots.get(i) for i in range(label.snapshot_id + 1, latest.id)]
     steps = [s for s in found if s is not None]
     if len(steps) < len(found):
@@ -170,7 +169,8 @@ def _delta_parts(
 
 
 def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expires: bool) -> IndexChange:
-    """What a commit's rows mean for the index: removals first, and only where it still points there; then the rest."""
+    """The changes of the index from a commit's rows: first removals, only of keys that are still in that place; then
+    the rest."""
     if delta is None:
         empty = np.empty(0, np.int32)
         nothing = pa.array([], pa.int64())

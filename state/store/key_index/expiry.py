@@ -1,8 +1,6 @@
-"""Forgets keys that have expired, a few with each batch, so that an index holds little more than the keys that live.
-
-A lookup passes them over in any case; what is forgotten is what they take on disk. The index is gone through from where
-the last batch stopped, twice as far as the batch lets it grow: so at most every other entry is an expired one that
-could have been forgotten.
+"""Removes expired keys, a few with each batch, so that an index has few of them. A lookup ignores them anyway; removing
+them frees disk space. Each batch scans the index from where the last one stopped, over twice as many keys as the batch
+adds. So at most half of the entries are expired ones.
 Source: Paimon 2.0 `cross-partition-upsert.index-ttl`, which its store heeds while it compacts.
 """
 
@@ -15,16 +13,16 @@ from bucketline.state.store.key_index.key_index import CHUNK_ROWS, KeyIndex
 from bucketline.state.store.storage.errors import local_disk
 
 LEAST_KEYS = 4096
-"""Keys that a batch goes through, however few it adds."""
+"""The least number of keys that a batch scans."""
 
 _STOPPED_AT = "expired-to"
 
 
 def forget_expired(index: KeyIndex, *, alive_since: int, grown_by: int) -> int:
-    """Forgets keys last written before `alive_since` (seconds) in the next stretch of an open index; how many.
+    """Removes keys last written before `alive_since` (seconds) in the next part of an open index; returns how many.
 
-    `grown_by` is how many keys the batch adds. Entries and counts change together; label and notes stay true, since
-    whoever has placed rows by this time took these keys for unknown.
+    `grown_by` is how many keys the batch adds. Entries and counts change together. Label and notes stay valid, because
+    batches of this time treat these keys as unknown.
     """
     place = Path(f"{index.directory}/{_STOPPED_AT}")
     with local_disk(index.directory):

@@ -1,4 +1,4 @@
-"""What a key index is of, and which snapshot it reflects: what decides whether it can be trusted."""
+"""Which table, shard and snapshot a key index belongs to; this decides whether it can be trusted."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from bucketline.state.format.entries import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class IndexScope:
-    """What an index is of: a table by its path, its key and partition columns as text, and one shard of its keys."""
+    """What an index belongs to: a table by its path, its key and partition columns as text, and one shard of its
+    keys."""
 
     table: str
     columns: str
@@ -16,7 +17,7 @@ class IndexScope:
     shards: int
 
     def directory(self, root: str) -> str:
-        """Where below `root` this index lies; every table, key and number of shards has its own place."""
+        """The folder of this index below `root`; each table, key and number of shards has its own."""
         name = hashlib.sha256(f"{self.table}\n{self.columns}".encode()).hexdigest()[:24]
         return f"{root}/key-index/{name}/shard-{self.shard}-of-{self.shards}"
 
@@ -24,7 +25,7 @@ class IndexScope:
 @dataclass(frozen=True, slots=True)
 class IndexLabel:
     """The snapshot that an index reflects, 0 for a table without any. `name` is that of its delta manifest list, which
-    no other snapshot of any table has: ids start over when a table is rolled back or made again.
+    no other snapshot of any table has: ids repeat when a table is rolled back or created again.
     """
 
     snapshot_id: int = 0

@@ -1,8 +1,8 @@
 """The key index of one shard: full primary key → partition and bucket, in a RocksDB on local disk.
 
-It is a view of a snapshot, and says of which: entries, counts and label change together, in one ingested file, so a
-crash leaves the index as it was before or as it is after. What it cannot prove it does not claim: see
-`key_index_ready` for what is done with an index that is damaged, foreign or ahead of its table.
+It reflects one snapshot, which its label names. Entries, counts and label change together, in one ingested file, so
+that a crash leaves the index either before or after a change. `ready` handles an index that is damaged, belongs to
+another table, or is ahead of its table.
 """
 
 import json
@@ -90,17 +90,15 @@ class KeyIndex:
 
     @staticmethod
     def open(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """The index in a directory.
-
-        Raises IndexStateError with `reason`: missing, locked by a living process, damaged, or foreign, that is of
-        another table, key, shard or release.
+        """The index in a directory. Raises IndexStateError with `reason`: missing, locked by a running process,
+        damaged, or foreign (of another table, key, shard or release).
         """
         path = f"{directory}/{_DATABASE}"
         if not os.path.isfile(f"{path}/CURRENT"):
             reason = DAMAGED if os.path.isdir(directory) else MISSING
             raise IndexStateError(f"{directory}: there is no key index", reason=reason, path=directory)
         if os.path.exists(f"{directory}/{_DAMAGED}"):
-            raise IndexStateError(f"{directory}: damage was found before", reason=DAMAGED, path=directory)
+            raise IndexStateError(f"{directory}: it was found to be damaged", reason=DAMAGED, path=directory)
         try:
             with rocks_errors(directory):
                 database = Rdict(path, rocks_options(settings))
@@ -128,7 +126,7 @@ class KeyIndex:
         return KeyIndex(directory, scope, database, settings)
 
     def lookup(self, keys: pa.Array, *, alive_since: int = 0) -> Places:
-        """Where n normalized keys live; keys last written before `alive_since` (seconds) live nowhere.
+        """The places of n normalized keys; keys last written before `alive_since` (seconds) have none.
 
         Ascending keys are found fastest.
         """
@@ -142,7 +140,7 @@ class KeyIndex:
         return Places(np.concatenate([p.partitions for p in parts]), np.concatenate([p.buckets for p in parts]))
 
     def codes(self, partitions: Sequence[bytes]) -> Int32s:
-        """The code of each serialized partition. New ones get codes that are stored with the next change."""
+        """The code of each serialized partition. New codes are stored with the next change."""
         unknown = [p for p in dict.fromkeys(partitions) if p not in self._codes]
         with self._errors():
             stored = self._database.get([partition_code_key(p) for p in unknown]) if unknown else []
@@ -178,7 +176,7 @@ class KeyIndex:
         return found
 
     def apply(self, change: IndexChange, label: IndexLabel) -> None:
-        """Makes the change and the label part of the index, both or neither, durably."""
+        """Applies the change and the label together, durably."""
         path = f"{self.directory}/next.sst"
         with self._errors():
             write_sst(path, self._options, chain(self._meta_chunks(change.rows, label), _key_chunks(change)))
@@ -187,7 +185,7 @@ class KeyIndex:
         self._stored_codes = self._next_code
 
     def forget(self, keys: Sequence[bytes], rows: Mapping[tuple[int, int], int]) -> None:
-        """Removes stored keys, ascending, and changes counts; the index reflects the snapshot that it did."""
+        """Removes stored keys, ascending, and changes counts; the label stays."""
         path = f"{self.directory}/next.sst"
         with self._errors():
             write_sst(path, self._options, chain(self._meta_chunks(rows, self.label), [(keys, None)]))
@@ -195,7 +193,7 @@ class KeyIndex:
         self._stored_codes = self._next_code
 
     def load(self, paths: Sequence[str], rows: Mapping[tuple[int, int], int], label: IndexLabel) -> None:
-        """Makes sorted files of keys that do not overlap, and the counts and the label, part of the index."""
+        """Loads sorted files of keys that do not overlap, with the counts and the label."""
         meta = f"{self.directory}/meta.sst"
         with self._errors():
             write_sst(meta, self._options, self._meta_chunks(rows, label))
@@ -214,7 +212,7 @@ class KeyIndex:
         return self._database
 
     def close(self) -> None:
-        """Lets go of the directory; waits a little while runs are being merged if there are many."""
+        """Closes the index; waits a little for merges if there are many runs."""
         self._settle()
         self._database.close()
 
@@ -228,7 +226,7 @@ class KeyIndex:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Notes damage that only reading shows, so that whoever opens the index next does not meet it again."""
+        """Records damage that only reading shows, so that the next open does not use the index again."""
         try:
             with rocks_errors(self.directory):
                 yield
@@ -239,7 +237,7 @@ class KeyIndex:
             raise
 
     def _settle(self) -> None:
-        """Merging stops when the database is closed: an index that is only ever open for moments must wait for it."""
+        """Merging stops when the database is closed, so an index that is open only briefly must wait for it."""
         for _ in range(_SETTLE_WAITS):
             if len(self._database.live_files()) <= _SETTLE_RUNS or not self._is_merging():
                 return

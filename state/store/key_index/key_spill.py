@@ -1,4 +1,4 @@
-"""Keys that do not fit into memory: written to local disk in any order, read back range by range."""
+"""Keys that do not fit into memory, written to local disk in any order and read back range by range."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _SAMPLE_STEP = 997
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourcedKeys:
-    """n normalized keys, and a number for each that says where it was found. Shapes: n keys, n uint32."""
+    """n normalized keys, and a source number for each. Shapes: n keys, n uint32."""
 
     keys: pa.Array
     sources: NDArray[np.uint32]
@@ -104,6 +104,6 @@ class KeySpill:
             writer.close()
 
     def abandon(self) -> None:
-        """Closes what nobody will read."""
+        """Closes the file without reading it."""
         with suppress(OSError):
             self.close()

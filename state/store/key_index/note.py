@@ -1,8 +1,7 @@
-"""What a batch did to the keys of a shard, noted next to the index until it is known whether the batch was committed.
-
-The index itself is never written for a batch in flight. The note has a token that the batch's snapshot carries among
-its properties: if it does, the next batch takes the note in place of reading the files; if another attempt's token or
-none is there, the note is of no account and the files are read. A note counts from one label only.
+"""The changes of a batch to the keys of a shard, noted next to the index until it is known whether the batch was
+committed. The index itself is never changed before the commit. The note has a token, and so has the batch's snapshot
+among its properties. If they are equal, the next batch applies the note instead of reading the files. Otherwise the
+note is ignored and the files are read. A note belongs to one label.
 """
 
 import json
@@ -22,7 +21,7 @@ from bucketline.state.store.key_index.index_scope import IndexLabel
 from bucketline.state.store.key_index.key_index import IndexChange, KeyIndex
 
 NOTE_PROPERTY = "bucketline.key-index-notes"
-"""Snapshot property: the tokens of the notes that the snapshot makes true, one for each shard, joined by commas."""
+"""Snapshot property: the tokens of the notes that belong to the snapshot, one for each shard, joined by commas."""
 
 _FILE = "note.arrow"
 _LOG = logging.getLogger(__name__)
@@ -44,14 +43,15 @@ class Note:
     gains: Mapping[tuple[int, int], int]
 
     def is_of(self, snapshot: Snapshot, label: IndexLabel) -> bool:
-        """Whether the snapshot made the note true, for an index of that label."""
+        """Whether the note belongs to the snapshot, and to an index with that label."""
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
         return snapshot.commit_kind is CommitKind.APPEND and self.base == label and self.token in tokens
 
     def proves(self, snapshot: Snapshot, label: IndexLabel) -> bool:
-        """Whether the note is all that changed from an index of that label to the snapshot, though nothing in between
-        can be read: its batch was planned on the one, and has made the other. No other writer may come in between; only
-        the compaction that is committed with a batch may be apart from it, so its id has to follow.
+        """Whether the note has all changes between the label's snapshot and the given one, although snapshots in
+        between cannot be read. This is so if the note's batch was planned on the first and published the second,
+        because no other writer may commit in between. Only the batch's own compaction may be a snapshot of its own, so
+        its id must be the next one.
         """
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
         if self.base != label or self.token not in tokens:
@@ -73,8 +73,8 @@ class Note:
 
 
 def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: int, token: str) -> bool:
-    """Notes what a batch does to an open index; replaces the note before. `keys` are the batch's distinct keys,
-    ascending; `token` is fresh in each attempt. False where the disk does not take it: the next batch reads the files.
+    """Writes the note of a batch to an open index; replaces the previous one. `keys` are the batch's distinct keys,
+    ascending; `token` is fresh in each attempt. False if it cannot be written: then the next batch reads the files.
     """
     puts, removes = effect.puts, effect.removes
     codes = sorted({*effect.places.partitions[puts].tolist(), *(code for code, _ in effect.gains)})

@@ -1,7 +1,6 @@
-"""A key index that reflects the snapshot a batch is written on: opened, restored, caught up, or built anew.
-
-The table is the truth. Whatever is wrong with the local directory, the way out is to build the index from the table;
-the only things to stop for are a directory that a living process holds, and a batch that is older than the index.
+"""A key index that reflects the snapshot a batch is written on: opened, restored from a backup, caught up, or built
+again. If anything is wrong with the local directory, the index is built from the table. It stops with an error only if
+a running process uses the directory, or if the batch is older than the index.
 """
 
 import logging
@@ -29,7 +28,7 @@ _LOCK_WAITS = 100
 
 
 class IndexOrigin(Enum):
-    """Where an index that is ready came from."""
+    """The origin of an index."""
 
     LOCAL = "local"
     BACKUP = "backup"
@@ -38,7 +37,7 @@ class IndexOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """Which index is wanted, and where it lies. `table` is the table's URI, `directory` local, `backup` optional."""
+    """Which index is wanted, and its places. `table` is the table's URI, `directory` local, `backup` optional."""
 
     table: str
     keys: ShardKeys
@@ -55,21 +54,21 @@ class IndexPlan:
 
     @property
     def readers(self) -> int:
-        """How many files are read at once while the index is built: as many as the option says, within the cores there
-        are, and within a quarter of the memory; another half of it collects the keys."""
+        """How many files are read in parallel while the index is built: the option, limited by the cores and by a
+        quarter of the memory; half of the memory collects the keys."""
         wanted = self.keys.schema.settings.bucket.bootstrap_parallelism
         return max(1, min(wanted, core_count(), self.settings.memory_bytes // 4 // READER_BYTES))
 
     @property
     def alive_since(self) -> int:
-        """Keys last written before this time (seconds, local) have expired; 0 where keys never do."""
+        """Keys last written before this time (seconds, local) have expired; 0 if keys never expire."""
         ttl_ms = self.keys.schema.settings.bucket.index_ttl_ms
         return 0 if ttl_ms is None else (self.clock.local_ms() - ttl_ms) // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """How an index became ready: where from, why not from the local directory, what was read for it."""
+    """How an index became ready: its origin, why not from the local directory, and what was read."""
 
     origin: IndexOrigin
     reason: str | None = None
@@ -80,8 +79,8 @@ class IndexReport:
 def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, IndexReport]:
     """The index at `latest` (None: the empty table), open; the caller closes it.
 
-    Raises IndexStateError when another living process holds it, or when it reflects a later snapshot of the same
-    history: then the batch is an old one and must not go on. CorruptFileError when the table has a key in two places.
+    Raises IndexStateError when another running process uses it, or when it reflects a later snapshot of the same
+    history: then the batch is an old one and must stop. CorruptFileError when the table has a key in two places.
     """
     index, reason = _open_local(plan)
     if index is not None:
@@ -91,7 +90,7 @@ def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -
         index.close()
         reason = outcome.reason
     if reason is not None:
-        _LOG.warning("key index %s: %s; it is made anew", plan.path, reason)
+        _LOG.warning("key index %s: %s; it is built again", plan.path, reason)
         remove_index(plan.path)
     if plan.backup is not None:
         found = _restored(plan, source, latest)
@@ -101,7 +100,7 @@ def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -
 
 
 def _open_local(plan: IndexPlan) -> tuple[KeyIndex | None, str | None]:
-    """The index in the local directory, or why there is none; neither where there never was one."""
+    """The index in the local directory, or why it cannot be used; neither if there never was one."""
     for attempt in range(_LOCK_WAITS + 1):
         try:
             return KeyIndex.open(plan.path, plan.keys.scope(plan.table), plan.settings), None
@@ -111,7 +110,7 @@ def _open_local(plan: IndexPlan) -> tuple[KeyIndex | None, str | None]:
                 return None, None
             if reason != LOCKED:
                 return None, e.message
-            # A task that was given up may still be letting go of it.
+            # A cancelled task may still be closing it.
             if attempt == _LOCK_WAITS:
                 raise
             plan.pause.wait_ms(_LOCK_WAIT_MS)
@@ -155,7 +154,7 @@ def _refuse_old_batch(index: KeyIndex, source: IndexSource, latest: Snapshot) ->
     if own is not None and label_of(own) == index.label:
         raise IndexStateError(
             f"{index.directory}: the index reflects snapshot {own.id}, the batch is written on {latest.id}: a later "
-            "batch has begun, and this one must not go on",
+            "batch has begun, so this one stops",
             reason=_AHEAD,
             path=index.directory,
             found=own.id,
@@ -164,7 +163,7 @@ def _refuse_old_batch(index: KeyIndex, source: IndexSource, latest: Snapshot) ->
 
 
 def _restored(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, CaughtUp] | None:
-    """The index from its backup; None when there is none that helps."""
+    """The index from its backup; None if there is no usable one."""
     assert plan.backup is not None
     scope = plan.keys.scope(plan.table)
     if not restore_index(plan.backup, plan.path, scope, ids=plan.ids):

@@ -1,4 +1,4 @@
-"""RocksDB as the key index uses it: options that bound its memory, files of sorted entries, errors by what to do next.
+"""RocksDB for the key index: options that bound its memory, files of sorted entries, errors.
 
 Source: RocksDB wiki, "Memory usage in RocksDB", "Creating and Ingesting SST files".
 """
@@ -37,7 +37,7 @@ _BLOOM_BITS_PER_KEY = 10
 
 @dataclass(frozen=True, slots=True)
 class RocksSettings:
-    """What one open database may use: `memory_bytes` hold blocks, block indexes, filters and write buffers."""
+    """The memory of one open database: `memory_bytes` for blocks, block indexes, filters and write buffers."""
 
     memory_bytes: int = 256 * MB
     max_open_files: int = 256
@@ -79,14 +79,14 @@ def rocks_options(settings: RocksSettings) -> Options:
     options.set_max_log_file_size(MB)
     options.set_max_manifest_file_size(MB)
     options.set_stats_dump_period_sec(0)
-    # The system's read-ahead serves the first lookups after a start better than none.
+    # The system's read-ahead makes the first lookups after a start faster.
     options.set_advise_random_on_open(False)
     return options
 
 
 @contextmanager
 def rocks_errors(directory: str) -> Iterator[None]:
-    """RocksDB's errors as ours: IndexStateError with `reason`, StorageError for what the system says of a disk.
+    """RocksDB's errors as BucketlineErrors: IndexStateError with `reason`, StorageError for errors of a disk.
 
     rocksdict raises bare exceptions; only their texts tell them apart.
     """
@@ -101,7 +101,7 @@ def rocks_errors(directory: str) -> Iterator[None]:
 def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes], Sequence[bytes] | None]]) -> int:
     """Writes a file of entries, chunk by chunk, keys strictly ascending; chunks without values delete their keys.
 
-    How many entries there were; for none there is no file.
+    Returns the number of entries; without entries no file is written.
     """
     writer = SstFileWriter(options)
     count = 0
@@ -111,7 +111,7 @@ def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes
         if not count:
             writer.open(path)
         count += len(keys)
-        # RocksDB takes one entry at a time; a loop that Python does not see costs a quarter less.
+        # RocksDB takes one entry at a time; a loop outside Python takes a quarter less time.
         done = map(writer.__delitem__, keys) if values is None else map(writer.__setitem__, keys, values)
         deque(done, maxlen=0)
     if count:
@@ -120,7 +120,7 @@ def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes
 
 
 def ingest(database: Rdict, paths: list[str]) -> None:
-    """Makes the entries of files part of a database, all at once or not at all; the files are moved."""
+    """Adds the entries of files to a database, all or none; the files are moved."""
     how = IngestExternalFileOptions()
     how.set_move_files(True)
     database.ingest_external_file(paths, how)

@@ -1,8 +1,8 @@
 """The keys of a table's files, for the key index: only key columns are read, and only of one shard's keys.
 
-Which keys a bucket holds needs merging only where rows may have been deleted: a table that keeps deleted rows of other
-engines aside, every key of every file is a key of the bucket. For the engines that merge rows a deleted key counts as
-present: it may live on in an aggregate, and a row that goes to its old partition is never wrong.
+The keys of a bucket need merging only if rows may have been deleted; otherwise every key of every file is a key of the
+bucket. For the engines that merge rows a deleted key counts as present: it may live on in an aggregate, and a row that
+goes to its old partition is never wrong.
 
 Source: Paimon 2.0 IndexBootstrap; finer in one thing: files that are too old are left out one by one, not by buckets.
 """
@@ -37,7 +37,7 @@ READER_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class ShardKeys:
-    """How keys of one shard are read and told apart."""
+    """How the keys of one shard are read and compared."""
 
     schema: TableSchema
     shard: int = 0

@@ -1,1 +1,1 @@
-"""What removes files: expiry of snapshots, and removal of files that no snapshot names."""
+"""Removal of files: expiry of snapshots, and removal of orphan files."""

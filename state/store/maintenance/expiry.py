@@ -1,11 +1,11 @@
 """Removes old snapshots and the files that only they needed.
 
-Plan, then remove, snapshot by snapshot from the oldest: first what goes with it, then its own file. So whatever stops a
-run, at most the oldest snapshot is half gone, and the next run finishes it. The EARLIEST hint comes last.
-Several may expire one table at once: each reads immutable deltas, removes what no kept snapshot, tag or branch has, and
-finds missing what another was faster to remove.
-Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter in two things: branches keep their files
-alive, and a delta that is partly gone is left alone.
+It plans, then removes snapshot by snapshot from the oldest: first its files, then the snapshot file. So an interrupted
+run leaves at most the oldest snapshot incomplete, and the next run finishes it. The EARLIEST hint is written last.
+Several processes may expire one table at once: each reads immutable deltas and removes what no kept snapshot, tag or
+branch has; files that another has removed already are simply missing.
+Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter in two things: branches keep their
+files, and a partly missing delta is not used.
 """
 
 from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ class ExpireResult:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What goes with one snapshot: full paths, to be removed in this order before the snapshot's own file."""
+    """The files removed with one snapshot: full paths, in order, before the snapshot's own file."""
 
     snapshot_id: int
     commit_user: str
@@ -88,11 +88,10 @@ def expire_snapshots(
     *,
     retention: Retention | None = None,
 ) -> ExpireResult:
-    """Removes the snapshots that `retention` (None: the table's options) gives up; tags whose time is over go first.
-
-    Raises OptionError for retention that cannot be read, UnsupportedTableError for a table that keeps changelogs
-    longer than snapshots, StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing
-    has been removed then.
+    """Removes the snapshots that `retention` (None: the table's options) does not keep; expired tags are removed first.
+    Raises OptionError for invalid retention, UnsupportedTableError for a table that keeps changelogs longer than
+    snapshots, StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing has been
+    removed then.
     """
     longer = longer_changelog(schema.settings.retention)
     if longer is not None:
@@ -105,9 +104,8 @@ def expire_snapshots(
 
 
 def maybe_expire(io: FileIO, path: str, schema: TableSchema, clock: Clock = SYSTEM_CLOCK) -> int:
-    """As `expire_snapshots`, after a commit: how many snapshots went; none of write-only and postpone tables.
-
-    When nothing is due it costs a few small reads. The commit stays what it is whatever this raises.
+    """As `expire_snapshots`, after a commit: the number of removed snapshots; 0 for write-only and postpone tables.
+    When nothing is due it costs a few small reads. An error here does not affect the commit.
     """
     if schema.settings.compaction.write_only or schema.settings.bucket.count == POSTPONE_BUCKETS:
         return 0
@@ -118,9 +116,8 @@ def maybe_expire(io: FileIO, path: str, schema: TableSchema, clock: Clock = SYST
 
 
 def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str) -> bool:
-    """Removes a tag, and the files that only it still held; False when there is none.
-
-    The tag goes first: what a crash leaves behind is orphans.
+    """Removes a tag and the files that only it needs; False when there is none. The tag is removed first, so that a
+    crash leaves only orphans.
     """
     tags = Tags(io, path)
     tag = tags.get(name)
@@ -135,9 +132,8 @@ def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str) -> bool:
 def move_tag(
     io: FileIO, path: str, schema: TableSchema, name: str, snapshot: Snapshot, clock: Clock = SYSTEM_CLOCK
 ) -> None:
-    """Makes or moves the tag that marks a writer's newest snapshot; files that only its old place held are removed.
-
-    It does not move back, save behind a snapshot that was rolled back. A marker that is no longer moved ends after
+    """Creates or moves the tag that marks a writer's newest snapshot, and removes files that only its old snapshot
+    needs. It moves back only when its snapshot was rolled back. A marker that is not moved any more expires after
     `MARKER_RETAINED_MS`.
     """
     tags = Tags(io, path)
@@ -179,7 +175,7 @@ class _Expiry:
             if begin >= end:
                 return ExpireResult(begin, begin, tags=ended)
             steps = self._plan(begin, end)
-            # A tag made meanwhile may need what the plan removes; a missing kept state was expired by another run.
+            # A tag created meanwhile may need files of the plan; a missing kept state was expired by another run.
             if steps is not None and self._tags.names() == names:
                 return self._remove(begin, end, steps, ended, names)
         return ExpireResult(tags=ended)
@@ -237,7 +233,8 @@ class _Expiry:
         )
 
     def _plan(self, begin: int, end: int) -> list[_Step] | None:
-        """What goes with each snapshot of [begin, end), oldest first; None when a kept one vanished meanwhile."""
+        """The files removed with each snapshot of [begin, end), oldest first; None when a kept snapshot was removed
+        meanwhile."""
         found = {i: s for i in range(begin, end + 1) if (s := self._snapshots.get(i)) is not None}
         oldest_kept = found.pop(end, None)
         if oldest_kept is None:
@@ -280,7 +277,7 @@ class _Expiry:
         note_expired(self._io, self._path, self._tags.list(), {s.snapshot_id: s.commit_user for s in steps})
         for number, step in enumerate(steps):
             if number > 0 and self._tags.names() != names:
-                # A tag may hold the snapshot that is next; the next run sees it.
+                # A tag may keep the next snapshot; the next run sees it.
                 end, steps = step.snapshot_id, steps[:number]
                 break
             self._delete((*step.data, *step.changelog, *step.metadata))
@@ -296,13 +293,13 @@ class _Expiry:
         )
 
     def _refuse_broken(self, name: str, error: StorageError) -> None:
-        """Returns if a kept state went away while it was read. Raises when it is there and cannot be read."""
+        """Returns if a kept state was removed while it was read. Raises when it exists and cannot be read."""
         reraise_unless_missing(error)
         states = [f"snapshot {i}" for i in self._snapshots.ids()] + [f"tag {n}" for n in self._tags.names()]
         if name in (*states, *(n for n, _ in Branches(self._io, self._path).states())):
             raise CorruptFileError(
                 f"{self._path}: {name} cannot be read, so nothing is expired: {error.message}; see what `doctor` says, "
-                "and delete a tag or branch that is of no use",
+                "and delete a tag or branch that is not needed",
                 path=self._path,
                 state=name,
             ) from error

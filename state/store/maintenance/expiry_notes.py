@@ -1,9 +1,9 @@
-"""What expiry has seen of writers that have stopped: that none of the snapshots it removed was theirs.
+"""Notes of expiry about stopped writers: that none of the removed snapshots was theirs.
 
-A stream's marker tag keeps its newest snapshot. When later snapshots have expired, nobody can see any more whether one
-of them was a batch of that stream too, which it committed just before it died. So whoever expires them leaves a note:
-`<table>/bucketline/expired-<writer>`, a small JSON file. Paimon's tools look for files in other folders only.
-A note is written before the snapshots go. It counts only for the marker that it was written for.
+A stream's marker tag keeps its newest snapshot. When later snapshots have expired, it is not visible any more whether
+one of them was a batch that the stream committed just before it died. So expiry leaves a note:
+`<table>/bucketline/expired-<writer>`, a small JSON file. Paimon's tools look for files in other folders only. A note is
+written before the snapshots are removed. It is valid only for the marker that it was written for.
 """
 
 import json
@@ -27,10 +27,9 @@ def seen_up_to(io: FileIO, path: str, user: str, marker: Snapshot) -> int:
 
 
 def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int, str]) -> None:
-    """Notes for each marker older than the snapshots that go now whether one of them was its writer's.
+    """Notes for each marker older than the removed snapshots whether one of them was its writer's.
 
-    `users` are the commit users of these snapshots by id. A gap in the ids, or a snapshot of the writer, ends what is
-    known.
+    `users` are the commit users of these snapshots by id. It stops at a gap in the ids, or at a snapshot of the writer.
     """
     for tag in tags:
         user = tag.name.removeprefix(MARKER_TAG)
@@ -51,7 +50,7 @@ def drop_note(io: FileIO, path: str, tag_name: str) -> None:
 
 
 def _read(io: FileIO, path: str, user: str) -> tuple[int, int] | None:
-    """(marker, newest id seen); None where there is no note, or none that can be read: then nothing is known."""
+    """(marker, newest id seen); None if there is no readable note: then nothing is known."""
     data = io.read_optional(_path(path, user))
     try:
         found = json.loads(data or b"null")

@@ -1,4 +1,4 @@
-"""Finds and removes the files that no snapshot, tag, changelog or branch of a table names.
+"""Finds and removes orphan files: those that no snapshot, tag, changelog or branch of a table names.
 
 They are what crashed writers and clean-ups left. A file that is still to be committed looks the same, so only those
 count that are a day old by the storage's clock (`commit.file_age`), and what is committed while files are removed is
@@ -47,7 +47,7 @@ from bucketline.state.store.storage.hidden_files import bring_back, is_aside, ow
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 
 Watch = Callable[[int, int], None]
-"""Is given how many snapshots are done, of how many."""
+"""Called with the number of finished snapshots, and the total."""
 
 _AT_ONCE = 20
 """Files that are removed before it is looked again what has been committed since."""
@@ -82,7 +82,7 @@ def remove_orphan_files(
     """The orphans whose content last changed more than `older_than_ms` ago; removes them unless it is a dry run.
 
     Ages are by the storage's clock; a dry run, which writes nothing, takes `clock` for it. A file whose time the
-    storage does not tell is left alone. `no_writers` says that nobody writes, and lifts the limit of a day.
+    storage does not record is kept. `no_writers` says that nobody writes, and lifts the limit of a day.
     `watch` is called after each snapshot whose files were looked up. Memory: about 300 bytes for each file in the
     table's folder while they are listed, then so much for each that is old enough, and 150 bytes for each that a state
     names, manifests among them.
@@ -168,7 +168,7 @@ def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
         return True
     if parts[0] == COMPACTION_DIR and len(parts) == 2:
         return _TEMPORARY.fullmatch(parts[1]) is not None or plan_id_in(parts[1]) is not None
-    # Folders that are no bucket's are somebody else's, whatever is in them.
+    # Folders that are not buckets belong to others, whatever is in them.
     folders = parts[:-1]
     return len(folders) == bucket_depth and folders[-1].startswith("bucket-") if folders else False
 
@@ -229,7 +229,7 @@ class _Names:
         for where, root in self._roots():
             known = self._newest.get(root)
             snapshots = Snapshots(self._io, root)
-            # After a rollback other snapshots may have the ids that were read.
+            # After a rollback, other snapshots may have the same ids.
             is_same = known is not None and snapshots.get(known.id) == known
             after = known.id if is_same and known is not None else 0
             for _ in self._added(where, root, _states(self._io, root, after)):

@@ -1,6 +1,6 @@
-"""Storage whose manifest files are fetched once, however often a long look at a table asks for them.
+"""Storage that reads each manifest file once during a long run over a table.
 
-Manifests, lists and index manifests never change and their names are never used again, so what was read stays true.
+Manifests, lists and index manifests never change and their names are never used again, so what was read stays valid.
 """
 
 from collections import OrderedDict
@@ -13,12 +13,12 @@ from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.file_io import FileIO
 
 REMEMBERED_BYTES = 256 << 20
-"""Bytes of manifest files that are remembered, unless told otherwise; the one used longest ago goes first."""
+"""Default for the bytes of manifest files that are kept; the least recently used is dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOnceIO:
-    """A FileIO that remembers up to `limit_bytes` of what it has read from manifest folders. For one thread."""
+    """A FileIO that keeps up to `limit_bytes` of what it has read from manifest folders. For one thread."""
 
     inner: FileIO
     limit_bytes: int = REMEMBERED_BYTES

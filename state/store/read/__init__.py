@@ -1,1 +1,1 @@
-"""Rows out of a table: which files, which deletions, merged by key."""
+"""Reads rows of a table: which files, which deleted rows, merged by key."""

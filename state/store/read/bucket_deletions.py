@@ -1,7 +1,7 @@
-"""The deletion vectors of one bucket while it is compacted: those there were, what is added, and the file for both.
+"""The deletion vectors of one bucket while it is compacted: existing ones, new ones, and the file for both.
 
 Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file holds all vectors of a bucket, and is
-written anew when one of them has changed; without any it is still written, to take the old one's place.
+written again when one of them has changed; also without any vectors, to replace the old file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ NO_VECTORS: Mapping[BucketId, VectorFiles] = MappingProxyType({})
 
 
 class BucketDeletions:
-    """Deleted row positions by data file name; always what holds now, also while it is being added to."""
+    """Deleted row positions by data file name, always up to date."""
 
     def __init__(self, vectors: Mapping[str, BitMap] | None = None) -> None:
         self._vectors = {name: BitMap(found) for name, found in (vectors or {}).items()}

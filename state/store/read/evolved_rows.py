@@ -1,4 +1,4 @@
-"""Rows of tables with row tracking, and of those whose columns lie in several files (data evolution).
+"""Rows of tables with row tracking, and of tables with the columns of a row in several files (data evolution).
 
 Source: Paimon 2.0 DataEvolutionSplitRead, DataEvolutionFileReader, DataFileRecordReader.assignRowTracking.
 """
@@ -18,7 +18,7 @@ from bucketline.state.types.arrow import SEQUENCE
 
 
 def fill_tracked(batches: Iterable[pa.RecordBatch], file: DataFileMeta) -> Iterator[pa.RecordBatch]:
-    """The rows of a file with their row ids and sequence numbers, where the file itself does not hold them.
+    """The rows of a file with their row ids and sequence numbers, if the file itself does not have them.
 
     `batches` are all rows of the file, in file order. Raises CorruptFileError for a file without row ids.
     """
@@ -37,10 +37,9 @@ def fill_tracked(batches: Iterable[pa.RecordBatch], file: DataFileMeta) -> Itera
 def columns_of_files(
     group: RowRange, schema: TableSchema, columns: Sequence[str], schema_of: SchemaOf
 ) -> dict[DataFileMeta, list[str]]:
-    """Which of the wanted columns each file of ordinary columns gives: the newest that holds one.
-
-    What none holds comes from the newest: as null, or as the partition's value. Raises UnsupportedTableError for a
-    column that lies in vector or blob files.
+    """Which of the wanted columns are read from which file: each from the newest file that has it. A column in no file
+    is read from the newest file, as null or as the partition's value. Raises UnsupportedTableError for a column in
+    vector or blob files.
     """
     apart = {f.id: part for part in group.parts for f in written_fields(schema_of(part.schema_id), part)}
     found: dict[DataFileMeta, list[str]] = {}
@@ -60,7 +59,7 @@ def columns_of_files(
 
 
 def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows made of the columns of several streams of the same rows. Raises CorruptFileError where one ends early."""
+    """Joins the columns of several streams of the same rows. Raises CorruptFileError if one ends early."""
     waiting: list[pa.RecordBatch | None] = [None] * len(streams)
     while True:
         waiting = [b if b is not None and b.num_rows else next(s, None) for b, s in zip(waiting, streams, strict=True)]

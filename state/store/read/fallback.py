@@ -1,8 +1,7 @@
-"""The other branch that a read takes partitions from which the first one lacks.
-
-`scan.fallback-branch` names the branch that is asked second, `scan.primary-branch` the one that is asked first. Both
-are asked for whole partitions: one with a file that the first branch shows comes from there alone, whatever the filter
-makes of it. Options and deletion vectors are each branch's own.
+"""Fallback branches: partitions that the first branch does not have are read from another branch.
+`scan.fallback-branch` names the branch that is read second, `scan.primary-branch` the one that is read first. A
+partition is read from one branch as a whole: if the first branch shows a file of it, only from there, whatever the
+filter. Each branch has its own options and deletion vectors.
 Source: Paimon 2.0 FallbackReadFileStoreTable, FileStoreTableFactory; tried with Paimon Java 1.4.2.
 """
 
@@ -39,20 +38,18 @@ class Sight:
 
 
 def own_sight(table: TableHandle, version: Version | None) -> Sight:
-    """What is seen of the branch that was opened. Raises OptionError for a version that does not exist."""
+    """What a read sees of the branch that was opened. Raises OptionError for a version that does not exist."""
     settings = table.table_schema.settings.reading
     found = Versions(table.io, table.metadata_path).find(version, settings)
     return _sight(table, found, is_past=version is not None or bool(settings.named_versions))
 
 
 def sights(table: TableHandle, version: Version | None) -> list[Sight]:
-    """The branches that a read asks, in order: one, or two where an option names another that exists.
-
-    Raises OptionError for a version that does not exist in one of them, UnsupportedTableError where their columns
-    differ.
+    """The branches of a read, in order: one, or two if an option names another existing one. Raises OptionError for a
+    version that does not exist in one of them, UnsupportedTableError if their columns differ.
     """
     own = own_sight(table, version)
-    # The newest schema says where to look, however old the snapshot is.
+    # The newest schema names the other branch, whatever the age of the snapshot.
     settings = table.table_schema.settings.reading
     for option, text, is_asked_first in (
         (SCAN_FALLBACK_BRANCH, settings.fallback_branch, False),
@@ -78,7 +75,7 @@ def sights(table: TableHandle, version: Version | None) -> list[Sight]:
 
 
 def _sight(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) -> Sight:
-    """A snapshot of the past has the columns of its time; what the reader asked for stays."""
+    """An older snapshot has the columns of its time; read options stay."""
     if snapshot is None or not is_past:
         return Sight(table, table.table_schema, snapshot)
     return Sight(table, table.with_read_options(table.schema_store.get(snapshot.schema_id)), snapshot)

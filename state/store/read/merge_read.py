@@ -33,7 +33,7 @@ from bucketline.state.types.order import key_order
 from bucketline.state.types.row_kind import RowKind
 
 MERGE_BYTES = 256 << 20
-"""Bytes of Arrow data that merging the runs of one section holds, unless told otherwise."""
+"""Default for the bytes of Arrow data in memory while the runs of one section are merged."""
 
 _SMALLEST_BATCH_BYTES = 64 << 10
 _SHARES_OF_A_RUN = 12
@@ -44,7 +44,7 @@ _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """Where data files are and how they are understood; what every reader of a table's files needs."""
+    """What every reader of a table's files needs: their places and schemas."""
 
     io: FileIO
     table_path: str
@@ -54,7 +54,7 @@ class FileAccess:
     batch_bytes: int = BATCH_BYTES
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
-        """Where a data file is: on the table's own storage, or wherever its full path says."""
+        """The place of a data file: on the table's storage, or at its full path."""
         if file.external_path is not None:
             return file_io_for(file.external_path, self.schema.storage)
         folder = bucket_path(self.schema, bucket.partition, bucket.bucket)
@@ -88,7 +88,7 @@ class FileAccess:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What is wanted of the rows: columns in the order asked for, and a filter on the finished rows."""
+    """The requested columns in order, and a filter on merged rows."""
 
     columns: tuple[str, ...]
     expression: pc.Expression | None
@@ -96,9 +96,8 @@ class Projection:
 
 
 def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expression: pc.Expression | None) -> Projection:
-    """The projection of a read; `needed` adds the columns that only the filter looks at.
-
-    Raises SchemaMismatchError naming a column that the table does not have, or one asked for twice.
+    """The projection of a read; `needed` adds the columns that only the filter needs. Raises SchemaMismatchError naming
+    an unknown column, or one requested twice.
     """
     own = [f.name for f in schema.fields]
     known = own if not is_tracked(schema) else [*own, *TRACKED_NAMES]
@@ -118,18 +117,18 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expressi
         )
     fields = representable((with_tracked(schema) if is_tracked(schema) else schema).fields)
     looked_at = () if expression is None else filter_columns(arrow_schema(fields), expression)
-    # Rows without any column would have no number.
+    # Rows without any column would have no count.
     needed = tuple(dict.fromkeys((*wanted, *looked_at))) or tuple(f.name for f in representable(schema.fields)[:1])
     return Projection(tuple(wanted), expression, needed)
 
 
 def is_tracked(schema: TableSchema) -> bool:
-    """Whether rows have the columns of row tracking, for those who ask for them by name."""
+    """Whether rows have the columns of row tracking, which must be requested by name."""
     return schema.settings.reading.row_tracking and not schema.primary_keys
 
 
 def refuse_unreadable(schema: TableSchema) -> None:
-    """Returns if rows of such a table can be read rightly. Raises UnsupportedTableError naming the option."""
+    """Returns if rows of such a table can be read. Raises UnsupportedTableError naming the option."""
     refused = schema.settings.reading.refused
     if refused is not None:
         key, value = refused
@@ -153,7 +152,7 @@ def read_buckets(
 
 
 def project(schema: TableSchema, batch: pa.RecordBatch, projection: Projection) -> Iterator[pa.RecordBatch]:
-    """The rows that pass the filter, in the columns asked for and the table's own types; no batch is empty."""
+    """The rows that pass the filter, in the requested columns and the table's types; no batch is empty."""
     found = _filtered(batch, projection.expression)
     if found.num_rows:
         out = arrow_schema(schema.select(projection.columns))
@@ -201,7 +200,7 @@ def merge_section(
     """The rows of a section, one for each key, retracts included, in key order.
 
     `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
-    (`merge_columns`). What the fold makes of them decides which columns come out.
+    (`merge_columns`). The fold decides which columns come out.
 
     Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included; but a run takes some 3 MB
     however little that is, and one of an ORC file a stripe.
@@ -236,7 +235,7 @@ def with_level(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[pa.Rec
 
 
 def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
-    """The needed columns and those that merging itself looks at, each once."""
+    """The needed columns and those that merging needs, each once."""
     own = (*schema.trimmed_primary_key, *schema.settings.merge.sequence_fields, SEQUENCE, VALUE_KIND)
     return tuple(dict.fromkeys((*columns_to_merge(schema, needed), *own)))
 

@@ -1,7 +1,6 @@
-"""Rows that wait in the postpone bucket, merged into the buckets they will go to, as a compaction would.
-
-Postponed files are neither sorted nor merged, so their rows are sorted in pieces that fit in memory, and the pieces
-wait on local disk while the bucket is merged.
+"""Rows of the postpone bucket, merged into the buckets they will go to, as a compaction would. Postponed files are
+neither sorted nor merged. So their rows are sorted in pieces that fit in memory, and the pieces are spilled to local
+disk until the bucket is merged.
 Source: Paimon 2.0 PostponeUtils, `postpone.merge-on-read`; files come in the order of Spark's and Flink's compaction.
 """
 
@@ -31,13 +30,13 @@ from bucketline.state.types.distinct import distinct
 from bucketline.state.types.order import Direction, key_changes, key_order, sort_indices
 
 PIECE_ROWS = 1 << 19
-"""Rows that are sorted at once."""
+"""Rows that are sorted together."""
 
 
 def read_with_postponed(
     access: FileAccess, buckets: Sequence[BucketFiles], projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """The current rows of a postpone table as if all that waits had been compacted; partition after partition.
+    """The current rows of a postpone table as if all postponed rows had been compacted; partition after partition.
 
     `buckets` are all files a batch read sees and those of the postpone bucket. Rows of one writer keep their order;
     those of different writers are taken in the order of their files' creation.
@@ -127,7 +126,7 @@ class _Spill:
     _taken: int = 0
 
     def take(self, batches: Iterable[pa.RecordBatch], first_sequence: int) -> None:
-        """Keeps the rows, numbered in the order they come in."""
+        """Stores the rows, numbered in the order they arrive."""
         gathered: list[pa.RecordBatch] = []
         rows = 0
         for batch in batches:

@@ -1,4 +1,4 @@
-"""What a filter can say without reading rows: which columns it needs, which candidates it rules out.
+"""What a filter says without reading rows: which columns it needs, which candidates it rules out.
 
 A filter is an opaque `pyarrow.compute.Expression`. Candidates (partitions, files) are described by guarantees: what is
 known to hold for every row in them. Arrow's own dataset planning decides whether a guarantee contradicts the filter, so
@@ -27,7 +27,7 @@ _UNPROVABLE = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of one column in a candidate of `row_count` rows: internal values, None when unknown."""
+    """The bounds of one column in a candidate of `row_count` rows: internal values, None when unknown."""
 
     low: object
     high: object
@@ -63,7 +63,7 @@ def possible(
     """False where the guarantee proves that no row passes the filter. Shapes: n guarantees in, n bool out."""
     found = np.zeros(len(guarantees), dtype=np.bool_)
     form, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
-    # The candidates' number stands in for a path; nothing is ever opened.
+    # The candidate's number is used as its path; nothing is opened.
     candidates = [
         form.make_fragment(str(i), filesystem=nowhere, partition_expression=g) for i, g in enumerate(guarantees)
     ]
@@ -90,7 +90,7 @@ def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.
 
 
 def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
-    """What the bounds say of the column in every row, or None when they say nothing that helps."""
+    """The guarantee that the bounds give for every row, or None if they do not help."""
     column = pc.field(field.name)
     if bounds.null_count is not None and bounds.null_count == bounds.row_count:
         return column.is_null()
@@ -117,7 +117,7 @@ def constant_guarantee(field: DataField, value: object) -> pc.Expression:
 
 
 def conjunction(parts: Sequence[pc.Expression | None]) -> pc.Expression:
-    """All of the parts that are there at once; of no part, what always holds."""
+    """All of the given parts together; without parts, the condition that is always true."""
     found = [p for p in parts if p is not None]
     if not found:
         return ALWAYS

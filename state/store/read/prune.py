@@ -1,7 +1,7 @@
-"""Which data files a read has to open: live files by partition and bucket, less what the filter rules out.
+"""Which data files a read opens: live files by partition and bucket, without those that the filter rules out.
 
-Pruning never changes a result: a file of a primary-key table that overlaps others is left out only for its keys, since
-leaving it out for another column could bring an older version of a row back.
+Pruning never changes a result: a file of a primary-key table that overlaps others is skipped only by its keys, because
+skipping it by another column could bring an older version of a row back.
 Source: Paimon 2.0 KeyValueFileStoreScan, AppendOnlyFileStoreScan, MergeTreeSplitGenerator, BucketSelectConverter.
 """
 
@@ -32,7 +32,7 @@ from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataField
 
 SchemaOf = Callable[[int], TableSchema]
-"""From a schema id to that version of the table's schema."""
+"""Schema id → that version of the table's schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,8 @@ def group_by_bucket(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
 
 
 def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_optimized: bool) -> list[BucketFiles]:
-    """What a batch read sees: no postponed rows, and only the top level if asked so.
-
-    Level 0 of first-row tables, and of those with deletion vectors, waits for a compaction to look its keys up.
+    """The files that a batch read sees: no postponed rows, and only the last level if requested. Level 0 of tables with
+    first-row or deletion vectors is not visible until a compaction has looked up its keys.
     """
     found = [b for b in buckets if b.bucket >= 0]
     if not schema.primary_keys:
@@ -96,7 +95,7 @@ def prune(
 def prune_stored(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """As `prune`, where each stored row stands for itself, as in a changelog."""
+    """As `prune`, if each stored row counts on its own, as in a changelog."""
     pruning = _Pruning(schema, expression, schema_of)
     return pruning.by_values(pruning.by_bucket(pruning.by_partition(buckets)))
 
@@ -120,7 +119,7 @@ class _Pruning:
         return [b for b in buckets if b.partition in passing]
 
     def by_bucket(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Only the buckets where rows of the wanted bucket key lie, with each partition's own bucket count."""
+        """Only the buckets that can have rows with the wanted bucket key, by each partition's own bucket count."""
         if bucket_mode(self.schema) is not BucketMode.FIXED:
             return list(buckets)
         pinned = pinned_values(self.arrow, self.expression)
@@ -229,7 +228,7 @@ class _Pruning:
 
 
 def _has_one_version_of_each_key(files: Sequence[DataFileMeta]) -> bool:
-    """Whether no two of the files can hold the same key: a single one, or all of one level above 0."""
+    """Whether no two of the files can have the same key: a single file, or all of one level above 0."""
     return len(files) == 1 or (len({f.level for f in files}) == 1 and files[0].level > 0)
 
 

@@ -46,7 +46,7 @@ Filter: TypeAlias = pc.Expression | str
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of a table; see `Table.to_batches`."""
+    """A read request; see `Table.to_batches`."""
 
     columns: Iterable[str] | None = None
     filter: Filter | None = None
@@ -57,7 +57,7 @@ class Request:
 
 
 def read_table(table: TableHandle, request: Request) -> Rows:
-    """The schema of the rows asked for, and the rows, batch by batch. Errors are those of `Table.to_batches`."""
+    """The schema of the requested rows, and the rows, batch by batch. Raises as `Table.to_batches`."""
     if request.limit is not None and request.limit < 0:
         raise OptionError(f"a read cannot be limited to {request.limit} rows", key="limit", value=request.limit)
     if request.changes_since is not None:
@@ -106,7 +106,7 @@ def _rows_at(table: TableHandle, request: Request) -> Rows:
 
 
 def _with_asked(sight: Sight, projection: Projection) -> Sight:
-    """The same with the columns of row tracking in its schema, if they are asked for."""
+    """The same with the columns of row tracking in its schema, if requested."""
     if not is_tracked(sight.schema) or not any(name in TRACKED_NAMES for name in projection.needed):
         return sight
     return replace(sight, schema=with_tracked(sight.schema))
@@ -114,7 +114,7 @@ def _with_asked(sight: Sight, projection: Projection) -> Sight:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The buckets of one branch that a read looks at, and all files of its snapshot that lie in buckets."""
+    """The buckets of one branch that a read opens, and all files of its snapshot in buckets."""
 
     sight: Sight
     buckets: Sequence[BucketFiles]

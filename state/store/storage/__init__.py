@@ -1,1 +1,1 @@
-"""Bytes and where they lie: one protocol for files, its local and remote forms, their errors and their clock."""
+"""Files on storage: one protocol, its local and remote implementations, their errors and their clock."""

@@ -133,7 +133,7 @@ class ArrowIO:
             with _storage_errors(path):
                 self.filesystem.move(temporary, path)
         except StorageError:
-            # A refusal and a failure look alike; only what stands there tells.
+            # A refusal and a failure look alike; only the file itself shows which it was.
             if self.exists(temporary) and self.exists(path):
                 return False
             raise

@@ -1,4 +1,4 @@
-"""Where bytes of a file meet the decoders, which know no files: their errors get the file's name."""
+"""Adds a file's name to the errors of decoders, which get only bytes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from bucketline.state.errors import CorruptFileError
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Lets a CorruptFileError from inside say which file it is about, and where in it (0 when it is all of it)."""
+    """Adds the file's name to a CorruptFileError from inside, and the offset (0 for the whole file)."""
     try:
         yield
     except CorruptFileError as e:

@@ -23,7 +23,7 @@ _FINAL = frozenset(
         errno.EXDEV,
     }
 )
-"""What stays wrong however often one tries."""
+"""Errors that trying again does not help."""
 
 _EXPLAINED = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -44,11 +44,11 @@ _TEXTS = {
     "read-only file system": errno.EROFS,
     "permission denied": errno.EACCES,
 }
-"""The system's own words for these, for libraries that hand on nothing else."""
+"""The system's texts for these, for libraries that pass on only the text."""
 
 
 def storage_error(path: str, error: OSError, *, remedy: str = "", **fields: object) -> StorageError:
-    """The error as a StorageError that names the path; `remedy` says what else may be done.
+    """The error as a StorageError that names the path; `remedy` is a further remedy.
 
     `missing` and `retryable` are set by the error's number; `fields` are added to the error's.
     """
@@ -65,7 +65,7 @@ def storage_error(path: str, error: OSError, *, remedy: str = "", **fields: obje
 
 
 def disk_error(error: Exception) -> OSError | None:
-    """What the system said of a disk, by number or in a library's message; None when it is something else."""
+    """The error about a disk, by the system's number or by a library's message; None for other errors."""
     if isinstance(error, OSError) and error.errno is not None:
         return error if error.errno in _EXPLAINED else None
     text = str(error)
@@ -85,7 +85,7 @@ def storage_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[str]:
-    """A folder for temporary files of this process, gone afterwards. Raises StorageError where none can be made."""
+    """A temporary folder of this process, removed afterwards. Raises StorageError if it cannot be created."""
     with storage_errors(tempfile.gettempdir()):
         folder = tempfile.mkdtemp(prefix=prefix)
     try:
@@ -96,7 +96,7 @@ def scratch_folder(prefix: str) -> Iterator[str]:
 
 @contextmanager
 def local_disk(directory: str) -> Iterator[None]:
-    """As `storage_errors`, for the folders of spills and indexes, which an option of the job names."""
+    """As `storage_errors`, for the folder of spills and indexes (`local-directory`)."""
     try:
         yield
     except OSError as e:

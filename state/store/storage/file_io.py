@@ -1,4 +1,4 @@
-"""FileIO: everything the library does to storage, as one small protocol; and the one that fits a URI.
+"""FileIO: everything the library does with storage, as one small protocol; and the choice of an implementation by URI.
 
 Paths are plain strings in the form that the FileIO itself returned: absolute, `/`-separated, without a scheme.
 Every failure is a StorageError; of a file that should be there and is not, `fields["missing"]` is True.
@@ -19,7 +19,7 @@ from bucketline.state.store.storage.object_store import OBJECT_SCHEMES
 
 
 class FileIO(Protocol):
-    """Storage, as the table format needs it. Implementations can be pickled and hold no open files."""
+    """The operations on storage that the table format needs. Implementations can be pickled and keep no files open."""
 
     def require_publish(self) -> None:
         """Returns if `publish` works here. Raises UnsupportedTableError naming the remedy; no file is touched.
@@ -37,7 +37,7 @@ class FileIO(Protocol):
         ...
 
     def write_new(self, path: str, data: bytes) -> None:
-        """Makes a durable file, and its folders. Raises StorageError if it exists; a torn one is removed."""
+        """Creates a durable file, and its folders. Raises StorageError if it exists; an incomplete one is removed."""
         ...
 
     def publish(self, path: str, data: bytes) -> bool:
@@ -51,7 +51,7 @@ class FileIO(Protocol):
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Makes or replaces a file; readers see the old or the new content."""
+        """Creates or replaces a file; readers see the old or the new content."""
         ...
 
     def list_names(self, directory: str) -> list[str]:
@@ -69,7 +69,7 @@ class FileIO(Protocol):
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When the file's content last changed, milliseconds since the epoch; -1 where the storage does not tell."""
+        """When the file's content last changed, milliseconds since the epoch; -1 if the storage does not record it."""
         ...
 
     def delete(self, path: str) -> None:
@@ -85,7 +85,7 @@ class FileIO(Protocol):
         ...
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file, made with its folders, durable once closed.
+        """A new file, created with its folders, durable once closed.
 
         Raises StorageError if it exists: when it is opened, or, where asking is a request, when it is closed.
         """
@@ -95,10 +95,10 @@ class FileIO(Protocol):
 def file_io_for(uri: str, storage: Mapping[str, str] | None) -> tuple[FileIO, str]:
     """The FileIO for a path or URI, and the path it names there, without a slash at the end.
 
-    `storage` are storage options (`s3.endpoint`, ...); those of other schemes than the URI's do not count. It has no
+    `storage` are storage options (`s3.endpoint`, ...); those of other schemes are ignored. It has no
     default, so that no caller can forget to hand them on.
     A local path may be relative to the working directory; `%` is taken literally, as Paimon does. Schemes may be
-    written in capitals (`FILE:/data`). Raises OptionError for a URI that nothing here can open, and as
+    written in capitals (`FILE:/data`). Raises OptionError for a URI of an unknown scheme, and as
     `check_storage_options`.
     """
     scheme, separator, rest = uri.partition(":")

@@ -1,4 +1,4 @@
-"""Files on a POSIX file system; a hard link publishes, because it never replaces what is there.
+"""Files on a POSIX file system. Publishing is a hard link, because it never replaces a file.
 
 Paimon's local rename replaces an existing target, so two processes can lose a commit; link(2) cannot.
 """
@@ -34,7 +34,7 @@ class LocalIO:
 
     @staticmethod
     def absolute(path: str) -> str:
-        """The path without dots and doubled slashes, from the root."""
+        """The absolute path without dots and doubled slashes."""
         return os.path.abspath(path)
 
     def require_publish(self) -> None:
@@ -149,7 +149,7 @@ class _SyncedFile(io.FileIO):
     """A file whose content and name are durable once it is closed."""
 
     def write(self, data: Any) -> int:
-        """Takes all of the bytes: the system may take a part, and who writes here does not ask how much."""
+        """Writes all of the bytes: the system may write only a part, and callers do not check."""
         rest = memoryview(data).cast("B")
         total = len(rest)
         while len(rest):
@@ -166,7 +166,7 @@ class _SyncedFile(io.FileIO):
 
 
 def _write_synced(path: str, data: bytes) -> None:
-    """A new file with durable content. Raises FileExistsError; what a failure left of it is removed."""
+    """A new file with durable content. Raises FileExistsError; after a failure the file is removed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o666)
@@ -194,7 +194,7 @@ def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
 
 
 def _placed(temporary: str, path: str, data: bytes) -> bool:
-    """Writes a file and gives it its name; False if that name is taken."""
+    """Writes a file and gives it its name; False if the name exists."""
     for _ in range(_TRIES):
         _write_unpublished(temporary, path, data)
         with suppress(FileNotFoundError):
@@ -208,7 +208,7 @@ def _placed(temporary: str, path: str, data: bytes) -> bool:
 
 
 def _link(temporary: str, path: str) -> bool:
-    """Gives a file its final name; False if that name is taken."""
+    """Gives a file its final name; False if the name exists."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -227,7 +227,7 @@ def _link(temporary: str, path: str) -> bool:
 
 
 def _make_folders(folder: str) -> None:
-    """Makes a folder and those above it, durably."""
+    """Creates a folder and its parents, durably."""
     missing: list[str] = []
     while not os.path.isdir(folder):
         missing.append(folder)
@@ -243,7 +243,7 @@ def _sync_folder(folder: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as e:
-        # Some mounted file systems sync folders by themselves and refuse to be asked.
+        # Some mounted file systems sync folders by themselves and refuse the call.
         if e.errno != errno.EINVAL:
             raise
     finally:
@@ -251,7 +251,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def _walk(directory: str) -> Iterator[FileInfo]:
-    """Files below a folder; what others remove meanwhile is left out."""
+    """Files below a folder, without those that others remove meanwhile."""
     try:
         entries = list(os.scandir(directory))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Several sources read at the same time: storage answers slowly, and much of decoding runs beside Python."""
+"""Reads several sources at the same time, because storage is slow and most decoding runs outside Python."""
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -18,10 +18,9 @@ def core_count() -> int:
 
 
 def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> Generator[T, None, None]:
-    """What all sources give, those of each in its order, while up to `readers` threads read one each.
-
-    With one reader sources come one after the other, in this thread. Memory: an item for each reader, and one that
-    waits. The first error of a source ends the reading and is raised; closing the generator ends it as well.
+    """The items of all sources, those of each source in order, while up to `readers` threads read one source each. With
+    one reader, sources are read one after the other in this thread. Memory: two items for each reader. The first error
+    of a source ends the reading and is raised; closing the generator also ends it.
     """
     readers = min(readers, len(sources))
     if readers < 2:
@@ -66,7 +65,7 @@ class _Reading(Generic[T]):
         """Stops all readers and waits for them."""
         self._over.set()
         while any(t.is_alive() for t in self._threads):
-            # A reader may be waiting for room.
+            # A reader may be waiting for room in the queue.
             try:
                 self._found.get(timeout=_ASK_AGAIN_SECONDS)
             except Empty:
@@ -91,7 +90,7 @@ class _Reading(Generic[T]):
             return None if self._over.is_set() else next(self._left, None)
 
     def _put(self, found: _Item[T] | BaseException | None) -> bool:
-        """Hands something over; False when nobody wants it any more."""
+        """Puts an item into the queue; False after the reading has ended."""
         while not self._over.is_set():
             try:
                 self._found.put(found, timeout=_ASK_AGAIN_SECONDS)

@@ -129,7 +129,7 @@ def test_the_nearest_known_word_is_found() -> None:
 
 @pytest.mark.parametrize("text", ["5", " 0 ", "86400000"])
 def test_a_given_duration_needs_a_unit(text: str) -> None:
-    with pytest.raises(OptionError, match=f"{text.strip()} has no unit: say '{text.strip()} ms'"):
+    with pytest.raises(OptionError, match=f"{text.strip()} has no unit; write '{text.strip()} ms'"):
         parse_given_duration(text)
 
 

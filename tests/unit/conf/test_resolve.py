@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import Create, Decode, JobConfig, Setting, Trigger
+from bucketline.conf.job import Create, JobConfig, RecordFormat, Setting, Trigger
 from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.resolve import (
     effective_options,
@@ -66,7 +66,7 @@ def job(text: str = YAML, *assignments: str, name: str = "job.yaml") -> JobConfi
 def test_a_yaml_job_file_is_read_as_written() -> None:
     found = job()
     assert (found.table, found.checkpoint, found.trigger) == ("file:/t", "file:/c", Trigger(30_000))
-    assert found.source.format == "kafka" and found.source.decode is Decode.DEBEZIUM_JSON
+    assert found.source.format == "kafka" and found.source.decode is RecordFormat.DEBEZIUM_JSON
     assert found.source.options == {
         "kafka.bootstrap.servers": "localhost:9092",
         "subscribe": "a,b",
@@ -138,7 +138,7 @@ def test_a_missing_required_key_is_named(missing: str) -> None:
     [
         ("table: a\ntable: b", "'table' is set twice"),
         ("a: [", "is not YAML"),
-        ("- a", "holds no keys"),
+        ("- a", "has no keys"),
         ("create: {primary-key: [[a]]}", "must be a list of texts"),
         ("? [a]\n: b", "a key must be a text"),
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import Decode, Source, Trigger, parse_trigger
+from bucketline.conf.job import RecordFormat, SourceConfig, Trigger, parse_trigger
 from bucketline.conf.source_options import source_identity, source_options, start_at
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.streaming.job.source import spark_columns
@@ -11,8 +11,8 @@ from bucketline.streaming.job.source import spark_columns
 SERVERS = {"kafka.bootstrap.servers": "b:9092, a:9092"}
 
 
-def kafka(**options: str) -> Source:
-    return Source("kafka", {**SERVERS, "subscribe": "orders", **options}, Decode.JSON)
+def kafka(**options: str) -> SourceConfig:
+    return SourceConfig("kafka", {**SERVERS, "subscribe": "orders", **options}, RecordFormat.JSON)
 
 
 def test_kafka_gets_defaults_that_neither_lose_nor_swamp() -> None:
@@ -30,34 +30,36 @@ def test_kafka_gets_defaults_that_neither_lose_nor_swamp() -> None:
 def test_what_is_set_stays_as_it_is_written_and_a_loss_is_told() -> None:
     found = source_options(kafka(failondataloss="False", MaxOffsetsPerTrigger="7"))
     assert found.options == {**kafka().options, "failondataloss": "False", "MaxOffsetsPerTrigger": "7"}
-    assert len(found.advice) == 1 and "the table will miss them" in found.advice[0]
+    assert len(found.advice) == 1 and "the table will not have them" in found.advice[0]
 
 
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        (Source("kafka", {"subscribe": "orders"}, Decode.JSON), "kafka.bootstrap.servers is required"),
-        (Source("kafka", SERVERS, Decode.JSON), "exactly one of subscribe, subscribePattern, assign"),
+        (SourceConfig("kafka", {"subscribe": "orders"}, RecordFormat.JSON), "kafka.bootstrap.servers is required"),
+        (SourceConfig("kafka", SERVERS, RecordFormat.JSON), "exactly one of subscribe, subscribePattern, assign"),
         (kafka(assign="{}"), "has subscribe, assign"),
         (kafka(failOnDataLoss="maybe"), "failOnDataLoss = 'maybe': must be 'true' or 'false'"),
-        (Source("json", {"path": "/x"}, Decode.JSON), "use format text"),
+        (SourceConfig("json", {"path": "/x"}, RecordFormat.JSON), "use format text"),
     ],
 )
-def test_sources_that_make_no_sense_are_refused(source: Source, says: str) -> None:
+def test_sources_that_make_no_sense_are_refused(source: SourceConfig, says: str) -> None:
     with pytest.raises(OptionError, match=says):
         source_options(source)
 
 
 def test_malformed_files_stop_the_job_unless_it_says_otherwise() -> None:
-    assert source_options(Source("csv", {}, Decode.NONE)).options == {"mode": "FAILFAST"}
-    assert source_options(Source("json", {"Mode": "DROPMALFORMED"}, Decode.NONE)).options == {"Mode": "DROPMALFORMED"}
-    assert source_options(Source("parquet", {}, Decode.NONE)).options == {}
-    assert source_options(Source("text", {"path": "/x"}, Decode.JSON)).options == {"path": "/x"}
+    assert source_options(SourceConfig("csv", {}, RecordFormat.NONE)).options == {"mode": "FAILFAST"}
+    assert source_options(SourceConfig("json", {"Mode": "DROPMALFORMED"}, RecordFormat.NONE)).options == {
+        "Mode": "DROPMALFORMED"
+    }
+    assert source_options(SourceConfig("parquet", {}, RecordFormat.NONE)).options == {}
+    assert source_options(SourceConfig("text", {"path": "/x"}, RecordFormat.JSON)).options == {"path": "/x"}
 
 
 def test_a_cluster_is_named_by_its_brokers_in_any_order() -> None:
     assert source_identity(kafka()) == "kafka://a:9092,b:9092"
-    assert source_identity(Source("rate", {}, Decode.NONE)) is None
+    assert source_identity(SourceConfig("rate", {}, RecordFormat.NONE)) is None
 
 
 def test_another_start_replaces_each_way_to_say_it() -> None:

@@ -289,7 +289,7 @@ def test_a_table_of_others_that_stores_such_options_is_written_as_it_is(tmp_path
         ({"security.kerberos.login.keytab": "x"}, "unknown storage option"),
         ({"s3.path.style.access": "perhaps"}, "'s3.path.style.access'"),
         ({"s3.access-key": "a"}, "'s3.secret-key' is not set"),
-        ({"s3.region": "a", "fs.s3a.endpoint.region": "b"}, "two spellings"),
+        ({"s3.region": "a", "fs.s3a.endpoint.region": "b"}, "given twice"),
         ({"s3.attempts.maximum": "0"}, "must be at least 1"),
         ({"fs.gs.auth.type": "magic"}, "must be one of"),
         ({"fs.gs.auth.service.account.json.keyfile": "/k"}, "go together"),

@@ -86,7 +86,7 @@ def test_a_sequence_field_with_cross_partition_upserts_is_refused_in_paimons_wor
 
 
 def test_deletes_cannot_be_ignored_where_keys_move_between_partitions() -> None:
-    with pytest.raises(OptionError, match="the key be in both; filter deletes out of the input") as caught:
+    with pytest.raises(OptionError, match="the key would be in both; filter deletes out of the input") as caught:
         check_write_options({"ignore-delete": "true"}, ("pk",), ("pt",))
     assert caught.value.fields["key"] == "ignore-delete"
     check_write_options({"ignore-delete": "true", "merge-engine": "partial-update"}, ("pk",), ("pt",))

@@ -71,7 +71,7 @@ def test_an_owed_compaction_does_not_hide_the_sum_of_rejects(made: Table) -> Non
 def test_rejects_are_a_warning_of_their_own(made: Table, caplog: pytest.LogCaptureFixture) -> None:
     stream(made, [0, 3])
     told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert len(told) == 1 and told[0].startswith("batch 1: 3 records could not be written, kept in ")
+    assert len(told) == 1 and told[0].startswith("batch 1: 3 records rejected and written to ")
     assert "batch-1.parquet; first: no number" in told[0]
 
 

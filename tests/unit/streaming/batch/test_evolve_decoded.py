@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import BadRecords, Decode
+from bucketline.conf.job import BadRecords, RecordFormat
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch import sink as sink_module
@@ -27,7 +27,12 @@ class Job:
     """A job that decodes JSON, batch by batch; it counts its actions."""
 
     def __init__(
-        self, root: Path, decode: Decode = Decode.JSON, policy: str = "evolve", by: tuple[str, ...] = (), **options: str
+        self,
+        root: Path,
+        decode: RecordFormat = RecordFormat.JSON,
+        policy: str = "evolve",
+        by: tuple[str, ...] = (),
+        **options: str,
     ) -> None:
         self.table = create_table(
             str(root / "shop.db" / "t"), COLUMNS, ("id",), partition_by=by, options={"bucket": "1", **options}
@@ -169,7 +174,7 @@ def test_a_table_that_cannot_change_so_stops_the_job_with_the_reason(tmp_path: P
 
 
 def test_debezium_events_grow_the_table(tmp_path: Path, actions: list[object]) -> None:
-    job = Job(tmp_path, Decode.DEBEZIUM_JSON)
+    job = Job(tmp_path, RecordFormat.DEBEZIUM_JSON)
     job.batch(
         {"op": "c", "before": None, "after": {"id": 1, "n": 1}, "source": {"db": "x"}},
         {"op": "u", "before": {"id": 2, "n": 1}, "after": {"id": 2, "n": 2, "price": 1.5}, "ts_ms": 5},

@@ -63,7 +63,7 @@ def test_print_config_says_which_settings_the_table_has_decided(job: str, tmp_pa
     [
         (["source.options.subscribe=", "source.options.assign=x"], "OPTION", "needs exactly one of"),
         (["source.format=csv"], "OPTION", "source.decode"),
-        (["bad-records.max=5"], "OPTION", "bad-records.path does not say where they go"),
+        (["bad-records.max=5"], "OPTION", "bad-records.path, the folder for them, is not set"),
         (["options.merge-memory=1 kb"], "OPTION", "must be at least 1 mb"),
         (["options.compaction=async"], "OPTION", "not supported by this release"),
         (["options.bad-records.max=5"], "OPTION", "is written 'bad-records.max' in a job"),
@@ -73,9 +73,9 @@ def test_print_config_says_which_settings_the_table_has_decided(job: str, tmp_pa
         (
             ["source.decode=debezium-json", "create.primary-key=", "create.options.bucket=-1"],
             "OPTION",
-            "decode: debezium-json brings updates",
+            "decode: debezium-json produces updates",
         ),
-        (["table=TMP/shop.db/.."], "OPTION", "'..' is no name of a table"),
+        (["table=TMP/shop.db/.."], "OPTION", "'..' is not a valid table name"),
         (["table=s3://bucket/shop.db/t"], "UNSUPPORTED_TABLE", "cannot commit safely"),
     ],
 )

@@ -70,7 +70,7 @@ def test_orphans_are_listed_and_only_deleted_when_asked(table: Table) -> None:
     listed = bucketline("orphans", table.path, "--older-than", "0 s", "--format", "json")
     (found,) = [json.loads(line) for line in listed.stdout.splitlines()]
     assert (found["path"], found["size_bytes"]) == (str(stray), 11)
-    assert "--delete removes what is listed" in listed.stderr and stray.exists()
+    assert "--delete removes them" in listed.stderr and stray.exists()
     young = ("orphans", table.path, "--older-than", "23 h", "--delete")
     refused = bucketline(*young, code=3)
     assert "error [FILES_TOO_YOUNG]" in refused.stderr and "--no-writers" in refused.stderr and stray.exists()
@@ -87,7 +87,7 @@ def test_orphans_are_listed_and_only_deleted_when_asked(table: Table) -> None:
 
 def test_doctor_tells_a_sound_table_from_a_broken_one(table: Table) -> None:
     found = bucketline("doctor", table.path, "--rows")
-    assert (found.stdout, found.stderr) == ("", "the table is sound\n")
+    assert (found.stdout, found.stderr) == ("", "no problems found\n")
     assert bucketline("doctor", table.path, "--format", "csv").stdout == "severity,rule,subject,message\n"
     (Path(table.path) / "snapshot" / "snapshot-2").write_text("{")
     found = bucketline("doctor", table.path, "--format", "json", code=1)
@@ -123,7 +123,7 @@ def test_offsets_tell_of_other_writers_and_print_theirs_on_demand(table: Table) 
     _tell_offsets(table, 2, "query-b", [{"returns": {"0": 3}}])
     found = bucketline("offsets", table.path)
     assert json.loads(found.stdout) == {"returns": {"0": 3}}
-    assert "query-a wrote orders as well" in found.stderr
+    assert "query-a also wrote orders" in found.stderr
     assert json.loads(bucketline("offsets", table.path, "--user", "query-a").stdout) == {"orders": {"0": 5}}
     unknown = bucketline("offsets", table.path, "--user", "nobody", code=3).stderr
     assert (

@@ -54,7 +54,7 @@ def _ended_by(error: BaseException) -> Result:
         (StorageError("s3://user:pass@host/x is gone"), 1, "error [STORAGE]: s3://***@host/x is gone"),
         (OSError(28, "No space left on device"), 1, "error [STORAGE]: [Errno 28] No space left on device"),
         (click.UsageError("what?"), 2, "error [USAGE]: what?"),
-        (KeyboardInterrupt(), 1, "error [STOPPED]: stopped before it was done"),
+        (KeyboardInterrupt(), 1, "error [STOPPED]: interrupted before the end"),
         (ZeroDivisionError("by zero"), 1, "error [INTERNAL]: ZeroDivisionError: by zero"),
         (RuntimeError(_SPARK_TEXT), 4, "error [COMMIT_CONFLICT]: somebody was faster"),
         (RuntimeError("x" * 5000), 1, "error [INTERNAL]: RuntimeError: xxx"),

@@ -74,7 +74,7 @@ def test_the_backlog_follows_the_triggers(runs: int, keyed: bool, expected: Back
         ([_bucket(i, {5: [9 * MB]}, total=-1) for i in range(6)], BucketMode.CROSS_PARTITION, None),
         ([_bucket(i, {5: [25 * MB]}, total=-1) for i in range(6)], BucketMode.CROSS_PARTITION, "1 fixed bucket would"),
         ([_bucket(0, {5: [3 * GB]}, total=1)], BucketMode.POSTPONE, "about 6 buckets instead of 1"),
-        ([_bucket(-2, {0: [9]}, total=-2)], BucketMode.POSTPONE, "no reader sees"),
+        ([_bucket(-2, {0: [9]}, total=-2)], BucketMode.POSTPONE, "readers do not see"),
     ],
 )
 def test_advice_is_given_where_another_number_of_buckets_would_serve(
@@ -89,7 +89,7 @@ def test_partitions_of_very_different_sizes_are_better_off_in_another_mode() -> 
         return [replace(_bucket(b, {5: [size]}), partition=name) for b in range(2)]
 
     unlike = survey_partitions([*partition("a", 9 * GB), *partition("b", 9 * MB)], BucketMode.FIXED)
-    assert "postponed ('bucket' = '-2')" in (advise_table(unlike, BucketMode.FIXED) or "")
+    assert "postpone ('bucket' = '-2')" in (advise_table(unlike, BucketMode.FIXED) or "")
     alike = survey_partitions([*partition("a", 9 * GB), *partition("b", 8 * GB)], BucketMode.FIXED)
     assert advise_table(alike, BucketMode.FIXED) is None
 
@@ -100,10 +100,10 @@ def test_status_tells_what_is_postponed_and_since_when(tmp_path: Path) -> None:
     table.write(pa.table({"id": pa.array(range(20), pa.int32())}))
     table.write(pa.table({"id": pa.array(range(5), pa.int32())}))
     shown = CliRunner().invoke(program, ["status", table.path], catch_exceptions=False).stdout
-    assert "postponed: 25 rows, for up to " in shown and "compact the table to deal them out" in shown
+    assert "postponed: 25 rows, for up to " in shown and "compact the table to move them to buckets" in shown
     table.compact()
     shown = CliRunner().invoke(program, ["status", table.path], catch_exceptions=False).stdout
-    assert "nothing is postponed" in shown and "compact the table" not in shown
+    assert "no postponed rows" in shown and "compact the table" not in shown
 
 
 def test_skew_counts_buckets_that_have_no_files() -> None:
@@ -139,7 +139,7 @@ def test_status_gives_each_piece_of_advice_once(tmp_path: Path) -> None:
     days = pa.array(["d1", "d2"] * 500)
     table.write(pa.table({"id": pa.array(range(1000), pa.int32()), "dt": days}))
     shown = CliRunner().invoke(program, ["status", path], catch_exceptions=False).stdout
-    assert shown.count("1 bucket instead of 40 would do") == 1
+    assert shown.count("1 bucket instead of 40 would be enough") == 1
 
 
 def test_status_draws_no_more_buckets_and_partitions_than_asked_for(path: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.conf.job import Decode
+from bucketline.conf.job import RecordFormat
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decode_step import DecodeStep
@@ -45,7 +45,7 @@ FIELDS = columns(id="INT NOT NULL", name="STRING")
 
 
 def test_json_records_become_columns_and_bad_ones_rejects_with_their_place() -> None:
-    step = DecodeStep(Decode.JSON, FIELDS, reject_limit=10)
+    step = DecodeStep(RecordFormat.JSON, FIELDS, reject_limit=10)
 
     rows, rejects = step(kafka(b'{"id":1,"name":"a"}', b'{"id":"x"}', None, b'{"name":"b"}', b'{"id":5}'))
 
@@ -58,7 +58,7 @@ def test_json_records_become_columns_and_bad_ones_rejects_with_their_place() -> 
             "topic": "orders",
             "partition": 3,
             "offset": 101,
-            "reason": 'field id: "x" is no whole number',
+            "reason": 'field id: "x" is not a whole number',
             "value": b'{"id":"x"}',
         },
         {
@@ -72,13 +72,13 @@ def test_json_records_become_columns_and_bad_ones_rejects_with_their_place() -> 
 
 
 def test_no_more_rejects_travel_than_can_matter() -> None:
-    _, rejects = DecodeStep(Decode.JSON, FIELDS, reject_limit=2)(kafka(*[b"{}"] * 50))
+    _, rejects = DecodeStep(RecordFormat.JSON, FIELDS, reject_limit=2)(kafka(*[b"{}"] * 50))
     assert rejects is not None and rejects.row_count == 2
     assert rejects_of(rejects.blob)["offset"].to_pylist() == [100, 101]
 
 
 def test_debezium_records_bring_their_row_kinds() -> None:
-    step = DecodeStep(Decode.DEBEZIUM_JSON, FIELDS, primary_key=("id",))
+    step = DecodeStep(RecordFormat.DEBEZIUM_JSON, FIELDS, primary_key=("id",))
     records = [
         {"op": "c", "before": None, "after": {"id": 1, "name": "a"}},
         {"op": "u", "before": {"id": 1, "name": "a"}, "after": {"id": 2, "name": "a"}},
@@ -102,7 +102,7 @@ def test_columns_of_the_record_fill_table_columns_of_their_names() -> None:
         _kafka_timestamp="TIMESTAMP(1)",
         _kafka_timestamp_type="INT",
     )
-    step = DecodeStep(Decode.JSON, fields)
+    step = DecodeStep(RecordFormat.JSON, fields)
     payload = b'{"id": 7, "_kafka_topic": "not from here"}'
 
     rows, rejects = step(kafka(None, payload, payload, keys=[b"a", b"\xff", b"c"]))
@@ -124,8 +124,14 @@ def test_columns_of_the_record_fill_table_columns_of_their_names() -> None:
 
 
 def test_only_the_columns_a_step_reads_are_asked_for() -> None:
-    assert DecodeStep(Decode.JSON, FIELDS).input_columns == ("value", "topic", "partition", "offset")
-    assert DecodeStep(Decode.DEBEZIUM_JSON, FIELDS).input_columns == ("key", "value", "topic", "partition", "offset")
+    assert DecodeStep(RecordFormat.JSON, FIELDS).input_columns == ("value", "topic", "partition", "offset")
+    assert DecodeStep(RecordFormat.DEBEZIUM_JSON, FIELDS).input_columns == (
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+    )
 
 
 def test_headers_and_zoned_timestamps_keep_their_types() -> None:
@@ -142,7 +148,7 @@ def test_headers_and_zoned_timestamps_keep_their_types() -> None:
         [[{"key": "h", "value": b"1"}]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     )
 
-    rows, _ = DecodeStep(Decode.JSON, fields)(kafka(b"{}").append_column("headers", headers))
+    rows, _ = DecodeStep(RecordFormat.JSON, fields)(kafka(b"{}").append_column("headers", headers))
 
     assert rows.to_pylist() == [
         {"_kafka_headers": [{"key": "h", "value": b"1"}], "_kafka_timestamp": SENT_AT, "_kafka_key": b"k"}
@@ -150,7 +156,7 @@ def test_headers_and_zoned_timestamps_keep_their_types() -> None:
 
 
 def test_any_source_with_values_will_do() -> None:
-    rows, rejects = DecodeStep(Decode.JSON, FIELDS)(pa.table({"value": ['{"id":1}', "x"]}))
+    rows, rejects = DecodeStep(RecordFormat.JSON, FIELDS)(pa.table({"value": ['{"id":1}', "x"]}))
 
     assert rows.to_pylist() == [{"id": 1, "name": None}]
     assert rejects is not None
@@ -158,18 +164,18 @@ def test_any_source_with_values_will_do() -> None:
         {"topic": None, "offset": None, "value": b"x"}
     ]
     with pytest.raises(SchemaMismatchError, match="use decode: none"):
-        DecodeStep(Decode.JSON, FIELDS)(pa.table({"id": [1]}))
+        DecodeStep(RecordFormat.JSON, FIELDS)(pa.table({"id": [1]}))
 
 
 def test_tables_no_record_can_fill_are_refused_before_the_first_one() -> None:
-    DecodeStep(Decode.DEBEZIUM_JSON, FIELDS, primary_key=("id",)).check()
+    DecodeStep(RecordFormat.DEBEZIUM_JSON, FIELDS, primary_key=("id",)).check()
     with pytest.raises(SchemaMismatchError, match="_kafka_offset"):
-        DecodeStep(Decode.JSON, columns(_kafka_offset="STRING")).check()
+        DecodeStep(RecordFormat.JSON, columns(_kafka_offset="STRING")).check()
     with pytest.raises(UnsupportedTableError, match="whose keys are texts"):
         keys = {"type": "ARRAY", "element": "INT"}
-        DecodeStep(Decode.JSON, columns(m={"type": "MAP", "key": keys, "value": "INT"})).check()
+        DecodeStep(RecordFormat.JSON, columns(m={"type": "MAP", "key": keys, "value": "INT"})).check()
 
 
 def test_the_step_travels() -> None:
-    step = DecodeStep(Decode.DEBEZIUM_JSON, FIELDS, primary_key=("id",))
+    step = DecodeStep(RecordFormat.DEBEZIUM_JSON, FIELDS, primary_key=("id",))
     assert pickle.loads(pickle.dumps(step)) == step

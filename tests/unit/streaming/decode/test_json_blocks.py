@@ -194,7 +194,7 @@ def test_one_bad_record_among_thousands_is_found_and_the_others_stay() -> None:
 
     found = read_objects(pa.array(records, pa.binary()), SHAPE)
 
-    assert found.bad == ((3210, 'field id: "three" is no whole number'),)
+    assert found.bad == ((3210, 'field id: "three" is not a whole number'),)
     assert found.structs.field("id").to_pylist() == [i for i in range(5000) if i != 3210]
     assert found.positions.tolist() == [i for i in range(5000) if i != 3210]
 
@@ -272,26 +272,26 @@ def test_forms_that_json_may_hold_a_value_in(kind: Any, value: Any, expected: An
         ("TINYINT", 128, "field v: 128 cannot become TINYINT"),
         ("INT", 1.5, "field v: 1.5 is no 64-bit whole number"),
         ("BIGINT", 2**63, "field v: 9223372036854775808 is no 64-bit whole number"),
-        ("INT", "0x10", 'field v: "0x10" is no whole number'),
-        ("INT", " 1", 'field v: " 1" is no whole number'),
+        ("INT", "0x10", 'field v: "0x10" is not a whole number'),
+        ("INT", " 1", 'field v: " 1" is not a whole number'),
         ("INT", True, "field v: true cannot become INT"),
-        ("BOOLEAN", 2, "field v: 2 is neither 0 nor 1, as a boolean must be"),
+        ("BOOLEAN", 2, "field v: 2 is not 0 or 1, so it is not a boolean"),
         ("FLOAT", 1e39, "field v: 1e+39 is too large for FLOAT"),
         ("DOUBLE", Written("1e400"), "field v: 1e400 is too large for a double"),
         ("DECIMAL(5, 2)", "1.005", 'field v: "1.005" cannot become DECIMAL(5, 2)'),
         ("DECIMAL(5, 2)", 1000, "field v: 1000 cannot become DECIMAL(5, 2)"),
         ("BYTES", "a", 'field v: "a" cannot become BYTES'),
         ("BYTES", "a=b=", 'field v: "a=b=" cannot become BYTES'),
-        ("DATE", 20240229, "field v: 20240229 is no count of days between the years 1 and 9999"),
+        ("DATE", 20240229, "field v: 20240229 is not a number of days between the years 1 and 9999"),
         ("DATE", "2024-02-30", 'field v: "2024-02-30" cannot become DATE'),
-        ("TIME(3)", 5, "field v: 5 a number does not say its unit here"),
+        ("TIME(3)", 5, "field v: 5 the unit of a number is not known here"),
         ("TIME(3)", "24:00:00", 'field v: "24:00:00" cannot become TIME(3)'),
-        ("TIMESTAMP(6)", 1_709_201_472_123, "field v: 1709201472123 would be us since 1970"),
+        ("TIMESTAMP(6)", 1_709_201_472_123, "field v: 1709201472123 may be us since 1970"),
         ("TIMESTAMP(3)", "yesterday", 'field v: "yesterday" cannot become TIMESTAMP(3)'),
-        ({"type": "ARRAY", "element": "INT"}, [1, "x"], 'field v[]: "x" is no whole number'),
-        ({"type": "ARRAY", "element": "INT"}, {}, "field v: {} is no JSON array"),
-        ({"type": "MAP", "key": "INT", "value": "INT"}, {"x": 1}, 'field v key: "x" is no whole number'),
-        ({"type": "MAP", "key": "INT", "value": "INT"}, {"1": "x"}, 'field v{}: "x" is no whole number'),
+        ({"type": "ARRAY", "element": "INT"}, [1, "x"], 'field v[]: "x" is not a whole number'),
+        ({"type": "ARRAY", "element": "INT"}, {}, "field v: {} is not a JSON array"),
+        ({"type": "MAP", "key": "INT", "value": "INT"}, {"x": 1}, 'field v key: "x" is not a whole number'),
+        ({"type": "MAP", "key": "INT", "value": "INT"}, {"1": "x"}, 'field v{}: "x" is not a whole number'),
     ],
 )
 def test_values_that_do_not_fit_are_bad_and_the_reason_names_the_field(kind: Any, value: Any, reason: str) -> None:

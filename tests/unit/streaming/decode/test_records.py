@@ -90,7 +90,7 @@ def test_json_records_are_judged_one_by_one() -> None:
     assert bad[2] == "field id: null, but the column is NOT NULL"
     assert bad[3].startswith("no JSON: ")
     assert bad[4] == "column code: expected VARCHAR(3) NOT NULL, found a value of 4 characters"
-    assert bad[5] == "the record: [1] is no JSON object"
+    assert bad[5] == "the record: [1] is not a JSON object"
     assert bad[6] == "field amount: 12345678901 cannot become DECIMAL(12, 2)"
 
 
@@ -171,26 +171,26 @@ def test_a_delete_without_a_row_takes_the_records_key() -> None:
 
     assert told(found) == [("-D", 1, None, 0), ("-D", 2, None, 1)]
     assert sorted(reasons(found)) == [2, 3, 4, 5]
-    assert reasons(found)[2].startswith("an event with op d and without before")
+    assert reasons(found)[2].startswith("a delete (op d) without before")
     assert sorted(reasons(debezium(event("d", None, None)))) == [0]
 
 
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        (event("t", None, None), "an event with op t: the source table was truncated"),
+        (event("t", None, None), "a truncate of the source table (op t)"),
         (event("x", None, order(1)), "an event with op 'x'"),
-        (event(None, None, order(1)), "no Debezium event: it has no field op"),
+        (event(None, None, order(1)), "not a Debezium event: it has no field op"),
         (event("c", None, None), "an event with op c and without after"),
         (event("u", order(1), None), "an event with op u and without after"),
-        (order(1), "no Debezium event: it has no field op"),
+        (order(1), "not a Debezium event: it has no field op"),
         (event("c", None, order(1, amount="much")), 'field after.amount: "much" cannot become DECIMAL(12, 2)'),
-        (event("c", None, order(1, UNAVAILABLE)), f"field customer: {UNAVAILABLE}: the source did not send"),
+        (event("c", None, order(1, UNAVAILABLE)), f"field customer: {UNAVAILABLE}: the source left out"),
         (event("c", None, order(1, amount=UNAVAILABLE)), f'field after.amount: "{UNAVAILABLE}" cannot become'),
-        ({"schema": None, "payload": order(1)}, "no Debezium event"),
-        ({"payload": [1], "schema": None}, "no Debezium event"),
+        ({"schema": None, "payload": order(1)}, "not a Debezium event"),
+        ({"payload": [1], "schema": None}, "not a Debezium event"),
         (b"{", "no JSON"),
-        ([1], "the record: [1] is no JSON object"),
+        ([1], "the record: [1] is not a JSON object"),
     ],
 )
 def test_events_that_cannot_be_followed_are_bad_and_say_why(record: object, reason: str) -> None:

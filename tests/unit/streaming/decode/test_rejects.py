@@ -27,9 +27,9 @@ def rejects(count: int) -> bytes:
     ("path", "most", "says", "does_not_say"),
     [
         (None, 0, "set bad-records.path and bad-records.max", "which is"),
-        (None, 5, "set bad-records.path to say where they go", "raise"),
-        ("folder", 0, "set bad-records.max, which is 0", "set bad-records.path"),
-        ("folder", 2, "raise bad-records.max, which lets 2 of a batch through", "bad-records.path"),
+        (None, 5, "set bad-records.path, the folder for them", "raise"),
+        ("folder", 0, "raise bad-records.max, which is 0", "set bad-records.path"),
+        ("folder", 2, "raise bad-records.max, which allows 2 in a batch", "bad-records.path"),
     ],
 )
 def test_the_error_names_the_setting_that_helps_given_what_is_set(
@@ -40,14 +40,12 @@ def test_the_error_names_the_setting_that_helps_given_what_is_set(
         settle_rejects(policy, [rejects(3)], user="u", batch_id=7)
     message = caught.value.message
     assert says in message and does_not_say not in message
-    assert (
-        "batch 7 holds at least 3 records that cannot be written; first: topic orders partition 0 offset 0" in message
-    )
+    assert "batch 7 has at least 3 bad records; first: topic orders partition 0 offset 0" in message
     assert not (tmp_path / "folder").exists()
 
 
 def test_one_record_is_no_records(tmp_path: Path) -> None:
-    with pytest.raises(RejectedRecordsError, match="at least 1 record that cannot be written"):
+    with pytest.raises(RejectedRecordsError, match="at least 1 bad record"):
         settle_rejects(RejectPolicy(), [rejects(1)], user="u", batch_id=0)
 
 
@@ -57,7 +55,7 @@ def test_rejects_that_are_let_through_are_kept_and_told_with_their_place(tmp_pat
     assert found.path == f"{tmp_path}/u/batch-7.parquet"
     assert pq.read_table(found.path)["offset"].to_pylist() == [0, 1]
     assert found.line() == (
-        f"2 records could not be written, kept in {found.path}; first: topic orders partition 0 offset 0: "
+        f"2 records rejected and written to {found.path}; first: topic orders partition 0 offset 0: "
         "field id: no number ('{}')"
     )
     assert settle_rejects(RejectPolicy(str(tmp_path), 2), [], user="u", batch_id=8) is None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bucketline.conf.job import Decode
+from bucketline.conf.job import RecordFormat
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.logical import DataField, parse_type
@@ -188,7 +188,7 @@ def test_a_decimal_with_its_own_scale_fits_the_text_column_it_gets() -> None:
 
 
 def test_steps_tell_of_what_the_table_can_be_given() -> None:
-    step = DecodeStep(Decode.JSON, FIELDS, watch=Watch.ALL, fixed=("id",))
+    step = DecodeStep(RecordFormat.JSON, FIELDS, watch=Watch.ALL, fixed=("id",))
     records = pa.table({"value": texts({"id": 2**40, "_kafka_offset": 5, "_row_kind": 1, "new": 1})})
     told = read_need(step(records)[0])
     assert told is not None

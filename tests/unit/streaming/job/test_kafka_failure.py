@@ -26,7 +26,7 @@ LOST = (
         (
             f"{LOST}Reason: Partition orders-0 offset was changed from 10 to 3. SQLSTATE: XXKST",
             "KAFKA_DATA_LOST",
-            "(Partition orders-0 offset was changed from 10 to 3): it was deleted and made again",
+            "(Partition orders-0 offset was changed from 10 to 3): it was deleted and created again",
         ),
         (
             f"{LOST}Reason: Partitions Set(orders-1, orders-2) have been deleted. SQLSTATE: XXKST",

@@ -133,7 +133,7 @@ def test_files_whose_age_the_storage_does_not_tell_stay() -> None:
     storage.written_ms[f"{table.path}/{LEFT[0]}"] = -1
     assert len(remove_orphan_files(_handle(table), dry_run=False).files) == len(LEFT) - 1
     storage.now_ms = -1
-    with pytest.raises(UnsupportedTableError, match="does not tell when"):
+    with pytest.raises(UnsupportedTableError, match="does not record when"):
         remove_orphan_files(_handle(table), dry_run=False, older_than_ms=0, no_writers=True)
     assert storage.exists(f"{table.path}/{LEFT[0]}") and not any("clock" in path for path in storage.files)
 
