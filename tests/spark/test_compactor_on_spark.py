@@ -1,0 +1,64 @@
+"""Items of plans in Spark tasks: one task each, and an item that fails does not take the others with it."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.plans.plan import ItemState
+from bucketline.state.store.plans.compactor import Finished
+from bucketline.state.store.plans.make_plan import make_plan
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.tasks.item_task import SparkItems
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+
+
+def planned(path: Path) -> Table:
+    table = create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "3", "write-only": "true"})
+    for number in range(3):
+        table.write(pa.table({"id": range(60), "v": [number] * 60}, schema=COLUMNS))
+    session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=open_table(table.path))
+    session.refresh()
+    assert make_plan(session, PlanFolder(table.io, table.path), session.plan.sink.plans).number == 1
+    return table
+
+
+def work_off(spark: Any, table: Table) -> list[Finished]:
+    found: list[Finished] = []
+    engine = SparkItems(spark)
+    compactor = compactor_of(open_table(table.path), {}, engine.run, lease_ms=60_000, most=3)
+    serve_plans({table.path: compactor}, poll_ms=1, once=True, stop=Stop(), tell=lambda path, item: found.append(item))
+    return found
+
+
+def test_items_are_done_in_tasks_and_committed_one_by_one(spark: Any, tmp_path: Path) -> None:
+    table = planned(tmp_path)
+    assert SparkItems(spark).parallelism == 2
+    found = work_off(spark, table)
+    assert [f.result is not None and f.result.state for f in found] == [ItemState.DONE] * 3
+    assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {5}
+    assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {2}
+    assert open_table(table.path).doctor() == []
+
+
+def test_an_item_whose_file_is_damaged_fails_alone(spark: Any, tmp_path: Path) -> None:
+    table = planned(tmp_path)
+    damaged = min(Path(table.path).glob("bucket-1/*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    found = work_off(spark, table)
+    done = [f for f in found if f.result is not None and f.result.state is ItemState.DONE]
+    assert {f.item.bucket for f in done} == {0, 2}
+    failed = [f for f in found if f not in done]
+    assert {f.item.bucket for f in failed} == {1} and len(failed) == 3
+    folder = PlanFolder(table.io, table.path)
+    plan = folder.plan(1)
+    assert plan is not None
+    states = {i.bucket: r.state for i in plan.items if (r := folder.result(plan, i.number)) is not None}
+    assert states == {0: ItemState.DONE, 1: ItemState.FAILED, 2: ItemState.DONE}
