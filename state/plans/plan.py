@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def user(self) -> str:
-        """The commit user of the plan's items; the commit identifier is the number of the item."""
+        """The commit user of the plan's items; the commit identifier is the number of one of those in the commit."""
         return compactor_user(self.plan_id)
 
 

@@ -24,7 +24,7 @@ from bucketline.state.plans.plan import ItemState, Plan, executors_worth_having
 from bucketline.state.store.plans.compactor import Finished
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import Stop, compactor_of, run_here, serve_plans
+from bucketline.state.store.plans.serve import Stop, compactor_of, few, run_here, serve_plans
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.table.table import Table, open_table
 from bucketline.state.store.write.write_session import WriteSession
@@ -139,12 +139,13 @@ def compactor(
     if tasks is not None and not spark:
         raise click.UsageError("--tasks goes with --spark")
     given = assignments(settings, "--set")
-    run, most = run_here, 1
+    run, take = run_here, few
     if spark:
         engine = spark_module("tasks.item_task").SparkItems(spark_module("job.session").start_session("bucketline"))
-        run, most = engine.run, tasks or engine.parallelism
+        most = tasks or engine.parallelism
+        run, take = engine.run, lambda open_items: most
     tables = [open_table(path, storage_options=given_storage()) for path in paths]
-    compactors = {t.path: compactor_of(t, given, run, lease_ms=lease_ms, most=most) for t in tables}
+    compactors = {t.path: compactor_of(t, given, run, lease_ms=lease_ms, take=take) for t in tables}
     stop = Stop()
     with _stopped_by_signals(stop):
         if not once:

@@ -33,7 +33,7 @@ def planned(path: Path) -> Table:
 def work_off(spark: Any, table: Table) -> list[Finished]:
     found: list[Finished] = []
     engine = SparkItems(spark)
-    compactor = compactor_of(open_table(table.path), {}, engine.run, lease_ms=60_000, most=3)
+    compactor = compactor_of(open_table(table.path), {}, engine.run, lease_ms=60_000, take=lambda open_items: 3)
     serve_plans({table.path: compactor}, poll_ms=1, once=True, stop=Stop(), tell=lambda path, item: found.append(item))
     return found
 

@@ -145,13 +145,13 @@ class World:
 
     # -- the table
 
-    def commit(self, plan: Plan, item: Item) -> bool:
+    def commit(self, plan: Plan, items: Sequence[Item]) -> bool:
         """One atomic step, as publishing a snapshot is: the inputs are there, or the commit conflicts."""
-        names = {f.name for f in item.inputs}
+        names = {f.name for item in items for f in item.inputs}
         if not names <= self.live:
             return False
         self.live -= names
-        self.commits.append((plan.plan_id, item.number))
+        self.commits += [(plan.plan_id, item.number) for item in items]
         return True
 
 
@@ -231,8 +231,12 @@ class SimWork:
     process: Process
     beat: Callable[[], None] | None = None
 
-    def look(self, plan: Plan, item: Item) -> Any:
+    def refresh(self) -> None:
         self.world.turn(self.process)
+        if self.world.happens(self.world.weather.storage_fails):
+            raise StorageError("no answer", path="snapshot", retryable=True, missing=False)
+
+    def look(self, plan: Plan, item: Item) -> Any:
         if {f.name for f in item.inputs} <= self.world.live:
             return (plan, item)
         if (plan.plan_id, item.number) in self.world.commits:
@@ -255,18 +259,22 @@ class SimWork:
             raise ValueError("the work fails")
         return [CommitMessage(item.partition, item.bucket, item.total_buckets) for _, item in jobs]
 
-    def commit(self, plan: Plan, job: BucketJob, message: CommitMessage) -> Result | Lost | Unclear:
-        world, (_, item) = self.world, job  # type: ignore[misc] (a job is what `look` gave)
+    def commit(
+        self, plan: Plan, jobs: Sequence[BucketJob], messages: Sequence[CommitMessage]
+    ) -> Sequence[Result] | Lost | Unclear:
+        world, items = self.world, [item for _, item in jobs]  # type: ignore[misc,attr-defined,str-unpack]
         world.turn(self.process)
         if world.happens(world.weather.storage_fails):
             raise StorageError("not published", path="snapshot", retryable=True, missing=False)
         if world.happens(world.weather.comes_late):
-            world.postpone(lambda: world.commit(plan, item))
+            world.postpone(lambda: world.commit(plan, items))
             return Unclear("no answer yet")
-        done = world.commit(plan, item)
+        done = world.commit(plan, items)
         if done and world.happens(world.weather.answer_lost):
             return Unclear("the answer was lost")
-        return Result(ItemState.DONE, len(world.commits) - 1) if done else Lost("its inputs are gone")
+        if not done:
+            return Lost("inputs are gone")
+        return [Result(ItemState.DONE, world.commits.index((plan.plan_id, i.number))) for i in items]
 
     def discard(self, job: BucketJob, message: CommitMessage) -> None:
         self.world.turn(self.process)
@@ -300,7 +308,7 @@ def start_compactor(world: World, name: str, *, most: int = 1) -> None:
             work.run,
             work.keep_alive,
             lease_ms=LEASE_MS,
-            most=most,
+            take=lambda open_items: most,
             stopwatch=Elapsed(world.chance.randint(0, 10**9)),
             ids=Names(world),
             random=Fraction(world),

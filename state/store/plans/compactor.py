@@ -55,10 +55,15 @@ class Finished:
     reason: str | None = None
 
 
+Done = tuple[Claimed, BucketJob, CommitMessage]
+"""An item, what it was, and what has become of its bucket; not committed yet."""
+
+
 class Compactor:
     """Works on the plans of one table. `name` tells its log lines from those of others.
 
-    `most` is how many items it takes at a time, `run` does them. What it remembers is when it saw which heartbeat.
+    `take` says of so many open items how many it takes at a time, `run` does them. What it remembers is when it saw
+    which heartbeat.
     """
 
     def __init__(
@@ -69,16 +74,17 @@ class Compactor:
         keep_alive: KeepAlive,
         *,
         lease_ms: int,
-        most: int = 1,
+        take: Callable[[int], int] = lambda open_items: 1,
         stopwatch: Stopwatch = SYSTEM_STOPWATCH,
         ids: IdSource = SYSTEM_IDS,
         random: Random = SYSTEM_RANDOM,
     ) -> None:
         self._folder, self._work, self._run, self._keep_alive = folder, work, run, keep_alive
-        self._lease_ms, self._most = lease_ms, most
+        self._lease_ms, self._take = lease_ms, take
         self._stopwatch, self._ids, self._random = stopwatch, ids, random
         self._seen: dict[tuple[str, int], Sighting] = {}
         self._unreadable: set[int] = set()
+        self._is_fresh = False
         self.open_items = 0
         """Items without a result when it last looked."""
 
@@ -103,20 +109,18 @@ class Compactor:
 
     def _claim_some(self) -> list[Claimed]:
         listing = self._folder.list()
-        found: list[Claimed] = []
-        self.open_items = 0
+        items: list[tuple[Plan, Item]] = []
         for plan in self._plans(listing):
-            if listing.is_closed(plan):
-                continue
             # Where each begins elsewhere they seldom want the same.
             start = int(self._random.fraction() * len(plan.items))
-            for item in (*plan.items[start:], *plan.items[:start]):
-                if listing.has_result(plan, item.number):
-                    continue
-                self.open_items += 1
-                if len(found) < self._most:
-                    claim = self._try(listing, plan, item)
-                    found += [] if claim is None else [Claimed(plan, item, claim)]
+            turned = (*plan.items[start:], *plan.items[:start])
+            items += [(plan, item) for item in turned if not listing.has_result(plan, item.number)]
+        self.open_items = len(items)
+        most = max(1, self._take(len(items)))
+        found: list[Claimed] = []
+        for plan, item in items:
+            claim = self._try(listing, plan, item) if len(found) < most else None
+            found += [] if claim is None else [Claimed(plan, item, claim)]
         return found
 
     def _plans(self, listing: Listing) -> list[Plan]:
@@ -157,26 +161,29 @@ class Compactor:
 
     def _work_on(self, claimed: Sequence[Claimed], held: list[Claimed]) -> list[Finished]:
         ends = _Ends(self._folder, held)
+        self._is_fresh = False
         jobs: list[tuple[Claimed, BucketJob]] = []
         for c in claimed:
-            looked = ends.attempt(c, partial(self._work.look, c.plan, c.item))
+            looked = ends.attempt(c, partial(self._look, c))
             if isinstance(looked, Result):
                 ends.close(c, looked)
             elif looked is not None:
                 jobs.append((c, looked))
-        for c, job, message in self._done(jobs, ends):
-            outcome = ends.attempt(c, partial(self._commit, c, job, message))
-            if isinstance(outcome, Result):
-                ends.close(c, outcome)
-            elif isinstance(outcome, Unclear):
-                ends.leave(c, outcome.reason)
-            elif isinstance(outcome, Lost):
-                self._lost(c, outcome, ends)
+        by_plan: dict[str, list[Done]] = {}
+        for done in self._done(jobs, ends):
+            by_plan.setdefault(done[0].plan.plan_id, []).append(done)
+        for group in by_plan.values():
+            self._commit(group, ends)
         return ends.finished
 
-    def _done(
-        self, jobs: Sequence[tuple[Claimed, BucketJob]], ends: "_Ends"
-    ) -> list[tuple[Claimed, BucketJob, CommitMessage]]:
+    def _look(self, c: Claimed) -> BucketJob | Result:
+        """All items of a round are looked at in one snapshot."""
+        if not self._is_fresh:
+            self._work.refresh()
+            self._is_fresh = True
+        return self._work.look(c.plan, c.item)
+
+    def _done(self, jobs: Sequence[tuple[Claimed, BucketJob]], ends: "_Ends") -> list[Done]:
         """Jobs and their messages; one by one where they do not succeed together."""
         if len(jobs) > 1:
             try:
@@ -190,24 +197,44 @@ class Compactor:
             found += [] if made is None else [(c, job, made[0])]
         return found
 
-    def _commit(self, c: Claimed, job: BucketJob, message: CommitMessage) -> Result | Lost | Unclear:
-        if self._is_superseded(c):
-            self._work.discard(job, message)
-            return Lost("another compactor has taken the item over")
-        return self._work.commit(c.plan, job, message)
+    def _commit(self, group: Sequence[Done], ends: "_Ends") -> None:
+        """Commits the items of one plan together; all of them, or none."""
+        ours = []
+        for c, job, message in group:
+            if self._is_superseded(c):
+                self._work.discard(job, message)
+                self._lost([c], Lost("another compactor has taken the item over"), ends)
+            else:
+                ours.append((c, job, message))
+        if not ours:
+            return
+        claims = [c for c, _, _ in ours]
+        jobs, messages = [job for _, job, _ in ours], [message for _, _, message in ours]
+        outcome = ends.attempt_all(claims, partial(self._work.commit, claims[0].plan, jobs, messages))
+        if isinstance(outcome, Lost):
+            self._lost(claims, outcome, ends)
+        elif isinstance(outcome, Unclear):
+            for c in claims:
+                ends.leave(c, outcome.reason)
+        elif outcome is not None:
+            for c, result in zip(claims, outcome, strict=True):
+                ends.close(c, result)
 
     def _is_superseded(self, c: Claimed) -> bool:
         with suppress(StorageError):
             return self._folder.is_superseded(c.claim)
         return False
 
-    def _lost(self, c: Claimed, lost: Lost, ends: "_Ends") -> None:
-        """Somebody else was faster, with this item or with its bucket; what is left of it says which."""
-        looked = ends.attempt(c, partial(self._work.look, c.plan, c.item))
-        if isinstance(looked, Result):
-            ends.close(c, looked)
-        elif looked is not None:
-            ends.give_back(c, lost.reason, failed=not self._is_superseded(c))
+    def _lost(self, claims: Sequence[Claimed], lost: Lost, ends: "_Ends") -> None:
+        """Somebody else was faster, with an item or with its bucket; what is left of each says which. Where several
+        were lost together, none of those that are left has failed for that."""
+        self._is_fresh = False
+        for c in claims:
+            looked = ends.attempt(c, partial(self._look, c))
+            if isinstance(looked, Result):
+                ends.close(c, looked)
+            elif looked is not None:
+                ends.give_back(c, lost.reason, failed=len(claims) == 1 and not self._is_superseded(c))
 
 
 class _Ends:
@@ -219,12 +246,17 @@ class _Ends:
 
     def attempt(self, c: Claimed, act: Callable[[], T]) -> T | None:
         """What `act` gives; None after an error, with which the item is given back."""
+        return self.attempt_all([c], act)
+
+    def attempt_all(self, claims: Sequence[Claimed], act: Callable[[], T]) -> T | None:
+        """As `attempt`, for items that are done by one act."""
         try:
             return act()
         except Exception as e:  # noqa: BLE001 (whatever it is, the reason is recorded, and another compactor may try)
             reason = _one_line(e)
-            _LOG.warning("item %d of plan %s: %s", c.item.number, c.plan.plan_id, reason)
-            self.give_back(c, reason, failed=True)
+            for c in claims:
+                _LOG.warning("item %d of plan %s: %s", c.item.number, c.plan.plan_id, reason)
+                self.give_back(c, reason, failed=True)
             return None
 
     def close(self, c: Claimed, result: Result) -> None:

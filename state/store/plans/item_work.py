@@ -29,6 +29,11 @@ from bucketline.state.store.compact.compactor import CompactResult, compact_unit
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
 from bucketline.state.store.write.write_session import WriteSession
 
+ITEMS = "bucketline.plan-items"
+"""Snapshot property: the numbers of the items that it is the commit of."""
+
+_NOTHING_LEFT = "nothing was left to compact"
+
 
 @dataclass(frozen=True, slots=True)
 class BucketJob:
@@ -69,12 +74,19 @@ class Unclear:
 class ItemWork(Protocol):
     """How items are done; a compactor decides when."""
 
+    def refresh(self) -> None:
+        """Goes to the newest snapshot. Raises BucketlineError."""
+        ...
+
     def look(self, plan: Plan, item: Item) -> BucketJob | Result:
         """What is to be done for an item, or its result where nothing is. Raises BucketlineError."""
         ...
 
-    def commit(self, plan: Plan, job: BucketJob, message: CommitMessage) -> Result | Lost | Unclear:
-        """Commits what was done. Raises BucketlineError where nothing was published."""
+    def commit(
+        self, plan: Plan, jobs: Sequence[BucketJob], messages: Sequence[CommitMessage]
+    ) -> Sequence[Result] | Lost | Unclear:
+        """Commits what was done for items of a plan, in one snapshot. Raises BucketlineError where nothing was
+        published."""
         ...
 
     def discard(self, job: BucketJob, message: CommitMessage) -> None:
@@ -87,11 +99,15 @@ class TableWork:
 
     def __init__(self, session: WriteSession, *, clock: Clock = SYSTEM_CLOCK, ids: IdSource = SYSTEM_IDS) -> None:
         self._session, self._clock, self._ids = session, clock, ids
+        self._planned_ms = clock.now_ms()
+
+    def refresh(self) -> None:
+        self._planned_ms = self._clock.now_ms()
+        self._session.refresh()
 
     def look(self, plan: Plan, item: Item) -> BucketJob | Result:
         session = self._session
-        planned_ms = self._clock.now_ms()
-        snapshot = session.refresh()
+        snapshot = session.view.snapshot
         view, vectors = session.view, session.deletion_entries().get(item.place, ())
         files = view.files(item.place)
         found = live_inputs(
@@ -112,26 +128,31 @@ class TableWork:
             files=files,
             vector_files=vectors,
             based_on=0 if snapshot is None else snapshot.id,
-            planned_ms=planned_ms,
+            planned_ms=self._planned_ms,
             memory_bytes=session.plan.sink.compact_memory_bytes,
         )
 
-    def commit(self, plan: Plan, job: BucketJob, message: CommitMessage) -> Result | Lost | Unclear:
-        if message.is_empty:
-            return Result(ItemState.OBSOLETE, None, "nothing was left to compact")
+    def commit(
+        self, plan: Plan, jobs: Sequence[BucketJob], messages: Sequence[CommitMessage]
+    ) -> Sequence[Result] | Lost | Unclear:
+        numbers = [j.item.number for j, m in zip(jobs, messages, strict=True) if not m.is_empty]
+        if not numbers:
+            return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT)] * len(jobs)
         table = self._session.table
         committer = Committer(table.io, table.path, self._session.plan.schema, clock=self._clock, ids=self._ids)
         done = committer.commit(
-            [message],
+            messages,
             user=plan.user,
-            identifier=job.item.number,
+            identifier=numbers[0],
+            properties={ITEMS: ",".join(map(str, numbers))},
             kind=CommitKind.COMPACT,
-            based_on=job.based_on,
+            based_on=jobs[0].based_on,
             view=self._session.view,
-            planned_ms=job.planned_ms,
+            planned_ms=jobs[0].planned_ms,
         )
         if isinstance(done, Committed):
-            return Result(ItemState.DONE, done.snapshots[-1].id)
+            made = Result(ItemState.DONE, done.snapshots[-1].id)
+            return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT) if m.is_empty else made for m in messages]
         if isinstance(done, Conflict):
             return Lost(f"{done.rule}: {done.message}")
         assert isinstance(done, Unknown)
@@ -149,7 +170,7 @@ class TableWork:
         for snapshot in store.newest_first(newest.id, plan.base_snapshot) if newest is not None else ():
             # A prefix may have been set or removed since.
             ours = snapshot.commit_user == user or snapshot.commit_user.endswith(plan.user)
-            if ours and snapshot.commit_identifier == item.number:
+            if ours and str(item.number) in snapshot.properties.get(ITEMS, "").split(","):
                 return snapshot.id
         return None
 

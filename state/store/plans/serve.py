@@ -21,6 +21,8 @@ from bucketline.state.store.write.write_session import WriteSession
 
 _LOG = logging.getLogger(__name__)
 
+_MOST_AT_A_TIME = 8
+
 Tell = Callable[[str, Finished], None]
 """Is given the table's path and what was done about an item of it."""
 
@@ -43,14 +45,25 @@ class Stop:
         self._asked.wait(duration_ms / 1000)
 
 
+def few(open_items: int) -> int:
+    """How many items a process takes at a time that does them one after the other: those of a round are one commit, and
+    commits of compactors that are side by side wait for each other; but others shall find work as well."""
+    return max(1, min(_MOST_AT_A_TIME, open_items // 4))
+
+
 def compactor_of(
-    table: TableHandle, options: Mapping[str, str], run: RunJobs, *, lease_ms: int, most: int = 1
+    table: TableHandle,
+    options: Mapping[str, str],
+    run: RunJobs,
+    *,
+    lease_ms: int,
+    take: Callable[[int], int] = few,
 ) -> Compactor:
     """A compactor of one table. Raises OptionError, UnsupportedTableError where it cannot have plans."""
     session = WriteSession(table.uri, options, table=table)
     check_plannable(session)
     folder = PlanFolder(session.table.io, session.table.path)
-    return Compactor(folder, TableWork(session), run, kept_alive, lease_ms=lease_ms, most=most)
+    return Compactor(folder, TableWork(session), run, kept_alive, lease_ms=lease_ms, take=take)
 
 
 def serve_plans(

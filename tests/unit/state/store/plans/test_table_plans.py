@@ -52,12 +52,17 @@ def plan(table: Table, options: Mapping[str, str] = FULL) -> Planned:
 class Worker:
     """A compactor in this process."""
 
-    def __init__(self, table: Table, *, lease_ms: int = 60_000) -> None:
+    def __init__(self, table: Table, *, lease_ms: int = 60_000, at_once: int = 1) -> None:
         self.work = TableWork(WriteSession(table.uri, {}, table=table))
         self.folder = PlanFolder(table.io, table.path)
         self.before_commit = lambda: None
         self.compactor = Compactor(
-            self.folder, self.work, self.run, lambda renew, lease: nullcontext(), lease_ms=lease_ms
+            self.folder,
+            self.work,
+            self.run,
+            lambda renew, lease: nullcontext(),
+            lease_ms=lease_ms,
+            take=lambda open_items: at_once,
         )
 
     def run(self, jobs: object) -> list[object]:
@@ -201,6 +206,41 @@ def test_a_commit_whose_record_was_lost_is_found_in_the_table(tmp_path: Path) ->
     assert states(again.folder, planned.plan) == [ItemState.OBSOLETE] * 4
 
 
+def test_items_of_a_round_are_one_commit_that_is_found_again_for_each(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    planned = plan(table)
+    assert len(Worker(table, at_once=9).all()) == 4
+    compacted = [s for s in table.snapshots().to_pylist() if s["commit_kind"] == "COMPACT"]
+    assert len(compacted) == 1 and compacted[0]["commit_user"] == planned.plan.user
+    for path in Path(table.path, "compaction").glob("item-*"):
+        path.unlink()
+    found = [f.result for f in Worker(table).all()]
+    assert [r is not None and (r.state, r.snapshot_id) for r in found] == [
+        (ItemState.DONE, compacted[0]["snapshot_id"])
+    ] * 4
+    assert open_table(table.path).doctor() == []
+
+
+def test_one_item_that_loses_does_not_make_the_others_of_its_commit_fail(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    planned = plan(table)
+    slow = Worker(table, at_once=9)
+
+    def compact_a_partition() -> None:
+        slow.before_commit = lambda: None
+        open_table(table.path).compact(partitions=[{"pt": 0}])
+
+    slow.before_commit = compact_a_partition
+    found = slow.all()
+    assert [f.result for f in found[:4]].count(None) == 2 and len(found) == 6
+    assert (
+        sorted(states(slow.folder, planned.plan), key=lambda s: s.value)
+        == [ItemState.DONE] * 2 + [ItemState.OBSOLETE] * 2
+    )
+    assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {5}
+    assert open_table(table.path).doctor() == []
+
+
 def test_an_item_that_fails_three_times_is_given_up_and_planned_again(tmp_path: Path) -> None:
     table = made(tmp_path)
     planned = plan(table, {**FULL, "compaction-plan.max-bytes": "1 b"})
@@ -276,6 +316,8 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
 def test_a_job_travels(tmp_path: Path) -> None:
     table = made(tmp_path)
     planned = plan(table)
-    job = TableWork(WriteSession(table.uri, {}, table=table)).look(planned.plan, planned.plan.items[0])
+    work = TableWork(WriteSession(table.uri, {}, table=table))
+    work.refresh()
+    job = work.look(planned.plan, planned.plan.items[0])
     assert isinstance(job, BucketJob)
     assert pickle.loads(pickle.dumps(job)).unit == job.unit and Lease("a", 1).period_ms == 1
