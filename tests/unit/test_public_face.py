@@ -84,3 +84,17 @@ def test_a_table_that_exists_can_be_taken_as_it_is(tmp_path: Path) -> None:
         bl.create_table(found.path, COLUMNS, primary_key=["id"])
     again = bl.create_table(found.path, COLUMNS, primary_key=["id"], exist_ok=True)
     assert again.to_arrow().num_rows == 20 and again.options["bucket"] == "1"
+
+
+def test_a_table_shows_its_operations_and_not_its_plumbing(tmp_path: Path) -> None:
+    shown = set(dir(table(tmp_path)))
+    assert {"to_arrow", "write", "compact", "schema", "primary_key", "path"} <= shown
+    assert not shown & {
+        "io",
+        "manifests",
+        "table_schema",
+        "snapshot_store",
+        "schema_store",
+        "with_read_options",
+        "storage",
+    }

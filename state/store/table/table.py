@@ -1,4 +1,4 @@
-"""The one handle on a table that others are given: where it is, its newest schema, and what can be read of it.
+"""`Table`: the handle that users hold, with one method for each operation.
 
 Source: Paimon 2.0 FileStoreTable, SchemaManager.createTable.
 """
@@ -56,10 +56,16 @@ from bucketline.state.store.table.row_changes import delete_rows, update_rows
 from bucketline.state.store.write.write_result import WriteResult
 from bucketline.state.types.logical import DataType
 
+_OF_THE_HANDLE = ("comment", "options", "partition_by", "path", "primary_key", "refreshed", "schema", "uri")
+
 
 @dataclass(frozen=True, slots=True)
 class Table(TableHandle):
     """A table at a path, with the schema that was its newest when the handle was made (see `refreshed`)."""
+
+    def __dir__(self) -> list[str]:
+        """The public names; the stores and settings behind them are not shown."""
+        return sorted({*_OF_THE_HANDLE, *(name for name in vars(type(self)) if not name.startswith("_"))})
 
     def to_arrow(
         self,
@@ -71,7 +77,7 @@ class Table(TableHandle):
         changes_since: Version | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """The rows as one table; arguments and errors are those of `to_batches`."""
+        """The rows as one table. Arguments and errors are those of `to_batches`."""
         schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
         return pa.Table.from_batches(rows, schema=schema)
 
@@ -88,42 +94,43 @@ class Table(TableHandle):
         """The rows as a stream of record batches, in bounded memory.
 
         Buckets come in order; keys ascend inside a bucket, unless the table has deletion vectors.
-        `columns` are names in the order wanted (None: all); `filter` is a condition on any columns of the table, as an
-        Arrow expression or as SQL text (`amount > 7.5 AND name LIKE 'a%'`); at most `limit` rows come;
-        `snapshot` is the id of the snapshot to read, or the name of a tag, with the schema of its time (None: what the
-        options say, else the newest, with this handle's schema); `read_optimized` sees only what full compactions have
-        written, without merging.
-        `changes_since` (an id, 0 for the beginning, or a tag) asks for what was committed after that snapshot up to
-        `snapshot` instead: rows as they were stored, commit by commit, with an int8 column `_row_kind` at the end. They
-        come from the changelog files of tables that produce them, else from appended files; overwrites are no changes.
-        Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that is not
-        there, UnsupportedTableError for a table whose rows cannot be read rightly, CorruptFileError and StorageError.
+        `columns` are names in the order wanted (None: all). `filter` is a condition on any columns of the table, as an
+        Arrow expression or as SQL text (`amount > 7.5 AND name LIKE 'a%'`). At most `limit` rows come. `snapshot` is
+        the id of a snapshot or the name of a tag, read with the schema of its time; by default the snapshot that the
+        options name, else the newest with this handle's schema. `read_optimized` reads only the last level, without
+        merging. `changes_since` (an id, 0 for the beginning, or a tag) reads what was committed after that snapshot, up
+        to `snapshot`, instead: rows as they were stored, commit by commit, with an int8 column `_row_kind` at the end.
+        They come from changelog files if the table has them, else from appended files; overwrites give no changes.
+        Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that does not
+        exist, UnsupportedTableError for a table that cannot be read, CorruptFileError and StorageError.
         """
         schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
         return pa.RecordBatchReader.from_batches(schema, rows)
 
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
-        """Commits the rows of `data` as one batch, with inline compaction as the options say; the newest snapshot's id,
-        which also says whether readers see the rows (`WriteResult`).
+        """Commits the rows of `data` as one batch, with inline compaction as the options say. Returns the newest
+        snapshot's id, with `.visible` and `.dropped` (`WriteResult`).
 
         `data` is a Table, RecordBatch or RecordBatchReader, matched by column name. `row_kinds` is an int8 array with
-        one kind a row (+I 0, -U 1, +U 2, -D 3) or the name of the column that holds them; a column `_row_kind` is found
-        by itself. Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed,
-        CommitConflictError and CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it, where
-        readers do not see the rows yet: they are in the table, and must not be written again.
+        one row kind per row (+I 0, -U 1, +U 2, -D 3), or the name of the column that has them; by default the column
+        `_row_kind`, if there is one. Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is
+        committed, CommitConflictError and CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it,
+        if readers do not see the rows yet: they are in the table, and must not be written again.
         """
         return write_table(self, data, row_kinds)
 
     def delete(self, filter: Filter) -> WriteResult:
-        """Deletes the rows that pass, as one commit; the newest snapshot's id. For tables with a primary key.
+        """Deletes the rows that pass the filter, in one commit. Returns the newest snapshot's id. The table needs a
+        primary key.
 
-        Rows that a reader does not see, or that come in between, are not deleted. Raises UnsupportedTableError for
+        Rows that readers do not see, or that others write meanwhile, are not deleted. Raises UnsupportedTableError for
         tables in which a delete does not remove a row, and as `write`.
         """
         return delete_rows(self, filter)
 
     def update(self, filter: Filter, assignments: Mapping[str, object]) -> WriteResult:
-        """Sets columns of the rows that pass, as one commit; the newest snapshot's id. For tables that deduplicate.
+        """Changes columns of the rows that pass the filter, in one commit. Returns the newest snapshot's id. The merge
+        engine must be `deduplicate`.
 
         `assignments` maps columns to constants, or to expressions over the columns as they were; keys, partition and
         sequence columns stay. Raises UnsupportedTableError, SchemaMismatchError, and as `write`.
@@ -136,10 +143,10 @@ class Table(TableHandle):
         partition: Mapping[str, object] | None = None,
         row_kinds: pa.Array | pa.ChunkedArray | str | None = None,
     ) -> WriteResult | None:
-        """Commits the rows of `data` in the place of what partitions hold; the new snapshot's id, None without one.
+        """Replaces the rows of partitions by those of `data`. Returns the new snapshot's id, None without one.
 
-        `partition` maps partition columns to values: the partitions that match are replaced, and emptied where no rows
-        come. Without it those are replaced that get rows, or everything where the table has no partitions or
+        `partition` maps partition columns to values: matching partitions are replaced, and are empty afterwards if they
+        get no rows. Without it, those that get rows are replaced, or the whole table if it has no partitions or
         `dynamic-partition-overwrite` is false. `data` and `row_kinds` as in `write`; no changelog is written. Raises
         SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and as `write`.
         """
@@ -165,7 +172,7 @@ class Table(TableHandle):
         return rescale_table(self, bucket_num, partitions)
 
     def snapshots(self) -> pa.Table:
-        """The snapshots there are, oldest first: the columns of Paimon's $snapshots."""
+        """All snapshots, oldest first, with the columns of Paimon's $snapshots."""
         return snapshots_table(self.snapshot_store)
 
     def files(self) -> pa.Table:
@@ -177,7 +184,7 @@ class Table(TableHandle):
         return live_files(self)
 
     def tags(self) -> pa.Table:
-        """The tags there are, by snapshot: the columns of Paimon's $tags, with `time_retained` as a duration."""
+        """All tags, by snapshot, with the columns of Paimon's $tags; `time_retained` is a duration."""
         return tags_table(self)
 
     def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
@@ -185,7 +192,7 @@ class Table(TableHandle):
         tag_table(self, name, snapshot, retained)
 
     def delete_tag(self, name: str) -> bool:
-        """Removes a tag and the files that only it held; False when there is none."""
+        """Removes a tag and the files that only it needs; False when there is none."""
         return untag_table(self, name)
 
     def branches(self) -> list[str]:
@@ -193,7 +200,7 @@ class Table(TableHandle):
         return Branches(self.io, self.path).names()
 
     def create_branch(self, name: str, tag: str | None = None) -> None:
-        """Makes a branch: empty, or standing at a tag. Open it with the option `branch`."""
+        """Creates a branch: empty, or at a tag. Open it with the option `branch`."""
         branch_table(self, name, tag)
 
     def delete_branch(self, name: str) -> bool:
@@ -201,7 +208,8 @@ class Table(TableHandle):
         return Branches(self.io, self.path).delete(name)
 
     def rollback_to(self, target: int | str) -> int:
-        """Makes a snapshot, by id or tag, the newest again; newer ones and their tags go. No writer may be at work."""
+        """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed. No writer
+        may be active."""
         return roll_back_table(self, target)
 
     def expire_snapshots(
@@ -212,9 +220,10 @@ class Table(TableHandle):
         older_than: timedelta | None = None,
         limit: int | None = None,
     ) -> ExpireResult:
-        """Removes old snapshots and the files that only they needed; what is None is as the table's options say.
+        """Removes old snapshots and the files that only they needed; None means: as the table's options say.
 
-        `limit` is how many go at most (None: all that may). Files of tags, branches and consumers stay.
+        `limit` is the most snapshots to remove (None: all that may be removed). Files of tags, branches and consumers
+        stay.
         """
         return expire_table(self, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit)
 
@@ -234,7 +243,7 @@ class Table(TableHandle):
         return remove_orphan_files(self, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
 
     def doctor(self, rows: bool = False) -> list[Finding]:
-        """What is broken in this table, errors first; `rows` also reads the live rows. Changes nothing."""
+        """Finds what is broken in this table, errors first. `rows` also reads the live rows. Changes nothing."""
         return examine(self, rows=rows)
 
     def alter(self, *changes: SchemaChange) -> Self:
@@ -252,7 +261,7 @@ class Table(TableHandle):
         comment: str | None = None,
         position: str | None = None,
     ) -> Self:
-        """Adds a nullable column; one that is there with this type is left as it is.
+        """Adds a nullable column; does nothing if it exists with this type.
 
         `name` is a column, or the path to a field in one (`["address", "zip"]`; `element` and `value` lead into
         collections); `type` is SQL text, as `DECIMAL(9, 2)`; `position` is `first` or `after <column>`.
@@ -261,11 +270,11 @@ class Table(TableHandle):
         return self.alter(added)
 
     def drop_column(self, name: str | Sequence[str]) -> Self:
-        """Drops a column that is no key."""
+        """Drops a column that is not part of a key."""
         return self.alter(DropColumn(column_path(name)))
 
     def rename_column(self, name: str | Sequence[str], to: str) -> Self:
-        """Renames a column that is no partition column; rows that exist keep their values."""
+        """Renames a column that is not a partition column; existing rows keep their values."""
         return self.alter(RenameColumn(column_path(name), to))
 
     def alter_column(
@@ -277,7 +286,8 @@ class Table(TableHandle):
         comment: str | None = None,
         position: str | None = None,
     ) -> Self:
-        """Changes what is not None: the type, to one that holds every old value; an empty comment removes it."""
+        """Changes the properties that are not None. A type may only change to one that holds every old value; an
+        empty comment removes it."""
         data_type = None if type is None else column_type(type)
         changes = column_changes(
             column_path(name), data_type=data_type, nullable=nullable, comment=comment, position=position
@@ -289,7 +299,7 @@ class Table(TableHandle):
         return self.alter(*(SetOption(key, value) for key, value in options.items()))
 
     def unset_options(self, *keys: str) -> Self:
-        """Takes options back to their defaults."""
+        """Sets options back to their defaults."""
         return self.alter(*map(UnsetOption, keys))
 
 
@@ -298,8 +308,8 @@ def open_table(
 ) -> Table:
     """The table at a path or URI, with its newest schema.
 
-    `options` say what is seen of the table: `branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
-    `postpone.merge-on-read` and others (`read_options`). Those of the sink say how this handle writes and compacts:
+    `options` are read options: `branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
+    `postpone.merge-on-read` and others; and options of the sink, for writing and compacting through this handle:
     `visibility-timeout`, `merge-memory`, `local-directory`. `storage_options` (`s3.endpoint`, ...) say how its storage
     is reached, and are never stored.
     Raises OptionError for other options, TableNotFoundError when there is no table, BranchNotFoundError,
@@ -340,14 +350,13 @@ def create_table(
     storage_options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Table:
-    """Makes the table at a path or URI, `<warehouse>/<db>.db/<table>`, and opens it; key columns become NOT NULL.
+    """Creates the table at a path or URI, `<warehouse>/<db>.db/<table>`, and opens it; key columns become NOT NULL.
 
-    `schema` is Arrow's or SQL column text (`columns_text`), which can also say what Arrow cannot, as VARCHAR(20).
-    `exist_ok` opens the table that is there, whatever its columns and options, where there is one.
-    `storage_options` (`s3.endpoint`, ...) say how the storage is reached; they are refused among `options`, which are
-    stored.
-    Raises OptionError for options and keys that do not fit or a table that exists, SchemaMismatchError for columns that
-    Paimon has no type for, UnsupportedTableError on storage that cannot publish. Nothing has been written then.
+    `schema` is an Arrow schema or SQL column text, which also has types that Arrow does not have, as VARCHAR(20).
+    `exist_ok` opens an existing table, whatever its columns and options. `storage_options` (`s3.endpoint`, ...) say how
+    the storage is reached; they are refused among `options`, which are stored. Raises OptionError for options and keys
+    that do not fit or a table that exists, SchemaMismatchError for columns that Paimon has no type for,
+    UnsupportedTableError on storage that cannot publish. Nothing has been written then.
     """
     check_table_path(path)
     new = plan_schema(
