@@ -13,6 +13,7 @@ from tests.support.broker import KafkaBroker
 from tests.support.jars import spark_kafka_jars
 from tests.support.peer import PaimonJava, PyPaimon
 from tests.support.s3_server import S3Server
+from tests.support.versitygw import VersityGateway
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +48,13 @@ def s3_server() -> Iterator[S3Server]:
 def azurite() -> Iterator[Azurite]:
     """Azure's blob store, emulated, with one container; needs Node, and npm the first time."""
     with Azurite() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw() -> Iterator[VersityGateway]:
+    """An S3 gateway over files, with one bucket; needs Go the first time."""
+    with VersityGateway() as server:
         yield server
 
 

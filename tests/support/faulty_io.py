@@ -52,6 +52,9 @@ class FaultyIO:
     def read_optional(self, path: str) -> bytes | None:
         return self._call("read_optional", path, lambda: self.inner.read_optional(path))
 
+    def read_unchanging(self, path: str) -> bytes:
+        return self._call("read", path, lambda: self.inner.read_unchanging(path))
+
     def write_new(self, path: str, data: bytes) -> None:
         torn = lambda: self.inner.write_new(path, data[: len(data) // 2])  # noqa: E731 (both forms side by side)
         self._call("write_new", path, lambda: self.inner.write_new(path, data), torn)

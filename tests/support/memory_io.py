@@ -31,6 +31,9 @@ class MemoryIO:
     def read_optional(self, path: str) -> bytes | None:
         return self.files.get(path)
 
+    def read_unchanging(self, path: str) -> bytes:
+        return self.read(path)
+
     def write_new(self, path: str, data: bytes) -> None:
         if not self.publish(path, data):
             raise StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)

@@ -18,6 +18,7 @@ from bucketline.state.store.storage.object_io import ObjectIO
 
 START_TIMEOUT_S = 120.0
 BUCKET = "lake"
+KEY_ID, KEY = "some-id", "some-key"
 
 
 class S3Server:
@@ -33,20 +34,33 @@ class S3Server:
         return storage_of(self.endpoint)
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
-        self._server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + START_TIMEOUT_S
-        while True:
-            with suppress(URLError, ConnectionError, TimeoutError):
-                make_bucket(self.endpoint, BUCKET)
-                return self
-            if self._server.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("moto's server did not start; is moto[server] installed?")
+        self._server = self.start()
+        if not self.await_start():
+            raise RuntimeError(f"{type(self).__name__} did not start; is its program installed?")
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         assert self._server is not None
         self._server.kill()
         self._server.wait()
+        self.stop()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Starts the server."""
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def await_start(self) -> bool:
+        """Whether the server is there, with its bucket."""
+        until = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < until and self._server is not None and self._server.poll() is None:
+            with suppress(URLError, ConnectionError, TimeoutError):
+                make_bucket(self.endpoint, BUCKET)
+                return True
+        return False
+
+    def stop(self) -> None:
+        """Removes what the server leaves."""
 
     def new_folder(self) -> tuple[ObjectIO, str]:
         """An IO and a folder of its own that nobody else uses."""
@@ -76,8 +90,8 @@ def storage_of(endpoint: str) -> dict[str, str]:
     """Storage options for a server at this address."""
     return {
         "s3.endpoint": endpoint,
-        "s3.access-key": "some-id",
-        "s3.secret-key": "some-key",
+        "s3.access-key": KEY_ID,
+        "s3.secret-key": KEY,
         "s3.path.style.access": "true",
         "s3.region": "us-east-1",
     }

@@ -283,7 +283,7 @@ class Manifests:
     def _read(self, name: str, size: int | None) -> bytes:
         """The file's bytes, as many as the table says. Paimon reads so many, and misses entries if they are too few."""
         path = self.path(name)
-        data = self._io.read(path)
+        data = self._io.read_unchanging(path)
         if size is not None and size != len(data):
             raise CorruptFileError(
                 f"{path} has {counted(len(data), 'byte')}, the table says {size}: "

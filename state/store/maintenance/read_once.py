@@ -45,6 +45,10 @@ class ReadOnceIO:
     def read_optional(self, path: str) -> bytes | None:
         return self.inner.read_optional(path)
 
+    def read_unchanging(self, path: str) -> bytes:
+        """As `read`: what is looked at is the storage, not what this process remembers of it."""
+        return self.read(path)
+
     def write_new(self, path: str, data: bytes) -> None:
         self.inner.write_new(path, data)
 

@@ -68,6 +68,9 @@ class ArrowIO:
                 return None
             raise
 
+    def read_unchanging(self, path: str) -> bytes:
+        return self.read(path)
+
     def write_new(self, path: str, data: bytes) -> None:
         with self.open_output(path) as sink, _storage_errors(path):
             sink.write(data)

@@ -36,6 +36,13 @@ class FileIO(Protocol):
         """The whole file, None when there is none."""
         ...
 
+    def read_unchanging(self, path: str) -> bytes:
+        """The whole of a file that never changes, of a name that is used once.
+
+        Where reading is a request it may come from memory, even if the file is gone since.
+        """
+        ...
+
     def write_new(self, path: str, data: bytes) -> None:
         """Creates a durable file, and its folders. Raises StorageError if it exists; an incomplete one is removed."""
         ...

@@ -52,6 +52,9 @@ class LocalIO:
             except FileNotFoundError:
                 return None
 
+    def read_unchanging(self, path: str) -> bytes:
+        return self.read(path)
+
     def write_new(self, path: str, data: bytes) -> None:
         with _storage_errors(path):
             _write_synced(path, data)

@@ -80,8 +80,17 @@ class ObjectIO:
                 return None
             raise
 
+    def read_unchanging(self, path: str) -> bytes:
+        remembered = self._clients.remembered
+        found = remembered.get(path)
+        if found is None:
+            found = self.read(path)
+            remembered.put(path, found)
+        return found
+
     def write_new(self, path: str, data: bytes) -> None:
         self._create(path, data)
+        self._clients.remembered.put(path, data)
 
     def publish(self, path: str, data: bytes) -> bool:
         self.require_publish()
@@ -97,6 +106,7 @@ class ObjectIO:
 
     def overwrite(self, path: str, data: bytes) -> None:
         clients = self._clients
+        clients.remembered.forget(path)
         clients.counter.add(Request.PUT)
         with object_errors(path):
             obstore.put(clients.patient, self._key(path), data, use_multipart=False)
@@ -136,12 +146,15 @@ class ObjectIO:
     def delete(self, path: str) -> None:
         clients = self._clients
         clients.counter.add(Request.DELETE)
+        clients.remembered.forget(path)
         with object_errors(path), suppress(FileNotFoundError):
             obstore.delete(clients.patient, self._key(path))
 
     def delete_folder(self, directory: str) -> None:
         clients = self._clients
         keys = [key for key, _, _ in self._listed(directory)]
+        for key in keys:
+            clients.remembered.forget(f"{self.address.bucket}/{key}")
         for start in range(0, len(keys), _PAGE_FILES):
             clients.counter.add(Request.DELETE)
             with object_errors(directory), suppress(FileNotFoundError):

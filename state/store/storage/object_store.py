@@ -27,6 +27,7 @@ from bucketline.conf.storage_options import (
 )
 from bucketline.state.store.storage.aws_keys import key_source
 from bucketline.state.store.storage.object_errors import SETTINGS_ERRORS
+from bucketline.state.store.storage.remembered import Remembered
 from bucketline.state.store.storage.requests import RequestCounter
 
 try:
@@ -90,6 +91,7 @@ class StoreClients:
     once: Any
     takes_suffix: bool
     counter: RequestCounter = field(default_factory=RequestCounter)
+    remembered: Remembered = field(default_factory=Remembered)
     lock: Lock = field(default_factory=Lock)
     refuses_second: bool | None = None
 

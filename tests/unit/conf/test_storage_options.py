@@ -3,6 +3,8 @@
 import json
 import pickle
 import random
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -414,6 +416,24 @@ def test_a_bucket_that_cannot_be_opened_is_refused(uri: str, options: dict[str, 
     with pytest.raises(OptionError, match=says) as caught:
         file_io.file_io_for(uri, options)
     assert "base64!" not in caught.value.message and "\n" not in caught.value.message
+
+
+def test_without_obstore_local_tables_work_and_others_name_the_extra(tmp_path: Path) -> None:
+    program = f"""if True:
+        import sys
+        sys.modules["obstore"] = None
+        import bucketline as bl
+        bl.create_table({str(tmp_path / "t")!r}, "a INT")
+        for uri in ("s3://b/t", "gs://b/t", "abfss://c@a.dfs.core.windows.net/t", "oss://b/t"):
+            try:
+                bl.open_table(uri)
+            except bl.OptionError as e:
+                print(e)
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300
+    ).stdout
+    assert said.count("install bucketline[stores]") == len(said.splitlines()) == 4
 
 
 def test_a_storage_that_cannot_be_opened_is_one_line_without_its_settings() -> None:

@@ -29,7 +29,10 @@ ON_LOCAL_FILES: dict[str, Callable[[], FileIO]] = {
 }
 
 
-@pytest.fixture(params=[*ON_LOCAL_FILES, "s3_server", pytest.param("azurite", marks=pytest.mark.stores)])
+EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw")]
+
+
+@pytest.fixture(params=[*ON_LOCAL_FILES, "s3_server", *EMULATED])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileIO, str]:
     """An IO, and the path of an empty folder of its own."""
     if request.param in ON_LOCAL_FILES:

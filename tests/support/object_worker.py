@@ -1,0 +1,43 @@
+"""A process of its own that works on a store: `python -m tests.support.object_worker WHAT ENDPOINT URI NUMBER COUNT`.
+
+It says `ready`, waits for a line, and says what it did then: with `publish` the numbers of the files that it was the
+first to make, with `write` those of the rows that it wrote.
+"""
+
+import sys
+import uuid
+
+import pyarrow as pa
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.errors import CommitConflictError
+from bucketline.state.store.table.table import open_table
+from tests.support.s3_server import object_io, storage_of
+
+
+def main() -> None:
+    what, endpoint, uri, number, count = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
+    io, root = object_io(uri, endpoint)
+    io.require_publish()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    if what == "publish":
+        done = [n for n in range(count) if io.publish(f"{root}/snapshot/snapshot-{n}", uuid.uuid4().bytes)]
+    else:
+        done = [n for n in range(count) if _write(uri, endpoint, number * count + n)]
+    print(*done, flush=True)
+
+
+def _write(uri: str, endpoint: str, number: int) -> bool:
+    try:
+        open_table(uri, storage_options=storage_of(endpoint)).write(pa.table({"number": [number]}))
+    except CommitConflictError:
+        # Too many others were quicker.
+        return False
+    except BucketlineError as e:
+        raise SystemExit(f"{e.code}: {e}") from e
+    return True
+
+
+if __name__ == "__main__":
+    main()

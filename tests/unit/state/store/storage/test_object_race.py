@@ -1,0 +1,57 @@
+"""Processes that publish and commit to one object store at the same time."""
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.store.doctor.examine import examine, open_to_examine
+from bucketline.state.store.table.table import create_table, open_table
+from tests.support.s3_server import S3Server, object_io
+
+EXCHANGE_TIMEOUT_S = 300
+
+
+pytestmark = pytest.mark.stores
+
+
+def run(what: str, server: S3Server, uri: str, *, processes: int, count: int) -> list[list[int]]:
+    """What each process did; they begin together."""
+    command = [sys.executable, "-m", "tests.support.object_worker", what, server.endpoint, uri]
+    started = [
+        subprocess.Popen([*command, str(n), str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for n in range(processes)
+    ]
+    for process in started:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=EXCHANGE_TIMEOUT_S)[0] for process in started]
+    assert [process.returncode for process in started] == [0] * processes
+    return [[int(n) for n in text.split()] for text in said]
+
+
+def test_one_of_eight_processes_that_create_the_same_file_wins_each_time(versitygw: S3Server) -> None:
+    won = run("publish", versitygw, versitygw.new_uri(), processes=8, count=50)
+    assert sorted(n for of_one in won for n in of_one) == list(range(50))
+
+
+def test_four_processes_that_commit_leave_dense_snapshots_and_each_row_once(versitygw: S3Server) -> None:
+    uri, count = versitygw.new_uri(), 8
+    create_table(
+        uri,
+        pa.schema([("number", pa.int64())]),
+        options={"commit.max-retries": "100"},
+        storage_options=versitygw.storage,
+    )
+    done = run("write", versitygw, uri, processes=4, count=count)
+    assert [len(of_one) for of_one in done] == [count] * 4
+    rows = open_table(uri, storage_options=versitygw.storage).to_arrow()
+    assert sorted(rows["number"].to_pylist()) == list(range(4 * count))
+    io, root = object_io(uri, versitygw.endpoint)
+    ids = {name for name in io.list_names(f"{root}/snapshot") if name.startswith("snapshot-")}
+    assert ids == {f"snapshot-{n + 1}" for n in range(4 * count)}
+    assert examine(open_to_examine(uri, storage_options=versitygw.storage), rows=True) == []
