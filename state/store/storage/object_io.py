@@ -15,11 +15,17 @@ import pyarrow as pa
 
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import StorageError, UnsupportedTableError
-from bucketline.state.format.paths import temporary_name
+from bucketline.state.format.paths import SCHEMA_DIR, temporary_name
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.object_errors import STORE_ERRORS, TAKEN_ERRORS, object_error, object_errors
 from bucketline.state.store.storage.object_reader import ObjectReader
-from bucketline.state.store.storage.object_store import StoreAddress, StoreClients, address_of, clients_of
+from bucketline.state.store.storage.object_store import (
+    StoreAddress,
+    StoreClients,
+    address_of,
+    check_not_forked,
+    clients_of,
+)
 from bucketline.state.store.storage.object_writer import PART_BYTES, ObjectWriter
 from bucketline.state.store.storage.requests import Request, RequestCounts
 
@@ -174,6 +180,7 @@ class ObjectIO:
 
     @property
     def _clients(self) -> StoreClients:
+        check_not_forked(self.root)
         return clients_of(self.address)
 
     def _key(self, path: str) -> str:
@@ -234,7 +241,7 @@ class ObjectIO:
     def _refuses_second(self) -> bool:
         """Whether the store keeps an object when another is to be created in its place. Raises StorageError."""
         for left in reversed(range(_TRIES)):
-            path = f"{self.root}/{temporary_name('probe', self.ids.new_uuid())}"
+            path = f"{self.root}/{SCHEMA_DIR}/{temporary_name('probe', self.ids.new_uuid())}"
             try:
                 return self._keeps_first(path)
             except StorageError as e:

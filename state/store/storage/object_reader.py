@@ -28,12 +28,12 @@ try:
 except ImportError:
     obstore = None
 
-TAIL_BYTES = 1 << 20
+TAIL_BYTES = 512 << 10
 """About what a store sends in the time that it takes to answer at all."""
 
 _WHOLE_ANSWER = "non-partial response"
 _PART_BYTES = 4 << 20
-_MOST_AHEAD_BYTES = 4 << 20
+_MOST_AHEAD_BYTES = 1 << 20
 _AT_ONCE = 8
 
 

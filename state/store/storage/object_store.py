@@ -25,6 +25,7 @@ from bucketline.conf.storage_options import (
     oss_settings,
     s3_settings,
 )
+from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.aws_keys import key_source
 from bucketline.state.store.storage.object_errors import SETTINGS_ERRORS
 from bucketline.state.store.storage.remembered import Remembered
@@ -132,6 +133,27 @@ def clients_of(address: StoreAddress) -> StoreClients:
         reason = str(e).partition("\n")[0]
         raise OptionError(f"{address.kind.value} bucket {address.bucket!r} cannot be opened: {reason}") from e
     return StoreClients(patient, once, takes_suffix=address.kind is not StoreKind.AZURE)
+
+
+def check_not_forked(path: str) -> None:
+    """Raises StorageError in a process that was forked from one that had clients: in it they would wait for ever."""
+    if _FORKED:
+        raise StorageError(
+            f"{path}: this process was forked from one that uses object stores, whose threads did not come along; "
+            "start processes by 'spawn' or 'forkserver', or open the first table in each of them",
+            path=path,
+            retryable=False,
+            missing=False,
+        )
+
+
+def _note_fork() -> None:
+    if clients_of.cache_info().currsize:
+        _FORKED.append(os.getpid())
+
+
+_FORKED: list[int] = []
+os.register_at_fork(after_in_child=_note_fork)
 
 
 Make = Callable[[dict[str, Any], dict[str, Any]], Any]

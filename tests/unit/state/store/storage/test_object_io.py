@@ -4,6 +4,8 @@ import os
 import pickle
 import random
 import re
+import subprocess
+import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -185,3 +187,21 @@ def test_a_role_and_a_profile_get_their_keys_from_where_aws_keeps_them(
     used = {found[1] for text in proxy.signed if (found := re.search("Credential=([^/]+)/", text))}
     assert "FROM_PROFILE" in used
     assert len(used) == 2 and any(key.startswith("ASIA") for key in used)
+
+
+def test_a_forked_process_says_so_and_does_not_wait_for_ever(s3_server: S3Server) -> None:
+    program = f"""if True:
+        import os
+        from tests.support.s3_server import object_io
+        io, root = object_io("s3://{BUCKET}/{uuid.uuid4().hex}", "{s3_server.endpoint}")
+        io.write_new(root + "/f", b"1")
+        child = os.fork()
+        try:
+            io.read(root + "/f")
+        except Exception as e:
+            print(e, flush=True)
+            os._exit(3)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert "forked" in done.stdout and "spawn" in done.stdout and done.stdout.endswith("3\n")
