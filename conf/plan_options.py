@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
@@ -130,6 +131,11 @@ def plan_options(options: Mapping[str, str]) -> PlanOptions:
     for key in options:
         if key.startswith(PLAN_PREFIX) and key not in OPTIONS_OF_PLANS:
             raise OptionError(f"unknown option '{key}'{did_you_mean(key, OPTIONS_OF_PLANS)}", key=key)
+    for timed in (PLAN_INTERVAL, PLAN_PARTITION_IDLE_TIME, PLAN_FULL_AFTER):
+        try:
+            parse_given_duration(options.get(timed.key, "0 s"))
+        except OptionError as e:
+            raise OptionError(f"option '{timed.key}': {e.message}", key=timed.key) from e
     runs = PLAN_MIN_RUNS.find(options)
     percent = PLAN_MIN_AMPLIFICATION.find(options)
     for option, found in ((PLAN_COMMITS, PLAN_COMMITS.get(options)), (PLAN_MIN_RUNS, runs)):

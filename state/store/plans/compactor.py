@@ -116,6 +116,8 @@ class Compactor:
             turned = (*plan.items[start:], *plan.items[:start])
             items += [(plan, item) for item in turned if not listing.has_result(plan, item.number)]
         self.open_items = len(items)
+        still = {(plan.plan_id, item.number) for plan, item in items}
+        self._seen = {key: seen for key, seen in self._seen.items() if key in still}
         most = max(1, self._take(len(items)))
         found: list[Claimed] = []
         for plan, item in items:
@@ -127,7 +129,7 @@ class Compactor:
         found = []
         for number in listing.plan_numbers:
             try:
-                plan = self._folder.plan(number)
+                plan = self._folder.plan(number, listing)
             except CorruptFileError as e:
                 if number not in self._unreadable:
                     _LOG.warning("a plan is passed over: %s", e)

@@ -4,13 +4,14 @@ Two who plan at once cannot both plan a bucket: the loser of a number reads the 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.plan_options import PlanOptions
 from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.plans.choose import PartitionTest, PlannedBucket, choose_append, choose_keyed
 from bucketline.state.plans.plan import Item, Plan
 from bucketline.state.store.compact.append_compact import append_options
@@ -126,6 +127,8 @@ def _choose(
 
 
 def _remove_old(folder: PlanFolder, listing: Listing, plans: Mapping[int, Plan]) -> None:
+    """Removes closed plans but for the newest; where storage fails, the next planner does it."""
     closed = [n for n in sorted(plans) if n in listing.plan_numbers and listing.is_closed(plans[n])]
-    for number in closed[:-KEPT_PLANS]:
-        folder.remove(number, plans[number], listing)
+    with suppress(StorageError):
+        for number in closed[:-KEPT_PLANS]:
+            folder.remove(number, plans[number], listing)

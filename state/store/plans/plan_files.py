@@ -68,7 +68,8 @@ class PlanFolder:
         """One listing. Raises StorageError."""
         numbers: list[int] = []
         items: dict[tuple[str, int], _Listed] = {}
-        for name in self._io.list_names(self.directory):
+        names = self._io.list_names(self.directory)
+        for name in names:
             plan, item = _PLAN.fullmatch(name), _ITEM.fullmatch(name)
             if plan is not None:
                 numbers.append(int(plan[1]))
@@ -78,11 +79,23 @@ class PlanFolder:
                     found.has_result = True
                 elif item[4] is not None:
                     found.epochs[item[3]].add(int(item[4]))
+        self._forget_others(set(numbers), {f"{self.directory}/{name}" for name in names})
         return Listing(tuple(sorted(numbers)), items)
 
-    def plan(self, number: int) -> Plan | None:
-        """The plan of that number; None when there is none. Raises CorruptFileError, StorageError."""
-        if number not in self._plans:
+    def _forget_others(self, numbers: set[int], paths: set[str]) -> None:
+        """Holds no more in memory than what is listed."""
+        self._plans = {n: plan for n, plan in self._plans.items() if n in numbers}
+        self._leases = {path: lease for path, lease in self._leases.items() if path in paths}
+        self._releases = {path: release for path, release in self._releases.items() if path in paths}
+
+    def plan(self, number: int, listing: Listing | None = None) -> Plan | None:
+        """The plan of that number; None when there is none. Raises CorruptFileError, StorageError.
+
+        It is read again unless the listing shows that it is closed: the table may have been dropped and made anew.
+        """
+        known = self._plans.get(number)
+        if known is None or (listing is not None and not listing.is_closed(known)):
+            self._plans.pop(number, None)
             path = self.plan_path(number)
             data = self._io.read_optional(path)
             if data is None:
@@ -92,7 +105,7 @@ class PlanFolder:
 
     def plans(self, listing: Listing) -> dict[int, Plan]:
         """The plans of a listing that are there. Raises as `plan`."""
-        found = ((number, self.plan(number)) for number in listing.plan_numbers)
+        found = ((number, self.plan(number, listing)) for number in listing.plan_numbers)
         return {number: plan for number, plan in found if plan is not None}
 
     def publish_plan(self, number: int, plan: Plan) -> bool:

@@ -199,6 +199,8 @@ def test_a_writer_plans_by_commits_by_time_by_both_or_by_either(trigger: str, ex
 def test_options_of_plans_are_checked() -> None:
     with pytest.raises(OptionError, match=r"did you mean 'compaction-plan\.strategy'"):
         plan_options({"compaction-plan.stratgy": "full"})
+    with pytest.raises(OptionError, match=r"compaction-plan\.interval.* has no unit"):
+        plan(interval="5")
     with pytest.raises(OptionError, match="at least 1"):
         plan(commits="0")
     assert plan_options({"num-sorted-run.compaction-trigger": "9"}).min_runs == 9

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -269,6 +270,20 @@ def test_what_is_interrupted_is_given_back_at_once(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         stopped.compactor.round()
     assert len(other.all()) == 4
+
+
+def test_a_compactor_that_runs_on_does_the_plans_of_a_table_that_was_dropped_and_made_anew(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan(table)
+    running = Worker(table)
+    assert running.compactor.round()[0].result is not None
+    shutil.rmtree(table.path)
+    again = made(tmp_path, batches=2)
+    planned = plan(again)
+    assert planned.number == 1
+    listing = running.folder.list()
+    assert running.folder.plan(1, listing) == planned.plan
+    assert len(Worker(again).all()) == len(planned.plan.items)
 
 
 def test_old_plans_are_cleaned_up_and_the_newest_stay(tmp_path: Path) -> None:
