@@ -23,12 +23,12 @@ from bucketline.streaming.decode.json_declared import declared_type
 from bucketline.streaming.decode.json_exact import Literal, parse_json
 from bucketline.streaming.decode.json_shape import Shape, SourceSchema, source_fields
 
-NEEDS = "unseen"
+NEEDS = "needs"
 """The kind of routed rows and results that send needs to the driver."""
 
 NO_NEED = pa.null()
 
-_TOLD_BY = b"bucketline.unseen"
+_NEEDS_KEY = b"bucketline.needs"
 _MOST_FIELDS = 1000
 _DEEPEST = 20
 _GIANT = pa.decimal128(38, 0)
@@ -154,12 +154,12 @@ def with_need(rows: pa.Table, need: pa.DataType) -> pa.Table:
     """The rows, with the needs of their records in the schema's metadata."""
     if pa.types.is_null(need):
         return rows
-    return rows.replace_schema_metadata({_TOLD_BY: pa.schema(list(need)).serialize().to_pybytes()})
+    return rows.replace_schema_metadata({_NEEDS_KEY: pa.schema(list(need)).serialize().to_pybytes()})
 
 
 def read_need(rows: pa.Table) -> bytes | None:
     """The needs that `with_need` stored; None if there are none."""
-    told: bytes | None = (rows.schema.metadata or {}).get(_TOLD_BY)
+    told: bytes | None = (rows.schema.metadata or {}).get(_NEEDS_KEY)
     return told
 
 

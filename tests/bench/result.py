@@ -1,4 +1,4 @@
-"""What a measurement found, and the target it is held against."""
+"""What a measurement found, and the target it is compared with."""
 
 import os
 from collections.abc import Callable, Sequence

@@ -109,7 +109,7 @@ def schema(engine: str) -> TableSchema:
 
 
 def test_the_delete_carries_the_new_values_and_the_old_partition() -> None:
-    """Scenario 20: (1, 11, 2) replaces (1, 10, 1)."""
+    """The row (1, 11, 2) replaces (1, 10, 1)."""
     found = schema("deduplicate")
     assert old_place_rule(found) is OldPlaceRule.DELETE_OLD
     partitions = [encode_row([value], [found.field("pt").type]) for value in ("one", None)]

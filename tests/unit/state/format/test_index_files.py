@@ -1,4 +1,4 @@
-"""HASH index and deletion-vector files, held against the bytes Paimon Java wrote."""
+"""HASH index and deletion-vector files, compared with the bytes Paimon Java wrote."""
 
 import struct
 import zlib

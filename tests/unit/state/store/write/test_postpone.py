@@ -1,4 +1,4 @@
-"""Postpone tables: rows wait unseen until a compaction deals them out, with their kinds, in order, by partition."""
+"""Postpone tables: rows stay in the postpone bucket until a compaction moves them, in order, with their kinds."""
 
 from dataclasses import dataclass
 from pathlib import Path
