@@ -92,7 +92,9 @@ def test_bad_records_are_kept_with_topic_partition_offset_and_reason(
     broken = KafkaRecord(b"{broken", b"9", 1)
     kafka_broker.produce("bad.orders", [change("c", 1, None, "a"), broken, change("t", 2), change("c", 3, None, "c")])
 
-    with pytest.raises(RejectedRecordsError, match=r"topic bad\.orders partition 0 offset 0: an event with op t"):
+    with pytest.raises(
+        RejectedRecordsError, match=r"topic bad\.orders partition 0 offset 0: a truncate of the source table \(op t"
+    ):
         run_job(job(tmp_path, kafka_broker, "bad.orders"), spark)
 
     rejects = tmp_path / "rejects"

@@ -136,7 +136,7 @@ def test_files_that_spark_reads_itself_need_no_decode(spark: Any, folder: Folder
     ("settings", "kind", "says"),
     [
         ((), TableNotFoundError, "no section 'create'"),
-        ((*CREATE, "bad-records.max=5"), OptionError, "does not say where they go"),
+        ((*CREATE, "bad-records.max=5"), OptionError, "the folder for them, is not set"),
         ((*CREATE, "source.format=nowhere"), OptionError, "Spark cannot open source.format = 'nowhere'"),
         ((*CREATE, "source.format=rate"), OptionError, "the source's column 'value' is LongType"),
         (("create.schema=id BIGINT", "source.decode=debezium-json"), OptionError, "without a primary key"),

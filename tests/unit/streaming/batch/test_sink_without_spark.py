@@ -221,7 +221,7 @@ def test_a_batch_whose_files_are_removed_while_the_driver_is_stopped_is_written_
         with monkeypatch.context() as patched:
             patched.setattr(live_table, "WriteSession", partial(WriteSession, clock=clock))
             write(table, 0, 2, local_directory=str(tmp_path / "local"))
-        repeated += any("is done again" in r.getMessage() for r in caplog.records)
+        repeated += any("is repeated" in r.getMessage() for r in caplog.records)
         write(table, 1, 2, local_directory=str(tmp_path / "local"))
         table.compact()
         assert table.to_arrow()["v"].to_pylist() == [1] * 50 and table.doctor(rows=True) == []

@@ -296,7 +296,7 @@ def test_instants_of_an_orc_writer_whose_zone_is_not_known_are_refused_where_the
         return replace(meta, value_stats=SimpleStats(low, high, (1,)), value_stats_cols=("l3",))
 
     _rewrite_manifests(path, shift)
-    with pytest.raises(UnsupportedTableError, match="column l3: the file was written in a time zone"):
+    with pytest.raises(UnsupportedTableError, match="column l3: the file was written in an unknown time zone"):
         open_table(str(path)).to_arrow()
     assert open_table(str(path)).to_arrow(columns=["l6"]).num_rows == 2
 
