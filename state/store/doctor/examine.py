@@ -29,8 +29,11 @@ from bucketline.state.store.doctor.history import History
 from bucketline.state.store.doctor.live import Share
 from bucketline.state.store.doctor.places import place_problems
 from bucketline.state.store.doctor.problem import Broken, Problem, State, passable
+from bucketline.state.store.doctor.repeats import repeat_problems
 from bucketline.state.store.doctor.rows import row_problems
 from bucketline.state.store.doctor.states import NamedState, named_states
+from bucketline.state.store.doctor.vectors import vector_problems
+from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from bucketline.state.store.maintenance.read_once import ReadOnceIO
 from bucketline.state.store.read.merge_read import FileAccess
@@ -142,12 +145,26 @@ class _Examination:
         access = FileAccess(table.io, table.path, table.table_schema, table.schema_store.get)
         try:
             buckets = group_by_bucket(table.manifests.live_entries(newest))
+            index = table.manifests.read_index(newest.index_manifest)
         except BucketlineError as e:
             passable(e)
             return  # a problem of the state
+        try:
+            deletions = find_deletions(table.io, table.path, table.table_schema, index)
+        except CorruptFileError as e:
+            yield Problem("deletion-vector", state.name, e.message, state.needed)
+            deletions = None
         self._total += len(buckets) + 2
         for bucket in buckets:
-            yield from row_problems(access, bucket, state)
+            found = list(row_problems(access, bucket, state))
+            yield from found
+            if deletions is not None:
+                vectors = list(vector_problems(deletions, bucket, state))
+                yield from vectors
+                if not vectors:
+                    told = {p.message for p in found}
+                    marked = replace(access, deletions=deletions)
+                    yield from (p for p in repeat_problems(marked, bucket, state) if p.message not in told)
             self._step()
         for look in (hash_problems, place_problems):
             try:

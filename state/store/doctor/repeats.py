@@ -1,0 +1,150 @@
+"""Has each key one row where readers do not merge?
+
+With deletion vectors, and under first-row, readers take the files above level 0 as they are, less the rows that vectors
+mark: a compaction has marked every older row of its keys, or left the newer one out. Paimon's compaction does not look
+whether rows of its files were marked after it has read them, and writes such rows again.
+Source: Paimon 2.0 MergeTreeSplitGenerator, ConflictDetection.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.read_options import DELETION_VECTORS_ENABLED
+from bucketline.conf.table_options import MERGE_ENGINE, SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.conf.wording import counted
+from bucketline.state.format.paths import bucket_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.fold import Indices, Kinds, Selection, Starts
+from bucketline.state.lsm.merge.merge_runs import merge_runs
+from bucketline.state.lsm.tree.interval import sections
+from bucketline.state.lsm.tree.run import SortedRun
+from bucketline.state.store.doctor.problem import Problem, State
+from bucketline.state.store.read.merge_read import FileAccess, run_batch_bytes
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.order import key_changes, key_order
+from bucketline.state.types.row_kind import is_retract
+
+MEMORY_BYTES = 64 << 20
+"""Bytes of keys that are held while the files of a bucket are merged."""
+
+BATCH_ROWS = 65536
+_FILE = "_FILE"
+
+_REMEDIES = {
+    "deduplicate": "Then `bucketline compact PATH` keeps the newest row of each key",
+    "first-row": "Then `bucketline compact PATH` keeps the first row of each key",
+}
+_NO_REMEDY = (
+    "A compaction would merge the rows, and so count values twice: roll the table back to a snapshot before that, or "
+    "write it anew"
+)
+
+
+def repeat_problems(
+    access: FileAccess, bucket: BucketFiles, state: State, *, batch_rows: int = BATCH_ROWS
+) -> Iterator[Problem]:
+    """Keys of a bucket that have several rows above level 0; nothing for tables whose readers merge.
+
+    `access` must know the deletion vectors. Only files whose key ranges overlap are read, key columns alone.
+    Memory: `MEMORY_BYTES`.
+    """
+    schema = access.schema
+    if bucket.bucket < 0 or not reads_unmerged(schema):
+        return
+    order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
+    for runs in sections((f for f in bucket.files if f.level > 0), order):
+        if len(runs) < 2:
+            continue  # files of one run share no key
+        try:
+            found = _repeats(access, bucket, runs, batch_rows)
+        except BucketlineError as e:
+            yield Problem("data-file", str(e.fields.get("path", bucket.bucket)), e.message, state.needed)
+            continue
+        if found is not None:
+            yield Problem("key-twice", bucket_path(schema, bucket.partition, bucket.bucket), _text(schema, found))
+
+
+def reads_unmerged(schema: TableSchema) -> bool:
+    """Whether readers take the files above level 0 of a table as they are."""
+    if not schema.primary_keys:
+        return False
+    return DELETION_VECTORS_ENABLED.get(schema.options) or MERGE_ENGINE.get(schema.options) == "first-row"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """How many keys have several rows; the values of the first, and where its rows are, oldest first."""
+
+    key_count: int
+    key: tuple[object, ...]
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated(Selection):
+    """All rows of those keys that have several, of which readers show one at least."""
+
+    def select(self, starts: Starts, kinds: Kinds) -> Indices:
+        if starts.all():
+            return np.empty(0, np.int64)
+        numbers = np.cumsum(starts, dtype=np.int64) - 1
+        rows = np.bincount(numbers)
+        is_shown = ~is_retract(pa.array(kinds)).to_numpy(zero_copy_only=False)
+        shown = np.bincount(numbers, weights=is_shown)
+        return np.flatnonzero(((rows > 1) & (shown > 0))[numbers])
+
+
+def _repeats(access: FileAccess, bucket: BucketFiles, runs: Sequence[SortedRun], batch_rows: int) -> _Found | None:
+    schema = access.schema
+    keys, options = list(schema.trimmed_primary_key), schema.options
+    ages = SEQUENCE_FIELD.get(options)
+    columns = tuple(dict.fromkeys((*keys, *ages, SEQUENCE, VALUE_KIND)))
+    files = [file for run in runs for file in run.files]
+    numbers = {file.file_name: number for number, file in enumerate(files)}
+    access = replace(access, batch_bytes=run_batch_bytes(MEMORY_BYTES, len(runs)))
+
+    def rows_of(run: SortedRun) -> Iterator[pa.RecordBatch]:
+        for file in run.files:
+            number = pa.scalar(numbers[file.file_name], pa.int32())
+            for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
+                yield batch.append_column(_FILE, pa.repeat(number, batch.num_rows))
+
+    merged = merge_runs(
+        [rows_of(run) for run in runs],
+        keys,
+        ages,
+        SEQUENCE_SORT_ORDER.get(options) == "descending",
+        _Repeated(),
+        batch_rows,
+        MEMORY_BYTES // 24,
+    )
+    count, first, last = 0, None, None
+    for batch in merged:
+        joined = batch if last is None else pa.concat_batches([last, batch])
+        changes = key_changes(joined, keys)
+        count += int(changes.sum()) - (last is not None)
+        last = batch.slice(batch.num_rows - 1)
+        if first is None:
+            ends = np.flatnonzero(changes[1:])
+            rows = batch.slice(0, int(ends[0]) + 1 if len(ends) else batch.num_rows)
+            key = tuple(rows.column(k)[0].as_py() for k in keys)
+            held = [files[n] for n in rows.column(_FILE).to_pylist()]
+            first = key, tuple(f"{f.file_name} (level {f.level})" for f in held)
+    return None if first is None else _Found(count, *first)
+
+
+def _text(schema: TableSchema, found: _Found) -> str:
+    key = ", ".join(f"{n} = {v!r}" for n, v in zip(schema.trimmed_primary_key, found.key, strict=True))
+    more = f" and {counted(found.key_count - 1, 'more key')}" if found.key_count > 1 else ""
+    verb = "have" if found.key_count > 1 else "has"
+    remedy = _REMEDIES.get(MERGE_ENGINE.get(schema.options), _NO_REMEDY)
+    return (
+        f"the key {key}{more} {verb} several rows above level 0, and readers show each: those of {key} are in "
+        f"{' and '.join(found.places)}. Two programs compacted the bucket at the same time: let one of them compact. "
+        f"{remedy}"
+    )
