@@ -3,12 +3,14 @@
 Source: Paimon 2.0 SchemaManager.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 from bucketline.conf.option import StoredText
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.paths import SCHEMA_DIR, parse_schema_id, schema_name
+from bucketline.state.format.schema_history import id_problems
 from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
@@ -45,6 +47,33 @@ class Schemas:
             options: dict[str, str] = {key: StoredText.of(text, path) for key, text in known.options.items()}
             known = self._known[schema_id] = replace(known, options=options)
         return known
+
+    def read_under(self, schema: TableSchema) -> Callable[[int], TableSchema]:
+        """As `get`, for files that are read under another schema of the table, which finds their fields by id.
+
+        Also raises CorruptFileError, naming the schema file, when one of the two cannot have become the other: columns
+        would be read as nulls.
+        """
+        fitting = {schema.id}
+
+        def schema_of(schema_id: int) -> TableSchema:
+            found = self.get(schema_id)
+            if schema_id not in fitting:
+                self._check_ids(*sorted((found, schema), key=lambda s: s.id))
+                fitting.add(schema_id)
+            return found
+
+        return schema_of
+
+    def _check_ids(self, before: TableSchema, after: TableSchema) -> None:
+        for problem in id_problems(before, after):
+            path = self._path(after.id)
+            raise CorruptFileError(
+                f"{path}: {problem}. One of the two files is damaged, and rows would be misread: put it back from a "
+                "copy",
+                path=path,
+                before=self._path(before.id),
+            )
 
     def create(self, schema: TableSchema) -> bool:
         """Publishes a schema under its id; False when another writer took that id."""

@@ -36,11 +36,11 @@ class BucketAccess:
     @cached_property
     def files(self) -> FileAccess:
         io, path = file_io_for(self.uri, self.schema.storage)
-        schemas = Schemas(io, path)
+        stored = Schemas(io, path).read_under(self.schema)
 
         @cache
         def schema_of(schema_id: int) -> TableSchema:
-            return self.schema if schema_id == self.schema.id else schemas.get(schema_id)
+            return self.schema if schema_id == self.schema.id else stored(schema_id)
 
         return FileAccess(io, path, self.schema, schema_of)
 

@@ -142,7 +142,8 @@ class _Examination:
         if newest is None:
             return
         state = State(f"snapshot {newest.id}", newest.id)
-        access = FileAccess(table.io, table.path, table.table_schema, table.schema_store.get)
+        schema = table.table_schema
+        access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
         try:
             buckets = group_by_bucket(table.manifests.live_entries(newest))
             index = table.manifests.read_index(newest.index_manifest)
@@ -150,7 +151,7 @@ class _Examination:
             passable(e)
             return  # a problem of the state
         try:
-            deletions = find_deletions(table.io, table.path, table.table_schema, index)
+            deletions = find_deletions(table.io, table.path, schema, index)
         except CorruptFileError as e:
             yield Problem("deletion-vector", state.name, e.message, state.needed)
             deletions = None

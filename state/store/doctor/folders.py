@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.format.paths import SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
+from bucketline.state.format.schema_history import id_problems
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.consumers import broken_consumers
@@ -106,12 +107,7 @@ def _evolved(before: TableSchema, after: TableSchema) -> Iterator[str]:
     keys = [f.id for f in before.fields if f.name in before.primary_keys]
     if {f.id for f in after.fields if f.name in after.primary_keys} != set(keys):
         yield f"its primary key is of other fields than that of schema {before.id}"
-    if after.highest_field_id < before.highest_field_id:
-        yield f"highestFieldId is {after.highest_field_id}, schema {before.id} has {before.highest_field_id}"
-    known = {f.id for f in before.fields}
-    for field in after.fields:
-        if field.id not in known and field.id <= before.highest_field_id:
-            yield f"column {field.name} has id {field.id}, which schema {before.id} does not have and which is not new"
+    yield from id_problems(before, after)
 
 
 def _snapshot_folder(table: TableHandle) -> Iterator[Finding]:

@@ -80,7 +80,7 @@ def _in_several_buckets(name: str, index: Mapping[int, Int32s]) -> Iterator[Prob
 
 def _unknown_keys(table: TableHandle, bucket: BucketFiles, known: Int32s) -> Iterator[Problem]:
     schema = table.table_schema
-    access = FileAccess(table.io, table.path, schema, table.schema_store.get)
+    access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
     fields = schema.select(schema.trimmed_primary_key)
     names: Sequence[str] = [f.name for f in fields]
     for file in bucket.files:

@@ -30,7 +30,7 @@ def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     if bucket_mode(schema) is not BucketMode.CROSS_PARTITION or schema.settings.bucket.index_ttl_ms is not None:
         return
     keys = ShardKeys(schema)
-    access = FileAccess(table.io, table.path, schema, table.schema_store.get)
+    access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
     vectors = table.manifests.read_index(snapshot.index_manifest)
     try:
         with (

@@ -156,7 +156,11 @@ def live_files(table: TableHandle) -> pa.Table:
     for one in planned:
         hidden = set() if one is planned[0] else planned[0].partitions
         buckets = [b for b in one.files if b.partition in listed and b.partition not in hidden]
-        found.append(files_table(table.path, one.sight.schema, buckets, one.sight.table.schema_store.get))
+        found.append(
+            files_table(
+                table.path, one.sight.schema, buckets, one.sight.table.schema_store.read_under(one.sight.schema)
+            )
+        )
     return pa.concat_tables(found)
 
 
@@ -174,7 +178,7 @@ def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatc
     if not planned.partitions:
         return iter(())
     table, schema, snapshot = planned.sight.table, planned.sight.schema, planned.sight.snapshot
-    access = FileAccess(table.io, table.path, schema, table.schema_store.get)
+    access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
     if snapshot is not None and schema.settings.changelog.deletion_vectors:
         entries = table.manifests.read_index(snapshot.index_manifest)
         access = replace(access, deletions=find_deletions(table.io, table.path, schema, entries))
@@ -201,7 +205,7 @@ def _changes_of(table: TableHandle, request: Request, changes_since: Version) ->
     snapshots = versions.between(since, until, with_changelogs=mode is ChangeFiles.CHANGELOG)
     out = arrow_schema(own.schema.select(projection.columns))
     out = out.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
-    access = FileAccess(table.io, table.path, own.schema, table.schema_store.get)
+    access = FileAccess(table.io, table.path, own.schema, table.schema_store.read_under(own.schema))
     return out, _changes(table, access, snapshots, mode, projection, out)
 
 

@@ -89,11 +89,11 @@ class CrossWrite:
     def source(self) -> IndexSource:
         """The table the index is of."""
         io, path = file_io_for(self.uri, self.schema.storage)
-        schemas = Schemas(io, path)
+        stored = Schemas(io, path).read_under(self.schema)
 
         @cache
         def schema_of(schema_id: int) -> TableSchema:
-            return self.schema if schema_id == self.schema.id else schemas.get(schema_id)
+            return self.schema if schema_id == self.schema.id else stored(schema_id)
 
         partition_types = [f.type for f in self.schema.select(self.schema.partition_keys)]
         return IndexSource(
