@@ -163,9 +163,9 @@ class _Examination:
                 vectors = list(vector_problems(deletions, bucket, state))
                 yield from vectors
                 if not vectors:
-                    told = {p.message for p in found}
+                    known = {p.message for p in found}
                     marked = replace(access, deletions=deletions)
-                    yield from (p for p in repeat_problems(marked, bucket, state) if p.message not in told)
+                    yield from (p for p in repeat_problems(marked, bucket, state) if p.message not in known)
             self._step()
         for look in (hash_problems, place_problems):
             try:

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.read_options import DELETION_VECTORS_ENABLED
-from bucketline.conf.table_options import MERGE_ENGINE, SEQUENCE_FIELD, SEQUENCE_SORT_ORDER
+from bucketline.conf.table.choices import MergeEngine
 from bucketline.conf.wording import counted
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.schema_json import TableSchema
@@ -36,8 +35,8 @@ BATCH_ROWS = 65536
 _FILE = "_FILE"
 
 _REMEDIES = {
-    "deduplicate": "Then `bucketline compact PATH` keeps the newest row of each key",
-    "first-row": "Then `bucketline compact PATH` keeps the first row of each key",
+    MergeEngine.DEDUPLICATE: "Then `bucketline compact PATH` keeps the newest row of each key",
+    MergeEngine.FIRST_ROW: "Then `bucketline compact PATH` keeps the first row of each key",
 }
 _NO_REMEDY = (
     "A compaction would merge the rows, and so count values twice: roll the table back to a snapshot before that, or "
@@ -73,7 +72,8 @@ def reads_unmerged(schema: TableSchema) -> bool:
     """Whether readers take the files above level 0 of a table as they are."""
     if not schema.primary_keys:
         return False
-    return DELETION_VECTORS_ENABLED.get(schema.options) or MERGE_ENGINE.get(schema.options) == "first-row"
+    settings = schema.settings
+    return settings.changelog.deletion_vectors or settings.merge.engine is MergeEngine.FIRST_ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,7 @@ class _Repeated(Selection):
 
 def _repeats(access: FileAccess, bucket: BucketFiles, runs: Sequence[SortedRun], batch_rows: int) -> _Found | None:
     schema = access.schema
-    keys, options = list(schema.trimmed_primary_key), schema.options
-    ages = SEQUENCE_FIELD.get(options)
+    keys, ages = list(schema.trimmed_primary_key), schema.settings.merge.sequence_fields
     columns = tuple(dict.fromkeys((*keys, *ages, SEQUENCE, VALUE_KIND)))
     files = [file for run in runs for file in run.files]
     numbers = {file.file_name: number for number, file in enumerate(files)}
@@ -118,7 +117,7 @@ def _repeats(access: FileAccess, bucket: BucketFiles, runs: Sequence[SortedRun],
         [rows_of(run) for run in runs],
         keys,
         ages,
-        SEQUENCE_SORT_ORDER.get(options) == "descending",
+        schema.settings.merge.newest_is_smallest,
         _Repeated(),
         batch_rows,
         MEMORY_BYTES // 24,
@@ -142,7 +141,7 @@ def _text(schema: TableSchema, found: _Found) -> str:
     key = ", ".join(f"{n} = {v!r}" for n, v in zip(schema.trimmed_primary_key, found.key, strict=True))
     more = f" and {counted(found.key_count - 1, 'more key')}" if found.key_count > 1 else ""
     verb = "have" if found.key_count > 1 else "has"
-    remedy = _REMEDIES.get(MERGE_ENGINE.get(schema.options), _NO_REMEDY)
+    remedy = _REMEDIES.get(schema.settings.merge.engine, _NO_REMEDY)
     return (
         f"the key {key}{more} {verb} several rows above level 0, and readers show each: those of {key} are in "
         f"{' and '.join(found.places)}. Two programs compacted the bucket at the same time: let one of them compact. "
