@@ -12,6 +12,8 @@ from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.postpone_backlog import find_waiting
+from bucketline.state.store.plans.backlog import plan_backlog
+from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.read.views import partition_text
 from bucketline.state.store.table.partition_choice import choose_partitions
@@ -184,7 +186,17 @@ def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[Bucket
         )
     if mode is BucketMode.POSTPONE:
         lines.append(_waiting_line(buckets))
-    return lines
+    return [*lines, *_plan_lines(table)]
+
+
+def _plan_lines(table: Table) -> list[str]:
+    """What of the table's compaction plans is open; nothing where none is."""
+    found = plan_backlog(PlanFolder(table.io, table.metadata_path))
+    if not found.items:
+        return []
+    age = age_text(max(0, SYSTEM_CLOCK.now_ms() - (found.since_ms or 0)) // 1000)
+    open_items = f"{counted(found.items, 'item')} open ({_size_text(found.size_bytes)}), {found.leased:,} in work"
+    return [f"compaction plans: {open_items}; the oldest was planned {age} ago"]
 
 
 def _waiting_line(buckets: Sequence[BucketSurvey]) -> str:

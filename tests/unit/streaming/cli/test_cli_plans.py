@@ -66,6 +66,8 @@ def test_a_compactor_works_off_the_plans_of_several_tables(tmp_path: Path) -> No
     one, two = made(tmp_path / "one"), made(tmp_path / "two", buckets=2)
     for table in (one, two):
         run("plan", table.path)
+    line = next(text for text in run("status", one.path)[1].splitlines() if text.startswith("compaction plans"))
+    assert line.startswith("compaction plans: 4 items open (") and "), 0 in work; the oldest was planned " in line
     code, out, told = run("compactor", one.path, two.path, "--once")
     assert code == 0 and told == "6 items closed\n"
     assert sorted(out.splitlines())[0].startswith(f"{one.path} bucket 0: done, snapshot ")
@@ -74,6 +76,7 @@ def test_a_compactor_works_off_the_plans_of_several_tables(tmp_path: Path) -> No
         assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {5}
         assert open_table(table.path).doctor() == []
     assert run("compactor", one.path, "--once")[2] == "0 items closed\n"
+    assert "compaction plans" not in run("status", one.path)[1]
 
 
 def start(table: Table) -> subprocess.Popen[str]:

@@ -1,0 +1,32 @@
+"""What of a table's plans is still to be done: for people who look at it."""
+
+from dataclasses import dataclass
+
+from bucketline.state.plans.plan import ItemState
+from bucketline.state.store.plans.plan_files import PlanFolder
+
+
+@dataclass(frozen=True, slots=True)
+class PlanBacklog:
+    """Open items: how many, how many have a lease, their bytes, and when the oldest of their plans was made."""
+
+    items: int = 0
+    leased: int = 0
+    size_bytes: int = 0
+    since_ms: int | None = None
+
+
+def plan_backlog(folder: PlanFolder) -> PlanBacklog:
+    """What is open now; one look cannot tell whether a lease has ended. Raises CorruptFileError, StorageError."""
+    listing = folder.list()
+    items = leased = size = 0
+    since: list[int] = []
+    for plan in folder.plans(listing).values():
+        for item in plan.items:
+            if listing.has_result(plan, item.number):
+                continue
+            items += 1
+            leased += folder.view(listing, plan, item.number).state is ItemState.LEASED
+            size += item.input_bytes
+            since.append(plan.made_ms)
+    return PlanBacklog(items, leased, size, min(since, default=None))
