@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from functools import cache
+from ipaddress import ip_address
 from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
@@ -178,7 +179,9 @@ def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Ma
     endpoint = settings.endpoint
     if endpoint is not None and "://" not in endpoint:
         endpoint = f"{'http' if settings.https is False else 'https'}://{endpoint}"
-    virtual = endpoint is not None and not settings.path_style
+    if endpoint is not None:
+        endpoint = endpoint.rstrip("/")
+    virtual = endpoint is not None and not settings.path_style and not _is_number(endpoint)
     if endpoint is not None and virtual:
         scheme, _, host = endpoint.partition("://")
         endpoint = f"{scheme}://{bucket}.{host}"
@@ -204,6 +207,15 @@ def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Ma
         )
 
     return make
+
+
+def _is_number(endpoint: str) -> bool:
+    """Whether the host is an IP address, before which no bucket can stand."""
+    try:
+        ip_address(urlsplit(endpoint).hostname or "")
+    except ValueError:
+        return False
+    return True
 
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")

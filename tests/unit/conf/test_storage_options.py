@@ -377,6 +377,7 @@ def test_each_storage_is_opened_with_the_options_of_its_own(
             {"endpoint": "http://bucket.here:9000", "virtual_hosted_style_request": "true"},
             {"allow_http": "true"},
         ),
+        ({"s3.endpoint": "http://10.0.0.7:9000/"}, {"endpoint": "http://10.0.0.7:9000"}, {"allow_http": "true"}),
         ({"s3.endpoint": "here"}, {"endpoint": "https://bucket.here"}, {"allow_http": "false"}),
         (
             {"s3.endpoint": "here", "s3.connection.ssl.enabled": "false"},

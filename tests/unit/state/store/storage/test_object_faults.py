@@ -107,7 +107,7 @@ def test_trouble_while_a_store_is_tried_says_nothing_about_it(
         assert io.list_files(bucket) == []
 
 
-def test_a_store_that_ignores_the_condition_is_refused_before_anything_is_written(
+def test_a_store_that_ignores_the_condition_is_refused_and_no_metadata_is_written(
     proxy: FaultProxy, s3_server: S3Server
 ) -> None:
     proxy.choose = lambda method, path: Trouble.CONDITION_IGNORED
