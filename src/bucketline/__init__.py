@@ -37,9 +37,11 @@ if TYPE_CHECKING:
         UnsupportedTableError,
         UserNotFoundError,
     )
+    from bucketline.state.store.engine.engine import Engine
+    from bucketline.state.store.engine.local_engine import LocalEngine
     from bucketline.state.store.table.table import Table, create_table, open_table
-    from bucketline.state.store.write.write_result import WriteResult
-    from bucketline.streaming.batch.procedures import compact, rescale
+    from bucketline.state.store.table.write_result import WriteResult
+    from bucketline.streaming.batch.procedures import compact, rescale, spark_engine
     from bucketline.streaming.batch.recover import CheckpointMismatchError
     from bucketline.streaming.batch.sink import TableSink
     from bucketline.streaming.decode.rejects import RejectedRecordsError
@@ -77,11 +79,13 @@ _MODULES = {
         "UserNotFoundError",
     ),
     "bucketline.state.store.table.table": ("Table", "create_table", "open_table"),
-    "bucketline.state.store.write.write_result": ("WriteResult",),
-    "bucketline.streaming.batch.procedures": ("compact", "rescale"),
+    "bucketline.state.store.table.write_result": ("WriteResult",),
+    "bucketline.streaming.batch.procedures": ("compact", "rescale", "spark_engine"),
     "bucketline.streaming.batch.recover": ("CheckpointMismatchError",),
     "bucketline.streaming.decode.rejects": ("RejectedRecordsError",),
     "bucketline.streaming.batch.sink": ("TableSink",),
+    "bucketline.state.store.engine.engine": ("Engine",),
+    "bucketline.state.store.engine.local_engine": ("LocalEngine",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -98,9 +102,11 @@ __all__ = [
     "CommittedNotVisibleError",
     "CorruptFileError",
     "DropColumn",
+    "Engine",
     "FilesGoneError",
     "FilesTooYoungError",
     "IndexStateError",
+    "LocalEngine",
     "MissingSnapshotError",
     "MoveColumn",
     "OptionError",
@@ -123,6 +129,7 @@ __all__ = [
     "create_table",
     "open_table",
     "rescale",
+    "spark_engine",
 ]
 
 

@@ -8,7 +8,7 @@ buckets counts per partition, and a bucket is chosen by the row's hash, not by c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,32 @@ class Allocation:
         owned = np.array(sorted(b for b in rows if self.own.owns(b)), np.int32)
         assert len(owned), "no more assigners than buckets may exist: see assigner_count"
         return owned[hash_share(hashes, len(owned))]
+
+
+@dataclass(frozen=True, slots=True)
+class Assigners:
+    """How many assigners share the keys of each partition, `first` for partitions that are not in `counts`.
+
+    Without numbers there are none: each bucket is written by a task of its own choice.
+    """
+
+    counts: Mapping[bytes, int] = field(default_factory=dict)
+    first: int | None = None
+
+    def count(self, partition: bytes) -> int:
+        """The number of assigners of a partition."""
+        found = self.counts.get(partition, self.first)
+        assert found is not None, "there are no assigners"
+        return found
+
+    def writer(self, partition: bytes, bucket: int) -> int:
+        """A number that is the same for all buckets of a partition that one task must write."""
+        count = self.counts.get(partition, self.first)
+        return bucket if count is None else bucket % count
+
+    def ownership(self, partition: bytes, assigner: int) -> Ownership:
+        """Which buckets and which hashes of a partition are those of an assigner."""
+        return Ownership(assigner, self.count(partition))
 
 
 def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:

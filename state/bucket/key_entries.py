@@ -25,6 +25,9 @@ from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.logical import DataType
 from bucketline.state.types.order import normalized_keys
 
+NOTE_PROPERTY = "bucketline.key-index-notes"
+"""Snapshot property: the tokens of the notes that the snapshot makes true, one for each shard, joined by commas."""
+
 META_PREFIX = b"\x00"
 KEY_PREFIX = b"\x01"
 LABEL_KEY = META_PREFIX + b"label"

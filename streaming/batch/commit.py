@@ -10,16 +10,18 @@ from dataclasses import dataclass, replace
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import SinkOptions
+from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.commit.committer import Committed
-from bucketline.state.store.key_index.note import NOTE_PROPERTY
+from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.maintenance.expiry import maybe_expire
 from bucketline.state.store.write.visibility import Rounds, is_lasting
+from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.batch_counts import BatchCounts
+from bucketline.streaming.batch.history import mark, mark_newest
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.live_table import LiveTable
 from bucketline.streaming.batch.recover import (
     CLUSTER,
     DIGEST,
@@ -29,8 +31,8 @@ from bucketline.streaming.batch.recover import (
     START_OFFSETS,
     check_twin,
 )
+from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.rejects import RejectedRecordsError, RejectPolicy, settle_rejects
-from bucketline.streaming.tasks.outcome import BatchOutcome
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,61 +67,62 @@ class CommitReport:
 
 
 def commit_batch(
-    table: LiveTable, identity: BatchIdentity, outcome: BatchOutcome, key_shares: int | None = None
-) -> CommitReport:
-    """Commits what the tasks have written, under the batch's identity. `key_shares` as in `BatchPlan`.
+    target: Target, identity: BatchIdentity, outcome: Outcome, key_shares: int | None = None
+) -> tuple[Target, CommitReport]:
+    """Commits what the tasks have written, under the batch's identity. `key_shares` as in `Stages`.
 
     Raises RejectedRecordsError before the commit; CommitConflictError, CommitOutcomeUnknownError from it.
     """
+    session = target.session
     try:
         rejected = settle_rejects(
-            reject_policy(table.session.plan.sink),
+            reject_policy(session.plan.sink),
             outcome.rejects,
-            user=table.user,
+            user=target.user,
             batch_id=identity.batch_id,
-            storage=table.session.table.storage,
+            storage=session.table.storage,
         )
     except RejectedRecordsError:
-        table.session.discard(outcome.messages)
+        session.discard(outcome.messages)
         raise
     if rejected is not None:
         _LOG.warning("batch %d: %s", identity.batch_id, rejected.line())
     count = 0 if rejected is None else rejected.count
-    counts = BatchCounts(outcome.accepted_rows, count, table.rejected_before(), identity.behind)
-    committed = table.session.commit(
+    counts = BatchCounts(outcome.accepted_rows, count, target.state.rejected_in_all or 0, identity.behind)
+    committed = session.commit(
         outcome.messages,
-        user=table.user,
+        user=target.user,
         identifier=identity.batch_id,
         properties=batch_properties(identity, outcome.notes, key_shares) | counts.properties(),
         ignore_empty=False,  # the next batch looks for this one's snapshot, whatever the table says of empty ones
     )
     if committed.replayed:
         check_twin(identity, committed.snapshots[0])
-    table.rejected_in_all = counts.rejected_in_all
     if isinstance(committed.dropped, BucketlineError) and is_lasting(committed.dropped):
         raise committed.dropped
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
-    return CommitReport(committed, count, _settle(table, committed.snapshots))
+    report = CommitReport(committed, count, _mark_and_expire(target, committed.snapshots))
+    return target.at(replace(target.state, rejected_in_all=counts.rejected_in_all)), report
 
 
-def commit_owed_compaction(table: LiveTable, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
+def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
     """Commits a compaction that is done after its batch was committed, under the writer's name as a compactor.
 
-    The batch may have a successor by then, so the snapshot tells nothing of the batch, and the writer's marker stays.
+    The batch may have a successor by then, so the snapshot says nothing of the batch, and the writer's marker stays.
     That it was lost is in the report, and owed.
     """
-    user = compactor_user(table.user)
-    committed = table.session.commit(messages, user=user, identifier=batch_id, kind=CommitKind.COMPACT)
+    user = compactor_user(target.user)
+    committed = target.session.commit(messages, user=user, identifier=batch_id, kind=CommitKind.COMPACT)
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
-    return CommitReport(committed, 0, _expire(table))
+    return CommitReport(committed, 0, _expire(target.session))
 
 
-def settle_skipped(table: LiveTable) -> None:
+def settle_skipped(target: Target) -> None:
     """What a batch that is in the table still owes when it was interrupted right after its commit: the marker."""
-    with _told("moving the writer's marker tag"):
-        table.mark_newest()
+    with _logged("moving the writer's marker tag"):
+        mark_newest(target)
 
 
 def batch_properties(
@@ -128,7 +131,7 @@ def batch_properties(
     """What a snapshot says of the batch it came from, of the key-index notes that it makes true, and of the shares of
     keys that the next batch keeps.
     """
-    told = {
+    named = {
         DIGEST: identity.digest,
         START_OFFSETS: identity.start_offsets,
         END_OFFSETS: identity.end_offsets,
@@ -137,19 +140,19 @@ def batch_properties(
         NOTE_PROPERTY: ",".join(notes) or None,
         KEY_SHARES: None if key_shares is None else str(key_shares),
     }
-    return {key: text for key, text in told.items() if text is not None}
+    return {key: text for key, text in named.items() if text is not None}
 
 
 def reject_policy(sink: SinkOptions) -> RejectPolicy:
     return RejectPolicy(sink.bad_records_path, sink.bad_records_max)
 
 
-def _settle(table: LiveTable, made: tuple[Snapshot, ...]) -> int:
-    """Marker and expiry; failures are told, never raised: the rows are in the table."""
+def _mark_and_expire(target: Target, made: tuple[Snapshot, ...]) -> int:
+    """Marker and expiry; failures are logged, never raised: the rows are in the table."""
     if made:
-        with _told("moving the writer's marker tag"):
-            table.mark(_to_mark(made))
-    return _expire(table)
+        with _logged("moving the writer's marker tag"):
+            mark(target, _to_mark(made))
+    return _expire(target.session)
 
 
 def _to_mark(made: tuple[Snapshot, ...]) -> Snapshot:
@@ -161,15 +164,15 @@ def _to_mark(made: tuple[Snapshot, ...]) -> Snapshot:
     return newest
 
 
-def _expire(table: LiveTable) -> int:
-    session, expired = table.session, 0
-    with _told("expiring snapshots"):
+def _expire(session: WriteSession) -> int:
+    expired = 0
+    with _logged("expiring snapshots"):
         expired = maybe_expire(session.table.io, session.table.path, session.plan.schema)
     return expired
 
 
 @contextmanager
-def _told(doing: str) -> Iterator[None]:
+def _logged(doing: str) -> Iterator[None]:
     """Logs a BucketlineError and goes on."""
     try:
         yield

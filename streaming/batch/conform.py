@@ -12,7 +12,6 @@ table's columns and pass over the rest.
 import logging
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -20,14 +19,15 @@ from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.catalog.alter import evolve_table
+from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.arrow import logical_type
+from bucketline.state.types.schema_need import SchemaNeed
 from bucketline.streaming.batch.preflight import check_columns
 from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.step_for_table import step_for
-from bucketline.streaming.tasks.outcome import BatchOutcome
-from bucketline.streaming.tasks.route_task import Decode
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def fit_frame(frame: Any, session: WriteSession) -> Any:
     return fitting
 
 
-def fit_decode(decode: Decode | None, session: WriteSession) -> Decode | None:
+def fit_decoder(decode: Decoder | None, session: WriteSession) -> Decoder | None:
     """What turns records into rows of the table as it is now, whoever has changed it since the job started.
 
     Raises SchemaMismatchError for a new column that is filled from a part of the records that is not read.
@@ -74,13 +74,13 @@ def fit_decode(decode: Decode | None, session: WriteSession) -> Decode | None:
     return step
 
 
-def grow_table(session: WriteSession, outcome: BatchOutcome) -> None:
+def grow_table(session: WriteSession, outcome: Outcome) -> None:
     """Gives what the tasks' records need a place in the table; what the tasks have written is removed.
 
     Raises SchemaMismatchError and OptionError when the table cannot be changed so.
     """
     session.discard(outcome.messages)
-    evolve_table(session.table, pa.schema(list(outcome.need)), EvolutionPolicy.EVOLVE)
+    evolve_table(session.table, outcome.need.columns, EvolutionPolicy.EVOLVE)
     session.refresh()
     _LOG.info(
         "%s has schema %d now, with a place for: %s; the batch is run again",
@@ -90,18 +90,18 @@ def grow_table(session: WriteSession, outcome: BatchOutcome) -> None:
     )
 
 
-def refuse_need(session: WriteSession, outcome: BatchOutcome) -> None:
+def refuse_need(session: WriteSession, outcome: Outcome) -> None:
     """Raises SchemaMismatchError when records still need something after the table was changed for their sake."""
-    if pa.types.is_null(outcome.need):
+    if not outcome.need:
         return
     session.discard(outcome.messages)
     raise SchemaMismatchError(
         f"the table was changed for this batch, and its records still need a place for: {_shown(outcome.need)}; make "
         "it by hand (ALTER of the table), or set schema-evolution to 'ignore'",
-        column=outcome.need.field(0).name,
-        columns=[f.name for f in outcome.need],
+        column=outcome.need.columns.names[0],
+        columns=outcome.need.columns.names,
     )
 
 
-def _shown(need: pa.DataType) -> str:
-    return ", ".join(f"{f.name} {logical_type(f.type, True)}" for f in need)
+def _shown(need: SchemaNeed) -> str:
+    return ", ".join(f"{f.name} {logical_type(f.type, True)}" for f in need.columns)

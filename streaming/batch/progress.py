@@ -9,10 +9,10 @@ from bucketline.conf.wording import counted
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import CommitKind
+from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.visibility import Hidden
 from bucketline.streaming.batch.age import age_text
 from bucketline.streaming.batch.commit import CommitReport
-from bucketline.streaming.tasks.outcome import BatchOutcome
 
 _LOG = logging.getLogger("bucketline.progress")
 
@@ -100,7 +100,7 @@ class BatchReport:
 def describe_batch(
     table: str,
     batch_id: int,
-    outcome: BatchOutcome,
+    outcome: Outcome,
     report: CommitReport,
     seconds: tuple[float, float, float],
     behind: int | None = None,

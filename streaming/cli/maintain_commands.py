@@ -10,8 +10,9 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.wording import counted
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.doctor.finding import Finding, Severity
+from bucketline.state.store.engine.local_engine import LocalEngine
 from bucketline.state.store.maintenance.orphans import OrphanResult
-from bucketline.state.store.table.local_compact import STRATEGIES, compact_table
+from bucketline.state.store.table.compact import STRATEGIES, compact_table
 from bucketline.streaming.cli.arguments import (
     assignments,
     format_option,
@@ -45,7 +46,7 @@ def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[
     disturbed."""
     table = opened(path, option)
     with progress_bar("buckets") as bar:
-        snapshot_id = compact_table(table, strategy, partitions, watch=bar.show)
+        snapshot_id = compact_table(table, strategy, partitions, engine=LocalEngine(bar.show))
     click.echo("nothing to compact" if snapshot_id is None else f"snapshot {snapshot_id}")
 
 

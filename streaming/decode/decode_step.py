@@ -17,11 +17,13 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
+from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
+from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.json_convert import cut_digits, scale_count
 from bucketline.streaming.decode.records import UpdateBefore, decode_debezium, decode_json
-from bucketline.streaming.decode.rejects import REJECTS_SCHEMA
-from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, with_need
+from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRows
+from bucketline.streaming.decode.schema_needs import Watch
 
 METADATA: Mapping[str, str] = {
     "_kafka_topic": "topic",
@@ -50,20 +52,12 @@ _PLACE = ("topic", "partition", "offset")
 
 
 @dataclass(frozen=True, slots=True)
-class Rejects:
-    """Bad records, at least one, as an Arrow IPC stream of `REJECTS_SCHEMA`."""
-
-    row_count: int
-    blob: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class DecodeStep:
     """How records become rows of one table. Plain values only, so that it can be sent to executors.
 
     `loose` are NOT NULL columns that a delete may leave out. One call returns at most `reject_limit` bad records; more
     would change nothing once there are more than the job allows. `watch` says whether to look for fields and values
-    that the table's columns cannot hold (`schema_needs.read_need`). Columns in `fixed` keep their types.
+    that the table's columns cannot hold (`DecodedRows.need`). Columns in `fixed` keep their types.
     """
 
     decode: RecordFormat
@@ -87,8 +81,8 @@ class DecodeStep:
         """Raises SchemaMismatchError or UnsupportedTableError when no record could become a row of this table."""
         self(pa.table({name: pa.nulls(0, kind) for name, kind in _SPARK_TYPES.items()}))
 
-    def __call__(self, records: pa.Table) -> tuple[pa.Table, Rejects | None]:
-        """The rows in records, and the bad records.
+    def __call__(self, records: pa.Table) -> DecodedRows:
+        """The rows in records, the bad records, and what the records need.
 
         Shapes: n records in; out the table's columns in order, with `_row_kind` if the message format has row kinds.
         """
@@ -118,8 +112,8 @@ class DecodeStep:
         schema = arrow_schema(fields)
         if self.decode is RecordFormat.DEBEZIUM_JSON:
             fitted, schema = [*fitted, kinds], schema.append(pa.field(ROW_KIND_COLUMN, pa.int8()))
-        rows = with_need(pa.Table.from_arrays(fitted, schema=schema), self._need(found.need))
-        return rows, self._rejects(records, bad)
+        rows = pa.Table.from_arrays(fitted, schema=schema)
+        return DecodedRows(rows, self._rejects(records, bad), self._need(found.need))
 
     def _decode(self, records: pa.Table) -> Decoded:
         fields = tuple(f for f in self.fields if f.name not in METADATA)
@@ -135,15 +129,15 @@ class DecodeStep:
             )
         return decode_json(records["value"], fields, self.watch)
 
-    def _need(self, need: pa.DataType) -> pa.DataType:
+    def _need(self, need: pa.DataType) -> SchemaNeed:
         """The schema needs that the table can satisfy; reserved column names are left out."""
         if pa.types.is_string(need):
             raise SchemaMismatchError("the records hold more than 1000 fields that the table does not have")
         kept_out = (*METADATA, ROW_KIND_COLUMN, *self.fixed)
         kept = [] if pa.types.is_null(need) else [f for f in need if f.name not in kept_out]
-        return pa.struct(kept) if kept else NO_NEED
+        return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED
 
-    def _rejects(self, records: pa.Table, bad: Mapping[int, str]) -> Rejects | None:
+    def _rejects(self, records: pa.Table, bad: Mapping[int, str]) -> RejectedRows | None:
         if not bad:
             return None
         told = sorted(bad)[: self.reject_limit]
@@ -157,7 +151,7 @@ class DecodeStep:
         blob = pa.BufferOutputStream()
         with pa.ipc.new_stream(blob, REJECTS_SCHEMA) as stream:
             stream.write_table(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA))
-        return Rejects(len(told), blob.getvalue().to_pybytes())
+        return RejectedRows(len(told), blob.getvalue().to_pybytes())
 
 
 def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:

@@ -19,16 +19,13 @@ import pyarrow as pa
 
 from bucketline.state.commit.widen import narrows
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.schema_need import SchemaNeed
 from bucketline.streaming.decode.json_declared import declared_type
 from bucketline.streaming.decode.json_exact import Literal, parse_json
 from bucketline.streaming.decode.json_shape import Shape, SourceSchema, source_fields
 
-NEEDS = "needs"
-"""The kind of routed rows and results that send needs to the driver."""
-
 NO_NEED = pa.null()
 
-_NEEDS_KEY = b"bucketline.needs"
 _MOST_FIELDS = 1000
 _DEEPEST = 20
 _GIANT = pa.decimal128(38, 0)
@@ -150,22 +147,9 @@ def declared_need(source: SourceSchema, fields: Sequence[DataField]) -> pa.DataT
     return pa.struct(found) if found else NO_NEED
 
 
-def with_need(rows: pa.Table, need: pa.DataType) -> pa.Table:
-    """The rows, with the needs of their records in the schema's metadata."""
-    if pa.types.is_null(need):
-        return rows
-    return rows.replace_schema_metadata({_NEEDS_KEY: pa.schema(list(need)).serialize().to_pybytes()})
-
-
-def read_need(rows: pa.Table) -> bytes | None:
-    """The needs that `with_need` stored; None if there are none."""
-    told: bytes | None = (rows.schema.metadata or {}).get(_NEEDS_KEY)
-    return told
-
-
-def read_needs(told: Iterable[bytes]) -> pa.DataType:
-    """The needs of all tasks together."""
-    return joined_all(pa.struct(list(pa.ipc.read_schema(pa.py_buffer(blob)))) for blob in told)
+def joined_needs(needs: Iterable[SchemaNeed]) -> SchemaNeed:
+    """What all of them need together."""
+    return SchemaNeed(joined_all(need.type for need in needs))
 
 
 def _number(text: str) -> pa.DataType:

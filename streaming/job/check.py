@@ -10,7 +10,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import open_table
-from bucketline.state.store.write.write_plan import plan_write
+from bucketline.state.store.write.modes import plan_write
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.job_table import has_table, no_table
 

@@ -6,10 +6,13 @@ non-negative int that lands on it. This is the only path: `repartitionById` exis
 Source: Spark 4.0 HashPartitioning (pmod of Murmur3Hash, seed 42) and Murmur3_x86_32.hashInt.
 """
 
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 
+from bucketline.state.bucket.allocation import Assigners
+from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.types.murmur import murmur_words
 
 _SEED = np.uint32(42)
@@ -51,3 +54,26 @@ def shard_of_bucket(partition: bytes, bucket: int, shard_count: int) -> int:
     """The shard of a bucket: those of one partition go round, so that none gets two before each has one."""
     words = np.frombuffer(partition, "<u4", offset=4).reshape(1, -1)
     return (abs(int(murmur_words(words)[0])) + bucket) % shard_count
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The tasks of the next stage, and which of them gets what."""
+
+    task_count: int
+    assigners: Assigners = field(default_factory=Assigners)
+
+    def task(self, partition: bytes, bucket: int) -> int:
+        """The task that gets the rows of a bucket, or of a group of keys (`grouping`)."""
+        share = share_of_group(bucket)
+        number = self.assigners.writer(partition, bucket) if share is None else share
+        return shard_of_bucket(partition, number, self.task_count)
+
+    def key(self, partition: bytes, bucket: int) -> int:
+        """The key that sends a row to that task."""
+        return shard_keys(self.task_count)[self.task(partition, bucket)]
+
+    @property
+    def any_key(self) -> int:
+        """A key for what may go to any task."""
+        return shard_keys(self.task_count)[0]

@@ -5,11 +5,13 @@ Binary columns carry our own bytes (Arrow IPC, messages); Spark sees a handful o
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
 
+from bucketline.state.store.engine.engine import TaskStats
+from bucketline.state.store.write.placing import BucketNews
 from bucketline.state.store.write.sealed_runs import SealedRun
 
 ROUTED_DDL = (
@@ -37,20 +39,10 @@ RESULT = pa.schema([("kind", pa.string()), ("payload", pa.binary())])
 RUN = "run"
 REJECTS = "rejects"
 NOTE = "note"
-HASHES = "hashes"
+NEWS = "news"
+NEEDS = "needs"
 MESSAGES = "messages"
 STATS = "stats"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskStats:
-    """What a write task tells of itself; `shard` is -1 where runs are not placed by bucket."""
-
-    shard: int
-    accepted_rows: int
-    receive_seconds: float
-    write_seconds: float
-    spilled_bytes: int
 
 
 def routed_run(run: SealedRun, shard_key: int, *, accepted_rows: int | None = None) -> pa.RecordBatch:
@@ -73,13 +65,13 @@ def routed_run(run: SealedRun, shard_key: int, *, accepted_rows: int | None = No
 
 
 def routed_note(kind: str, *, shard_key: int, origin: int, row_count: int, blob: bytes) -> pa.RecordBatch:
-    """One routed row that is no run: rejected records, or the token of a key-index note."""
+    """One routed row that is no run and belongs to no bucket: rejected records, statistics, the token of a note."""
     return _routed(kind, b"", 0, shard_key=shard_key, origin=origin, row_count=row_count, blob=blob)
 
 
-def routed_hashes(partition: bytes, bucket: int, hashes: bytes, *, shard_key: int) -> pa.RecordBatch:
-    """One routed row with the hashes of keys that a dynamic bucket has got, as bytes of a HASH file."""
-    return _routed(HASHES, partition, bucket, shard_key=shard_key, origin=0, row_count=0, blob=hashes)
+def routed_news(news: BucketNews, shard_key: int) -> pa.RecordBatch:
+    """One routed row with what the writer of a bucket has to know beside its rows."""
+    return _routed(NEWS, news.partition, news.bucket, shard_key=shard_key, origin=0, row_count=0, blob=news.payload)
 
 
 def _routed(

@@ -1,74 +1,68 @@
-"""Executor, reduce side: the runs of each bucket → level-0 files, a compaction where one is due → commit messages.
+"""Executor, last stage: the runs of each bucket → level-0 files, a compaction where one is due → commit messages.
 
-One task owns the buckets of its shard: it alone writes them in this batch. Files get fresh names in every attempt, and
-only messages that reach the driver are committed, so a retried or speculative attempt leaves orphans at worst.
+One task owns the buckets that are sent to it: it alone writes them in this run. Files get fresh names in every attempt,
+and only messages that reach the driver are committed, so a retried or speculative attempt leaves orphans at worst.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
 
-from bucketline.state.bucket.allocation import Int32s
 from bucketline.state.commit.message import encode_messages
-from bucketline.state.format.hash_index import decode_hash_index
 from bucketline.state.store.catalog.live_files import BucketId
-from bucketline.state.store.table.rebucket import as_one_change
-from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, write_bucket
+from bucketline.state.store.engine.engine import TaskStats
+from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.write_buckets import write_buckets
-from bucketline.streaming.tasks.placement import shard_of_bucket
-from bucketline.streaming.tasks.wire import HASHES, MESSAGES, RUN, TaskStats, read_routed, result, stats_result
+from bucketline.state.store.write.stages import WriteStage
+from bucketline.state.store.write.write_buckets import compact_idle, write_buckets
+from bucketline.streaming.tasks.placement import Destination
+from bucketline.streaming.tasks.read_task import drain, task_number
+from bucketline.streaming.tasks.wire import MESSAGES, NEWS, NOTE, RUN, read_routed, result, stats_result
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """What a reduce task does; plain values only, so that it travels. `states` holds the buckets that the table has.
+    """Writes what it is sent, then compacts those of the idle buckets that it owns and that got no rows.
 
-    With `as_one_change` a message is all of one snapshot: what the task's own compaction used up is gone (`deal`).
+    Without `among`, runs are not sent by bucket, and no bucket is this task's.
     """
 
-    write: BucketWrite
-    states: Mapping[BucketId, BucketState]
-    buffer_bytes: int
-    local_directory: str | None
-    shard_count: int
-    as_one_change: bool = False
+    stage: WriteStage
+    idle: tuple[BucketId, ...] = ()
+    among: Destination | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Routed rows in, results out: one row of messages a bucket, one of statistics a task."""
-        context = TaskContext.get()
-        return self.run(batches, shard=0 if context is None else context.partitionId())
-
-    def run(self, batches: Iterator[pa.RecordBatch], *, shard: int | None) -> Iterator[pa.RecordBatch]:
-        """As a call. `shard` is the number of the task's shard; None where runs are not placed by bucket."""
         started = time.monotonic()
-        rows = 0
-        new_hashes: dict[BucketId, Int32s] = {}
-        with RunBuffer(budget_bytes=self.buffer_bytes, directory=self.local_directory) as buffer:
+        number = -1 if self.among is None else task_number()
+        write, rows = self.stage.write, 0
+        news: dict[BucketId, bytes] = {}
+        with RunBuffer(budget_bytes=write.merge_memory_bytes, directory=write.local_directory) as buffer:
             for batch in batches:
                 for kind, run in read_routed(batch):
                     if kind == RUN:
                         buffer.add(run)
                         rows += run.consumed_rows
-                    elif kind == HASHES:
-                        new_hashes[run.partition, run.bucket] = decode_hash_index(run.blob)
+                    elif kind == NEWS:
+                        news[run.partition, run.bucket] = run.blob
                     else:
                         yield result(kind, run.blob)
             received = time.monotonic()
             busy: set[BucketId] = set()
-            for message in write_buckets(self.write, buffer, self.states, new_hashes=new_hashes):
-                busy.add((message.partition, message.bucket))
-                told = as_one_change(message, self.write.access.delete_own) if self.as_one_change else message
-                yield result(MESSAGES, encode_messages([told]))
-            for bucket_id in self._idle(shard, busy):
-                message = write_bucket(self.write, bucket_id, self.states[bucket_id], [])
-                yield result(MESSAGES, encode_messages([message]))
+            for made in write_buckets(self.stage, buffer, news):
+                if isinstance(made, SnapshotNote):
+                    yield result(NOTE, made.token.encode())
+                    continue
+                busy.add((made.partition, made.bucket))
+                yield result(MESSAGES, encode_messages([made]))
+            for bucket_id in self.idle:
+                if bucket_id not in busy and self.among is not None and self.among.task(*bucket_id) == number:
+                    yield result(MESSAGES, encode_messages([compact_idle(self.stage, bucket_id)]))
         yield stats_result(
             TaskStats(
-                shard=-1 if shard is None else shard,
+                shard=number,
                 accepted_rows=rows,
                 receive_seconds=received - started,
                 write_seconds=time.monotonic() - received,
@@ -76,16 +70,16 @@ class WriteTask:
             )
         )
 
-    def _idle(self, shard: int | None, busy: set[BucketId]) -> list[BucketId]:
-        """The shard's buckets without rows in this batch that may still owe a compaction."""
-        if shard is None or self.write.trigger is CompactTrigger.NONE:
-            return []
-        return [
-            b
-            for b, state in self.states.items()
-            if state.files and state.complete and b not in busy and self._shard_of(b) == shard
-        ]
 
-    def _shard_of(self, bucket_id: BucketId) -> int:
-        partition, bucket = bucket_id
-        return shard_of_bucket(partition, self.write.owner(partition, bucket), self.shard_count)
+@dataclass(frozen=True, slots=True)
+class CompactTask:
+    """Compacts every n-th of the buckets, n the number of tasks."""
+
+    stage: WriteStage
+    buckets: Sequence[BucketId]
+    task_count: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        drain(batches)
+        for bucket_id in self.buckets[task_number() :: self.task_count]:
+            yield result(MESSAGES, encode_messages([compact_idle(self.stage, bucket_id)]))

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.table.write import write_table
 from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.logical import parse_type_text
 from tests.support.golden import golden_table

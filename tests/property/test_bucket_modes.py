@@ -14,13 +14,14 @@ import pytest
 from bucketline.state.format.hash_index import HASH
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries, shared_hash_cache
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table, open_table
-from bucketline.state.store.write import cross_write, write_plan
+from bucketline.state.store.table.write import write_table
+from bucketline.state.store.write import cross_write, dynamic
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.modes import COLUMNS, ENGINES, MODES, Histories, Row, draw_kind, table_of
 from tests.support.tasks import Cluster, killed_at
 
@@ -31,7 +32,7 @@ KEYS = 30
 
 
 def as_is(records):
-    return records, None
+    return DecodedRows(records)
 
 
 class Life:
@@ -235,11 +236,11 @@ def test_the_table_is_what_a_dictionary_says(tmp_path: Path, mode: str, engine: 
     life = Life(tmp_path, mode, engine, seed)
     chunk = life.draw.choice((200, 192 << 20))
     # An index of a few keys counts as a large one to jobs that give it a megabyte.
-    per_key = life.draw.choice((write_plan.BYTES_PER_KEY, 1 << 17))
+    per_key = life.draw.choice((dynamic.BYTES_PER_KEY, 1 << 17))
     with (
         patch("os.fsync"),
         patch.object(cross_write, "CHUNK_BYTES", chunk),
-        patch.object(write_plan, "BYTES_PER_KEY", per_key),
+        patch.object(dynamic, "BYTES_PER_KEY", per_key),
     ):
         try:
             for _ in range(STEPS):

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, open_table
-from bucketline.streaming.batch.live_table import MARKER_TAG
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.old_release import FIRST_RELEASE, HistoryMissingError, OldRelease, unpack_release
 from tests.support.stream_job import Kill

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.store.table.local_compact import compact_table
+from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.table import Table, create_table, open_table
 
 ROOT = Path(__file__).parents[2]

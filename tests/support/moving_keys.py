@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.state.bucket.allocation import AllocationRule, Ownership
+from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import FileSource
@@ -18,7 +19,7 @@ from bucketline.state.store.commit.committer import Committed, Committer
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.key_index.catch_up import IndexSource
 from bucketline.state.store.key_index.key_index import KeyIndex
-from bucketline.state.store.key_index.note import NOTE_PROPERTY, write_note
+from bucketline.state.store.key_index.note import write_note
 from bucketline.state.store.key_index.table_keys import ShardKeys
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.file_io import file_io_for

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.commit import committer
-from bucketline.streaming.batch import sink as sink_module
+from bucketline.streaming.batch import write_batch
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
 
@@ -124,17 +124,17 @@ class KillSwitch:
 
     def install(self) -> None:
         """Puts the points around the steps of the sink and of the commit."""
-        sink_module.run_batch = self._around_tasks(sink_module.run_batch)
+        write_batch.run = self._around_tasks(write_batch.run)
         committer.publish_snapshot = self._around_publish(committer.publish_snapshot)
 
     def _around_tasks(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        def run_batch(*args: Any) -> Any:
+        def run_tasks(*args: Any) -> Any:
             self.passes("before write")
             outcome = run(*args)
             self.passes("after level 0")
             return outcome
 
-        return run_batch
+        return run_tasks
 
     def _around_publish(self, publish: Callable[..., Any]) -> Callable[..., Any]:
         def publish_snapshot(snapshots: Any, manifests: Any, snapshot: Any, *rest: Any) -> Any:

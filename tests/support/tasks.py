@@ -32,12 +32,17 @@ class KilledError(BaseException):
 
 @dataclass
 class Cluster:
-    """A Spark session, as far as the sink sees one. `unrest` is how likely an attempt of a task is made again."""
+    """A Spark session, as far as the sink sees one. `unrest` is how likely an attempt of a task is made again.
+
+    `actions` counts the actions of all frames; `after_action` is called after each.
+    """
 
     draw: random.Random
     defaultParallelism: int = 2
     unrest: float = 0.0
     tasks_run: int = 0
+    actions: int = 0
+    after_action: Callable[[], object] = lambda: None
     settings: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -92,6 +97,12 @@ class Frame:
         return Frame(self.sparkSession, grouped, self.columns)
 
     def collect(self) -> list[dict[str, Any]]:
+        found = self._rows()
+        self.sparkSession.actions += 1
+        self.sparkSession.after_action()
+        return found
+
+    def _rows(self) -> list[dict[str, Any]]:
         return [row for part in self.parts for batch in part for row in batch.to_pylist()]
 
     def _attempts(self, packed: bytes, number: int, part: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -1,10 +1,11 @@
-"""The driver's view of a table: the live files of each bucket at one snapshot, advanced by delta manifests.
+"""The live files of each bucket of a table: a value at one snapshot, and what brings it to the newest one.
 
-So a batch costs what changed since the last one, not the size of the table. The view follows all writers: it applies
-the deltas of all snapshots in between, and starts again when one of them has expired.
+So a batch costs what changed since the last one, not the size of the table. A view follows all writers: it applies
+the deltas of all snapshots in between, and reads the table again when one of them has expired.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
@@ -15,38 +16,16 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 BucketId = tuple[bytes, int]
 
+_Entries = dict[EntryIdentity, ManifestEntry]
 
-class TableView:
-    """Live entries by (partition, bucket) at `snapshot`; not shared between threads."""
 
-    def __init__(self, snapshots: Snapshots, manifests: Manifests) -> None:
-        self._snapshots = snapshots
-        self._manifests = manifests
-        self._entries: dict[BucketId, dict[EntryIdentity, ManifestEntry]] = {}
-        self._totals: dict[bytes, int] = {}
-        self.snapshot: Snapshot | None = None
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveFiles:
+    """Live entries by (partition, bucket) at `snapshot`, None for a table without one. Nothing changes it."""
 
-    def refresh(self) -> Snapshot | None:
-        """Brings the view to the newest snapshot and returns it; None for a table without one.
-
-        A rollback that was cut short is finished. Raises MissingSnapshotError when files of published snapshots are
-        missing.
-        """
-        while True:
-            latest = newest_to_write(self._snapshots)
-            if self.snapshot is not None and (latest is None or latest.id < self.snapshot.id):
-                self._snapshots.check_rolled_back(self.snapshot.id, "this writer", latest)
-            if latest is None:
-                self._reset(None, ())
-                return None
-            try:
-                if self.snapshot is None or latest.id < self.snapshot.id or not self._advance_to(latest):
-                    self._reset(latest, self._manifests.live_entries(latest))
-                return self.snapshot
-            except StorageError as e:
-                # A process that is stopped while it reads finds that the snapshot has expired meanwhile.
-                if not self._snapshots.is_gone(latest, e):
-                    raise
+    snapshot: Snapshot | None = None
+    _entries: Mapping[BucketId, _Entries] = field(default_factory=dict, repr=False)
+    _totals: Mapping[bytes, int] = field(default_factory=dict, repr=False)
 
     def files(self, bucket_id: BucketId) -> tuple[DataFileMeta, ...]:
         """The live files of a bucket, by name; empty when it has none."""
@@ -82,14 +61,71 @@ class TableView:
     def live_entries(self) -> list[ManifestEntry]:
         return [e for bucket in self._entries.values() for e in bucket.values()]
 
-    def _advance_to(self, latest: Snapshot) -> bool:
+    def after(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> "LiveFiles":
+        """The live files of a snapshot that follows this one by a delta."""
+        entries, totals = dict(self._entries), dict(self._totals)
+        own: set[BucketId] = set()
+        touched: set[bytes] = set()
+        for entry in delta:
+            bucket_id = (entry.partition, entry.bucket)
+            touched.add(entry.partition)
+            if bucket_id not in own:
+                own.add(bucket_id)
+                entries[bucket_id] = dict(entries.get(bucket_id, {}))
+            if entry.kind is FileKind.ADD:
+                entries[bucket_id][entry.identity] = entry
+                if entry.total_buckets > 0 or entry.partition not in totals:
+                    totals[entry.partition] = entry.total_buckets
+            elif entries[bucket_id].pop(entry.identity, None) is None:
+                raise CorruptFileError(
+                    f"a delta deletes {entry.file.file_name}, which is not live; run `bucketline doctor`",
+                    file=entry.file.file_name,
+                )
+        for bucket_id in own:
+            if not entries[bucket_id]:
+                del entries[bucket_id]
+        live = {partition for partition, _ in entries} if touched else set()
+        for partition in touched - live:
+            totals.pop(partition, None)
+        return LiveFiles(snapshot, entries, totals)
+
+
+class TableView:
+    """Follows a table: `live` are its live files at the newest snapshot that was seen. Not shared between threads."""
+
+    def __init__(self, snapshots: Snapshots, manifests: Manifests) -> None:
+        self._snapshots = snapshots
+        self._manifests = manifests
+        self.live = LiveFiles()
+
+    def refresh(self) -> LiveFiles:
+        """The live files at the newest snapshot.
+
+        A rollback that was cut short is finished. Raises MissingSnapshotError when snapshots are gone that were there.
+        """
+        while True:
+            latest, seen = newest_to_write(self._snapshots), self.live.snapshot
+            if seen is not None and (latest is None or latest.id < seen.id):
+                self._snapshots.check_rolled_back(seen.id, "this writer", latest)
+            if latest is None:
+                self.live = LiveFiles()
+                return self.live
+            try:
+                if seen is None or latest.id < seen.id or not self._advance(seen, latest):
+                    self.live = LiveFiles().after(latest, self._manifests.live_entries(latest))
+                return self.live
+            except StorageError as e:
+                # A process that is stopped while it reads finds that the snapshot has expired meanwhile.
+                if not self._snapshots.is_gone(latest, e):
+                    raise
+
+    def _advance(self, seen: Snapshot, latest: Snapshot) -> bool:
         """Applies the deltas up to `latest`; False when one is gone or was replaced, which asks for a new start."""
-        assert self.snapshot is not None
         # A rollback may have put other snapshots under the ids that were seen.
-        here = latest if latest.id == self.snapshot.id else self._snapshots.get(self.snapshot.id)
-        if here != self.snapshot:
+        here = latest if latest.id == seen.id else self._snapshots.get(seen.id)
+        if here != seen:
             return False
-        for snapshot_id in range(self.snapshot.id + 1, latest.id + 1):
+        for snapshot_id in range(seen.id + 1, latest.id + 1):
             snapshot = latest if snapshot_id == latest.id else self._snapshots.get(snapshot_id)
             if snapshot is None:
                 return False
@@ -99,33 +135,5 @@ class TableView:
                 if not self._snapshots.is_gone(snapshot, e):
                     raise
                 return False
-            self._apply(delta)
-            self.snapshot = snapshot
+            self.live = self.live.after(snapshot, delta)
         return True
-
-    def _reset(self, snapshot: Snapshot | None, entries: Iterable[ManifestEntry]) -> None:
-        self._entries, self._totals = {}, {}
-        self._apply(entries)
-        self.snapshot = snapshot
-
-    def _apply(self, entries: Iterable[ManifestEntry]) -> None:
-        touched: set[bytes] = set()
-        for entry in entries:
-            bucket_id = (entry.partition, entry.bucket)
-            touched.add(entry.partition)
-            if entry.kind is FileKind.ADD:
-                self._entries.setdefault(bucket_id, {})[entry.identity] = entry
-                if entry.total_buckets > 0 or entry.partition not in self._totals:
-                    self._totals[entry.partition] = entry.total_buckets
-                continue
-            removed = self._entries.get(bucket_id, {}).pop(entry.identity, None)
-            if removed is None:
-                raise CorruptFileError(
-                    f"a delta deletes {entry.file.file_name}, which is not live; run `bucketline doctor`",
-                    file=entry.file.file_name,
-                )
-            if not self._entries[bucket_id]:
-                del self._entries[bucket_id]
-        live = {partition for partition, _ in self._entries} if touched else set()
-        for partition in touched - live:
-            self._totals.pop(partition, None)

@@ -4,36 +4,22 @@ Source: Paimon 2.0 CommitScanner; bases are restricted to changed buckets, as al
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Protocol
 
-from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.manifests import EntryFilter, Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 
-BucketId = tuple[bytes, int]
 PartitionTest = Callable[[bytes], bool]
 
 
-class LiveView(Protocol):
-    """Live files in memory that can be brought to the newest snapshot; `TableView` is one."""
-
-    def refresh(self) -> Snapshot | None: ...
-
-    def buckets(self) -> Iterator[BucketId]: ...
-
-    def files(self, bucket_id: BucketId) -> tuple[DataFileMeta, ...]: ...
-
-    def total_buckets(self, partition: bytes) -> int | None: ...
-
-
 class CommitBase:
-    """One snapshot (None: an empty table) as the base of a commit. Answers come from the view if there is one."""
+    """One snapshot (None: an empty table) as the base of a commit; its live files answer where they are known."""
 
-    def __init__(self, latest: Snapshot | None, manifests: Manifests, view: LiveView | None) -> None:
+    def __init__(self, latest: Snapshot | None, manifests: Manifests, live: LiveFiles | None) -> None:
         self.latest = latest
         self._manifests = manifests
-        self._view = view
+        self._live = live
         self._metas: list[ManifestFileMeta] | None = None
 
     def manifests(self) -> list[ManifestFileMeta]:
@@ -46,20 +32,20 @@ class CommitBase:
         """The live entries of these buckets."""
         if not buckets:
             return []
-        if self._view is not None:
-            return _entries_of(self._view, sorted(buckets))
+        if self._live is not None:
+            return _entries_of(self._live, sorted(buckets))
         return self._manifests.live_in(self.manifests(), EntryFilter(buckets=frozenset(buckets)))
 
     def entries_in(self, target: PartitionTest) -> list[ManifestEntry]:
         """The live entries of all partitions that pass the test."""
-        if self._view is not None:
-            return _entries_of(self._view, [b for b in self._view.buckets() if target(b[0])])
+        if self._live is not None:
+            return _entries_of(self._live, [b for b in self._live.buckets() if target(b[0])])
         return [e for e in self._manifests.live_in(self.manifests()) if target(e.partition)]
 
     def totals(self, partitions: Collection[bytes]) -> dict[bytes, int]:
         """The bucket count of each partition that has live files with a positive one."""
-        if self._view is not None:
-            found = {p: self._view.total_buckets(p) for p in partitions}
+        if self._live is not None:
+            found = {p: self._live.total_buckets(p) for p in partitions}
             return {p: total for p, total in found.items() if total is not None and total > 0}
         return self._manifests.totals_in(self.manifests(), partitions)
 
@@ -81,9 +67,9 @@ def changes_since(
     return ((s, manifests.delta_entries(s)) for s in found)
 
 
-def _entries_of(view: LiveView, buckets: Iterable[BucketId]) -> list[ManifestEntry]:
+def _entries_of(live: LiveFiles, buckets: Iterable[BucketId]) -> list[ManifestEntry]:
     return [
-        ManifestEntry(FileKind.ADD, partition, bucket, view.total_buckets(partition) or 0, file)
+        ManifestEntry(FileKind.ADD, partition, bucket, live.total_buckets(partition) or 0, file)
         for partition, bucket in buckets
-        for file in view.files((partition, bucket))
+        for file in live.files((partition, bucket))
     ]

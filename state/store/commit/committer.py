@@ -31,11 +31,12 @@ from bucketline.state.determinism import (
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError, StorageError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, ManifestFileMeta, Snapshot
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.rollback import newest_to_write
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
-from bucketline.state.store.commit.commit_base import CommitBase, LiveView, PartitionTest
+from bucketline.state.store.commit.commit_base import CommitBase, PartitionTest
 from bucketline.state.store.commit.commit_check import AppendCheck, CommitChecks, Half, append_half, compact_half
 from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
@@ -88,7 +89,7 @@ class Committer:
         append_check: AppendCheck = AppendCheck.BUCKET_COUNT,
         ignore_empty: bool | None = None,
         based_on: int | None = None,
-        view: LiveView | None = None,
+        view: TableView | None = None,
         planned_ms: int | None = None,
     ) -> CommitResult:
         """Publishes the messages' files; Conflict and Unknown are about the first snapshot, see Committed.dropped.
@@ -145,7 +146,7 @@ class Committer:
         identity: CommitIdentity,
         made: tuple[Snapshot, ...],
         based_on: int | None,
-        view: LiveView | None,
+        view: TableView | None,
     ) -> CommitResult:
         own = made[0].id if made else None
         outcome: Snapshot | Committed | Conflict | Unknown | BucketlineError
@@ -172,7 +173,7 @@ class Committer:
         half: Half,
         identity: CommitIdentity,
         based_on: int | None,
-        view: LiveView | None,
+        view: TableView | None,
         own: int | None = None,
     ) -> Snapshot | Committed | Conflict | Unknown:
         """The new snapshot, or why there is none; Committed when another run with the same commit user published it."""
@@ -189,7 +190,7 @@ class Committer:
             of_try: list[str] = []
             base: CommitBase | None = None
             try:
-                base = CommitBase(self._newest(view), self._manifests, view)
+                base = self._base(view)
                 if tried is not None:
                     seen = self._checks.looked_at(tried.latest, base.latest, based_on)
                 plan = self._plan(half, identity, base, based_on, seen, own)
@@ -243,8 +244,12 @@ class Committer:
         latest = None if base is None else base.latest
         return missed <= _LOOKS or (latest is not None and self._snapshots.is_gone(latest, error))
 
-    def _newest(self, view: LiveView | None) -> Snapshot | None:
-        return newest_to_write(self._snapshots) if view is None else view.refresh()
+    def _base(self, view: TableView | None) -> CommitBase:
+        """The newest snapshot, as the base of a try."""
+        if view is None:
+            return CommitBase(newest_to_write(self._snapshots), self._manifests, None)
+        live = view.refresh()
+        return CommitBase(live.snapshot, self._manifests, live)
 
     def _plan(
         self,

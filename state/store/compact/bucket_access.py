@@ -3,7 +3,8 @@
 Source: Paimon 2.0 KeyValueFileReaderFactory, KeyValueFileWriterFactory (the pairing of readers and writers).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -92,6 +93,16 @@ class BucketAccess:
         """Removes files that the caller has just written and nothing names."""
         for file in files:
             self.files.io.delete(f"{self.files.table_path}/{bucket_path(self.schema, *bucket_id)}/{file.file_name}")
+
+    @contextmanager
+    def removed_on_error(self, bucket_id: BucketId) -> Iterator[list[DataFileMeta]]:
+        """A list for the files that the block makes in a bucket; when the block raises, they are removed again."""
+        made: list[DataFileMeta] = []
+        try:
+            yield made
+        except BaseException:
+            self.delete_own(made, bucket_id)
+            raise
 
     def __getstate__(self) -> dict[str, object]:
         return {"uri": self.uri, "schema": self.schema, "clock": self.clock, "ids": self.ids}

@@ -15,13 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.state.bucket.cross_partition import NOWHERE, KeyEffect
-from bucketline.state.bucket.key_entries import KeyEntries
+from bucketline.state.bucket.key_entries import NOTE_PROPERTY, KeyEntries
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.key_index.index_scope import IndexLabel
 from bucketline.state.store.key_index.key_index import IndexChange, KeyIndex
-
-NOTE_PROPERTY = "bucketline.key-index-notes"
-"""Snapshot property: the tokens of the notes that belong to the snapshot, one for each shard, joined by commas."""
 
 _FILE = "note.arrow"
 _LOG = logging.getLogger(__name__)

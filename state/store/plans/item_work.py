@@ -147,7 +147,7 @@ class TableWork:
             properties={ITEMS: ",".join(map(str, numbers))},
             kind=CommitKind.COMPACT,
             based_on=jobs[0].based_on,
-            view=self._session.view,
+            view=self._session.follower,
             planned_ms=jobs[0].planned_ms,
         )
         if isinstance(done, Committed):

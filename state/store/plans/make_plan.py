@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.plan_options import PlanOptions
-from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.plans.choose import PartitionTest, PlannedBucket, choose_append, choose_keyed
@@ -89,7 +88,7 @@ def check_plannable(session: WriteSession) -> None:
     session.table.io.require_publish()
     if session.table.metadata_path != session.table.path:
         raise OptionError(f"{session.table.path}: compactions of a branch are not planned; plan those of 'main'")
-    if session.plan.mode is BucketMode.POSTPONE:
+    if session.plan.mode.postpones:
         raise UnsupportedTableError(
             f"{session.table.path}: rows of a postpone table leave its postpone bucket by `bucketline compact`; they "
             "are not planned",

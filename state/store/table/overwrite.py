@@ -5,31 +5,30 @@ partitions meanwhile is replaced as well: the last overwrite wins.
 Source: Paimon 2.0 FileStoreCommitImpl.overwritePartition, AbstractFileStoreWrite.withIgnorePreviousFiles.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
-from bucketline.state.bucket.mode import BucketMode
-from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.paths import partition_path
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.state.store.table.local_write import Data, with_kinds
+from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.given_rows import GivenRows
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
-from bucketline.state.store.table.postpone_local import write_fixed
-from bucketline.state.store.table.rescale import as_new_files
-from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
-from bucketline.state.store.write.row_acceptance import RowAcceptance
-from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.sealed_runs import RunSealer
+from bucketline.state.store.table.write import Data, with_kinds
+from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
+from bucketline.state.store.write.grouping import HashEntries
+from bucketline.state.store.write.stages import Result, Stages
 from bucketline.state.store.write.visibility import Waits, left_on_level0, what_waits
-from bucketline.state.store.write.write_buckets import write_buckets
-from bucketline.state.store.write.write_plan import WritePlan
-from bucketline.state.store.write.write_result import WriteResult
+from bucketline.state.store.write.write_plan import WritePlan, WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 
@@ -70,14 +69,9 @@ def _overwrite_once(
     session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
     session.refresh()
     plan = session.plan
-    if plan.mode is BucketMode.CROSS_PARTITION:
-        raise UnsupportedTableError(
-            f"{table.path} cannot be overwritten: its keys move between partitions, and one that is in a partition "
-            "that stays would be in two; write -D rows instead",
-            mode=plan.mode.value,
-        )
     target = _target(plan, partition)
-    messages = _messages(session, _write(plan, clock, ids), with_kinds(data, row_kinds), target)
+    rows = GivenRows(with_kinds(data, row_kinds), partial(_check_inside, plan, target))
+    messages = LOCAL_ENGINE.run(_stages(plan, session.view, Parts([rows]), clock, ids)).messages
     if target is None:
         replaced = frozenset(m.partition for m in messages if m.new_files)
         if not replaced:
@@ -98,50 +92,37 @@ def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> Partitio
     return lambda found: True
 
 
-def _write(plan: WritePlan, clock: Clock, ids: IdSource) -> BucketWrite:
+@dataclass(frozen=True, slots=True)
+class _Emptied:
+    """A table whose buckets hold nothing that matters, as they are replaced."""
+
+    view: LiveFiles
+
+    def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
+        del trigger
+        return {}
+
+    def hash_entries(self) -> HashEntries:
+        return {}
+
+
+def _stages(plan: WritePlan, view: LiveFiles, source: Parts, clock: Clock, ids: IdSource) -> Stages[Parts]:
     """How buckets are written that hold nothing yet: at once on the last level, where the table has keys."""
-    compacts = bool(plan.schema.primary_keys)
-    trigger = CompactTrigger.FULL if compacts else CompactTrigger.NONE
-    write = plan.bucket_write(trigger, plan.dynamic_write({}, shards=1, expected_rows=0), clock=clock, ids=ids)
+    trigger = CompactTrigger.FULL if plan.schema.primary_keys else CompactTrigger.NONE
+    scope = WriteScope(trigger, "", LOCAL_ENGINE.workers, clock=clock, ids=ids)
+    stages = plan.mode.replacing(plan).stages(plan, _Emptied(view), scope, source)
+    write = stages.write.write
     # Source: Paimon 2.0 drops the changelog of an overwrite: readers of one cannot follow it.
     schema = replace(plan.schema, options={**plan.schema.options, CHANGELOG_PRODUCER.key: "none"})
-    return replace(write, access=replace(write.access, schema=schema))
+    write = replace(write, access=replace(write.access, schema=schema))
+    return replace(
+        stages,
+        seal=replace(stages.seal, other_totals={}),
+        write=replace(stages.write, write=write, result=Result.NEW_FILES),
+    )
 
 
-def _messages(
-    session: WriteSession, write: BucketWrite, tables: Iterable[pa.Table], target: PartitionTest | None
-) -> list[CommitMessage]:
-    """Writes all rows; an error leaves none of the new files behind."""
-    plan = session.plan
-    seal = replace(plan.seal_plan(session.view, {}, write.dynamic), other_totals={})
-    sealer = RunSealer(seal, origin=0)
-    acceptance = RowAcceptance(plan.schema)
-    messages: list[CommitMessage] = []
-    with RunBuffer(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as buffer:
-        for rows in tables:
-            for run in sealer.add(acceptance.accept(rows)):
-                _check_inside(plan, run.partition, target)
-                buffer.add(run)
-        for run in sealer.finish():
-            _check_inside(plan, run.partition, target)
-            buffer.add(run)
-        try:
-            for message in _written(session, write, buffer):
-                messages.append(as_new_files(message, write))
-        except BaseException:
-            for message in messages:
-                write.access.delete_own(message.made_files, (message.partition, message.bucket))
-            raise
-    return messages
-
-
-def _written(session: WriteSession, write: BucketWrite, buffer: RunBuffer) -> Iterator[CommitMessage]:
-    if session.plan.mode is BucketMode.POSTPONE:
-        return write_fixed(session, write, buffer, {})
-    return write_buckets(write, buffer, {})
-
-
-def _check_inside(plan: WritePlan, partition: bytes, target: PartitionTest | None) -> None:
+def _check_inside(plan: WritePlan, target: PartitionTest | None, partition: bytes) -> None:
     if target is not None and not target(partition):
         where = partition_path(plan.schema, partition)
         raise SchemaMismatchError(

@@ -4,79 +4,65 @@ Unlike Paimon's Spark procedure it keeps deletes and update kinds, keeps the ord
 partitions to restrict itself to. Source: Paimon 2.0 SparkPostponeCompactProcedure, Flink's PostponeBucketCompactSink.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.store.catalog.live_files import BucketId, TableView
-from bucketline.state.store.read.bucket_deletions import NO_VECTORS, VectorFiles, masked_files
+from bucketline.state.store.catalog.live_files import LiveFiles
+from bucketline.state.store.engine.engine import Engine, Parts
+from bucketline.state.store.engine.table_rows import PostponedFile
+from bucketline.state.store.read.bucket_deletions import masked_files
 from bucketline.state.store.read.postponed import written
 from bucketline.state.store.table.partition_choice import PartitionTest
-from bucketline.state.store.table.rebucket import Source
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, pick_unit
-from bucketline.state.store.write.sealed_runs import SealPlan
-from bucketline.state.store.write.write_plan import WritePlan
+from bucketline.state.store.write.stages import Result, Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.write_plan import Workers, WritePlan
+from bucketline.state.store.write.write_session import WriteSession
 
 
-@dataclass(frozen=True, slots=True)
-class PostponeWork:
-    """What one compaction does: the files to deal out, how, and what is known of the buckets they go to.
+def compact_postponed(
+    session: WriteSession, write: BucketWrite, chosen: PartitionTest, *, engine: Engine
+) -> tuple[CommitMessage, ...]:
+    """The messages of one COMPACT snapshot that takes the postponed rows of chosen partitions to their buckets.
 
-    `retired` are messages that take the postponed files away; `idle` are buckets that get no rows and are compacted all
-    the same.
+    They are those that wait at the session's snapshot; no message where there is nothing to do.
     """
-
-    sources: tuple[Source, ...]
-    seal: SealPlan
-    write: BucketWrite
-    states: Mapping[BucketId, BucketState]
-    retired: tuple[CommitMessage, ...]
-    idle: tuple[BucketId, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.sources and not self.idle
+    stages = plan_postponed(session, write, chosen, engine.workers)
+    return engine.run(stages).messages if stages.source.parts or stages.idle else ()
 
 
-def plan_postponed(
-    plan: WritePlan,
-    view: TableView,
-    write: BucketWrite,
-    chosen: PartitionTest,
-    *,
-    new_buckets: int | None = None,
-    vectors: Mapping[BucketId, VectorFiles] = NO_VECTORS,
-) -> PostponeWork:
-    """What waits in the chosen partitions at the view's snapshot, and where it goes.
+def plan_postponed(session: WriteSession, write: BucketWrite, chosen: PartitionTest, workers: Workers) -> Stages[Parts]:
+    """What waits in the chosen partitions, and where it goes.
 
     A partition keeps its bucket count; a new one gets one by `postpone.target-row-num-per-bucket`, else
-    `postpone.default-bucket-num`, else `new_buckets`. `vectors` are the deletion-vector files of real buckets.
+    `postpone.default-bucket-num`, else as many as tasks run at a time.
     """
+    plan, view, vectors = session.plan, session.view, session.deletion_entries()
     waiting = {b[0]: view.files(b) for b in view.buckets() if b[1] == POSTPONE_BUCKET and chosen(b[0])}
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
-    totals = _real_totals(view)
+    counts = _real_counts(view)
     for partition, files in waiting.items():
-        totals.setdefault(partition, _buckets_for(plan, files, new_buckets))
+        counts.setdefault(partition, _buckets_for(plan, files, workers.parallelism))
     states = {
         b: BucketState(view.next_sequence_number(b), view.files(b), vector_files=vectors.get(b, ())) for b in real
     }
-    sources = [
-        Source((partition, POSTPONE_BUCKET), (file,), origin)
+    parts = [
+        PostponedFile(write.access, (partition, POSTPONE_BUCKET), file, origin)
         for partition, files in waiting.items()
         for origin, file in enumerate(sorted(files, key=written))
     ]
-    return PostponeWork(
-        sources=tuple(sources),
-        seal=plan.rebucket_plan(totals),
-        write=plan.with_totals(write, totals),
-        states=states,
+    return Stages(
+        source=Parts(parts),
+        seal=plan.moving_seal_plan(counts),
+        write=WriteStage(replace(write, counts=plan.counts(counts)), states, result=Result.ONE_CHANGE),
+        tasks=TaskCounts(workers.tasks(2 * workers.parallelism)),
+        idle=tuple(b for b in real if _is_due(write, states[b])),
         retired=tuple(
             CommitMessage(partition, POSTPONE_BUCKET, POSTPONE_BUCKET, compact_before=files)
             for partition, files in waiting.items()
         ),
-        idle=tuple(b for b in real if _is_due(write, states[b])),
     )
 
 
@@ -89,7 +75,7 @@ def _is_due(write: BucketWrite, state: BucketState) -> bool:
     )
 
 
-def _real_totals(view: TableView) -> dict[bytes, int]:
+def _real_counts(view: LiveFiles) -> dict[bytes, int]:
     found = {}
     for bucket_id in view.buckets():
         total = view.total_of_bucket(bucket_id)
@@ -98,11 +84,9 @@ def _real_totals(view: TableView) -> dict[bytes, int]:
     return found
 
 
-def _buckets_for(plan: WritePlan, files: Sequence[DataFileMeta], new_buckets: int | None) -> int:
+def _buckets_for(plan: WritePlan, files: Sequence[DataFileMeta], parallelism: int) -> int:
     settings = plan.schema.settings.postpone
     rows_each = settings.rows_per_bucket
     if rows_each is not None:
         return max(1, -(-sum(f.row_count for f in files) // rows_each))
-    if new_buckets is not None and not settings.has_default_buckets:
-        return new_buckets
-    return settings.default_buckets
+    return settings.default_buckets if settings.has_default_buckets else parallelism

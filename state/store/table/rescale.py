@@ -6,37 +6,29 @@ Source: Paimon 2.0 RescaleProcedure.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.table.table_options import BUCKET
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.schema_change import SetOption
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.catalog.alter import alter_table
-from bucketline.state.store.catalog.live_files import BucketId, TableView
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
+from bucketline.state.store.engine.engine import Engine, Parts
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.engine.table_rows import CurrentRows
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
-from bucketline.state.store.table.rebucket import Source, as_one_change, current_runs
-from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
-from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.sealed_runs import SealPlan
-from bucketline.state.store.write.write_buckets import write_buckets
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.modes import mode_of
+from bucketline.state.store.write.stages import Result, Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 from bucketline.state.store.write.write_session import WriteSession
-
-
-@dataclass(frozen=True, slots=True)
-class RescaleWork:
-    """What a rescale does: whose rows are moved, how they are written, and the partitions that are replaced."""
-
-    sources: tuple[Source, ...]
-    seal: SealPlan
-    write: BucketWrite
-    partitions: frozenset[bytes]
 
 
 def rescale_table(
@@ -44,38 +36,23 @@ def rescale_table(
     bucket_num: int,
     partitions: Sequence[Mapping[str, object]] | None = None,
     *,
+    engine: Engine = LOCAL_ENGINE,
     options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
 ) -> int | None:
-    """Rescales in this process; the snapshot's id, None when nothing is to be done. See `Table.rescale`."""
-    return repeat_if_gone(lambda: _rescale_once(table, bucket_num, partitions, options or {}, clock, ids))
+    """Rescales; the snapshot's id, None when nothing is to be done. See `Table.rescale`."""
 
+    def rescale() -> int | None:
+        session, stages = plan_rescale(
+            table, bucket_num, partitions, workers=engine.workers, options=options, clock=clock
+        )
+        messages = engine.run(stages).messages if stages.source.parts else ()
+        replaced = frozenset(stages.write.write.counts.others)
+        user = ids.new_uuid()
+        return commit_rescale(table, session, replaced, messages, bucket_num, partitions is None, user=user)
 
-def _rescale_once(
-    table: TableHandle,
-    bucket_num: int,
-    partitions: Sequence[Mapping[str, object]] | None,
-    options: Mapping[str, str],
-    clock: Clock,
-    ids: IdSource,
-) -> int | None:
-    session, work = plan_rescale(table, bucket_num, partitions, options=options, clock=clock)
-    messages: list[CommitMessage] = []
-    sink = session.plan.sink
-    try:
-        with RunBuffer(budget_bytes=sink.merge_memory_bytes, directory=sink.local_directory) as buffer:
-            for source in work.sources:
-                runs = current_runs(work.write.access, source, work.seal, memory_bytes=work.write.compact_memory_bytes)
-                for run in runs:
-                    buffer.add(run)
-            for message in write_buckets(work.write, buffer, {}):
-                messages.append(as_new_files(message, work.write))
-    except BaseException:
-        for message in messages:
-            work.write.access.delete_own(message.made_files, (message.partition, message.bucket))
-        raise
-    return commit_rescale(table, session, work, messages, bucket_num, partitions is None, user=ids.new_uuid())
+    return repeat_if_gone(rescale)
 
 
 def plan_rescale(
@@ -83,41 +60,49 @@ def plan_rescale(
     bucket_num: int,
     partitions: Sequence[Mapping[str, object]] | None,
     *,
+    workers: Workers = ONE_WORKER,
     options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
-) -> tuple[WriteSession, RescaleWork]:
-    """What is to be done, on the newest snapshot.
+) -> tuple[WriteSession, Stages[Parts]]:
+    """What is to be done, on the newest snapshot; the partitions that are replaced have a bucket count of their own.
 
     Raises OptionError for a number below 1 or a column that is no partition column, UnsupportedTableError for tables
     whose buckets are not a function of the key.
     """
-    mode = bucket_mode(table.table_schema)
     if bucket_num < 1:
         raise OptionError(
             f"a table cannot be rescaled to {bucket_num} buckets; give a number above 0", key="bucket-num"
         )
-    if mode not in (BucketMode.FIXED, BucketMode.POSTPONE) or not table.primary_key:
+    if not mode_of(table.table_schema).counts_buckets or not table.primary_key:
+        mode = bucket_mode(table.table_schema).value
         raise UnsupportedTableError(
-            f"{table.path} cannot be rescaled: its buckets are {mode.value}, and only fixed and postponed buckets of "
+            f"{table.path} cannot be rescaled: its buckets are {mode}, and only fixed and postponed buckets of "
             "tables with a primary key are; dynamic buckets grow by themselves",
-            mode=mode.value,
+            mode=mode,
         )
     session = WriteSession(table.uri, options or {}, table=table, clock=clock)
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()
-    view = session.view
+    plan, view, vectors = session.plan, session.view, session.deletion_entries()
     real = _buckets_to_move(view, chosen, None if partitions is not None else bucket_num)
-    vectors = session.deletion_entries()
-    sources = tuple(Source(b, view.files(b), origin, vectors.get(b, ())) for origin, b in enumerate(real))
-    totals = {b[0]: bucket_num for b in real}
-    write = session.plan.with_totals(session.plan.bucket_write(CompactTrigger.FULL, clock=clock), totals)
+    counts = {b[0]: bucket_num for b in real}
+    write = replace(plan.bucket_write(CompactTrigger.FULL, clock=clock), counts=plan.counts(counts))
     # Rows stay what they are, so there is nothing to log.
     schema = replace(write.access.schema, options={**write.access.schema.options, CHANGELOG_PRODUCER.key: "none"})
-    write = replace(write, access=replace(write.access, schema=schema))
-    return session, RescaleWork(sources, session.plan.rebucket_plan(totals), write, frozenset(totals))
+    access = replace(write.access, schema=schema)
+    parts = [
+        CurrentRows(access, b, view.files(b), origin, vectors.get(b, ()), write.compact_memory_bytes)
+        for origin, b in enumerate(real)
+    ]
+    return session, Stages(
+        source=Parts(parts),
+        seal=plan.moving_seal_plan(counts),
+        write=WriteStage(replace(write, access=access), result=Result.NEW_FILES),
+        tasks=TaskCounts(workers.tasks(2 * workers.parallelism)),
+    )
 
 
-def _buckets_to_move(view: TableView, chosen: PartitionTest, settled: int | None) -> list[BucketId]:
+def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None) -> list[BucketId]:
     """All real buckets of the partitions, but of those that are wholly in `settled` buckets: a partition moves as one.
 
     Where a writer has added buckets of another count, a key may be in two: those written last count as newer.
@@ -128,16 +113,10 @@ def _buckets_to_move(view: TableView, chosen: PartitionTest, settled: int | None
     return sorted((b for b in real if b[0] in moving), key=lambda b: (b[0], newest[b], b[1]))
 
 
-def as_new_files(message: CommitMessage, write: BucketWrite) -> CommitMessage:
-    """What a written bucket holds in the end, all of it new."""
-    done = as_one_change(message, write.access.delete_own)
-    return replace(done, new_files=done.compact_after, compact_before=(), compact_after=())
-
-
 def commit_rescale(
     table: TableHandle,
     session: WriteSession,
-    work: RescaleWork,
+    replaced: frozenset[bytes],
     messages: Sequence[CommitMessage],
     bucket_num: int,
     is_whole: bool,
@@ -146,9 +125,9 @@ def commit_rescale(
 ) -> int | None:
     """Replaces the partitions; a fixed table that was rescaled as a whole writes with that many buckets from now on."""
     snapshot_id = None
-    if work.partitions:
-        done = session.overwrite(messages, user=user, partitions=work.partitions, bucket_num=bucket_num)
+    if replaced:
+        done = session.overwrite(messages, user=user, partitions=replaced, bucket_num=bucket_num)
         snapshot_id = done.snapshots[-1].id
-    if is_whole and session.plan.mode is BucketMode.FIXED and session.plan.total_buckets != bucket_num:
+    if is_whole and session.plan.total_buckets > 0 and session.plan.total_buckets != bucket_num:
         alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
     return snapshot_id

@@ -22,13 +22,14 @@ from bucketline.conf.table.merge_options import (
 )
 from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.read.table_read import Filter, Request, read_table
-from bucketline.state.store.table.local_write import write_table
-from bucketline.state.store.write.write_result import WriteResult
+from bucketline.state.store.table.write import write_table
+from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.store.write.modes import mode_of
 from bucketline.state.types.row_kind import RowKind
 
 _REMOVES_ON_DELETE = {
@@ -88,15 +89,15 @@ def update_rows(table: TableHandle, condition: Filter, assignments: Mapping[str,
 
 
 def _check_changed(table: TableHandle, verb: str) -> None:
-    mode, settings = bucket_mode(table.table_schema), table.table_schema.settings.reading
+    settings = table.table_schema.settings.reading
     if not table.primary_key:
         raise UnsupportedTableError(
             f"cannot {verb} {table.path}: it has no primary key to write changes by; overwrite its partitions instead"
         )
-    if mode is BucketMode.POSTPONE:
+    if mode_of(table.table_schema).postpones:
         raise UnsupportedTableError(
             f"cannot {verb} {table.path}: rows that wait in its postpone bucket would come after the change",
-            mode=mode.value,
+            mode=bucket_mode(table.table_schema).value,
         )
     for branch, name in (
         (SCAN_FALLBACK_BRANCH, settings.fallback_branch),

@@ -15,20 +15,20 @@ from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import Clock, IdSource, Pause, Random
 from bucketline.state.errors import CommittedNotVisibleError
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.store.table.local_compact import compact_buckets
+from bucketline.state.store.engine.compaction import Work, compact_buckets
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.visibility import (
     Budget,
     FileNames,
     Rounds,
     Waits,
-    Work,
     compact_until_visible,
     is_lasting,
     left_on_level0,
     what_waits,
 )
-from bucketline.state.store.write.write_result import WriteResult
 from bucketline.state.store.write.write_session import WriteSession
 
 _LOG = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ def settle_write(
     messages: Sequence[CommitMessage],
     committed: Committed,
     *,
+    engine: Engine,
     trigger: CompactTrigger,
     user: str,
     clock: Clock,
@@ -51,7 +52,7 @@ def settle_write(
     Raises CommittedNotVisibleError when they are not within `visibility-timeout`: the rows are in the table.
     """
     if not committed.snapshots:
-        newest = session.view.refresh()
+        newest = session.follow().snapshot
         return WriteResult(0 if newest is None else newest.id)
     newest_id = committed.snapshots[-1].id
     dropped = None if committed.dropped is None else committed.dropped.message
@@ -63,7 +64,7 @@ def settle_write(
             if is_lasting(committed.dropped):
                 rounds = Rounds(left, lost=dropped)
             else:
-                rounds = _compact_again(session, left, trigger, user, clock, ids, budget)
+                rounds = _compact_again(session, engine, left, trigger, user, clock, ids, budget)
         except BucketlineError as e:
             if waits is Waits.ROWS:
                 raise _not_visible(session, newest_id, messages, left, e.message) from e
@@ -84,6 +85,7 @@ def settle_write(
 
 def _compact_again(
     session: WriteSession,
+    engine: Engine,
     left: FileNames,
     trigger: CompactTrigger,
     user: str,
@@ -92,7 +94,7 @@ def _compact_again(
     budget: Budget,
 ) -> Rounds:
     def compact(used: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
-        return compact_buckets(session.plan.bucket_write(used, clock=clock, ids=ids), work)
+        return compact_buckets(engine, session.plan, session.plan.bucket_write(used, clock=clock, ids=ids), work)
 
     def commit(made: Sequence[CommitMessage]) -> Committed:
         return session.commit(made, user=user, kind=CommitKind.COMPACT)

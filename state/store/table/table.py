@@ -34,13 +34,14 @@ from bucketline.state.store.catalog.table_handle import TableHandle, branch_path
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.doctor.examine import examine
 from bucketline.state.store.doctor.finding import Finding
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.maintenance.expiry import ExpireResult
 from bucketline.state.store.maintenance.orphans import OrphanResult, remove_orphan_files
 from bucketline.state.store.read.table_read import Filter, Request, live_files, read_table
 from bucketline.state.store.read.views import snapshots_table
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.table.local_compact import compact_table
-from bucketline.state.store.table.local_write import Data, write_table
+from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import (
     branch_table,
     expire_table,
@@ -53,7 +54,8 @@ from bucketline.state.store.table.maintenance import (
 from bucketline.state.store.table.overwrite import overwrite_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.table.row_changes import delete_rows, update_rows
-from bucketline.state.store.write.write_result import WriteResult
+from bucketline.state.store.table.write import Data, write_table
+from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.types.logical import DataType
 
 _OF_THE_HANDLE = ("comment", "options", "partition_by", "path", "primary_key", "refreshed", "schema", "uri")
@@ -152,24 +154,38 @@ class Table(TableHandle):
         """
         return overwrite_table(self, data, partition, row_kinds)
 
-    def compact(self, strategy: str = "full", partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
-        """Compacts in this process; the new snapshot's id, None when there was nothing to do.
+    def compact(
+        self,
+        strategy: str = "full",
+        partitions: Sequence[Mapping[str, object]] | None = None,
+        *,
+        engine: Engine = LOCAL_ENGINE,
+    ) -> int | None:
+        """Compacts; the new snapshot's id, None when there was nothing to do.
 
-        `strategy` is "full" (everything to the last level) or "minor" (what the picker says); `partitions` restricts it
-        to those that match one of the mappings from partition column to value. Raises OptionError for arguments that do
-        not fit, CommitConflictError when another compaction was faster: nothing is lost then.
+        `engine` does the work: this process, or Spark's tasks (`bucketline.spark_engine(spark)`). `strategy` is "full"
+        (everything to the last level) or "minor" (what the picker says); `partitions` restricts it to those that match
+        one of the mappings from partition column to value. Postponed rows are moved to their buckets on the way.
+        Raises OptionError for arguments that do not fit, CommitConflictError when another compaction was faster:
+        nothing is lost then.
         """
-        return compact_table(self, strategy, partitions)
+        return compact_table(self, strategy, partitions, engine=engine)
 
-    def rescale(self, bucket_num: int, partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
-        """Gives partitions of a fixed or postpone table another number of buckets, in this process.
+    def rescale(
+        self,
+        bucket_num: int,
+        partitions: Sequence[Mapping[str, object]] | None = None,
+        *,
+        engine: Engine = LOCAL_ENGINE,
+    ) -> int | None:
+        """Gives partitions of a fixed or postpone table another number of buckets.
 
-        Returns the new snapshot's id, None when there was nothing to do. `partitions` as in `compact`: those are
-        written anew whatever count they have, as Paimon does; without it all that have another count are, and a fixed
-        table's `bucket` option follows. Postponed rows stay where they are. Raises OptionError, UnsupportedTableError,
-        and CommitConflictError when a partition was changed meanwhile.
+        Returns the new snapshot's id, None when there was nothing to do. `partitions` and `engine` as in `compact`:
+        those partitions are written anew whatever count they have, as Paimon does; without it all that have another
+        count are, and a fixed table's `bucket` option follows. Postponed rows stay where they are. Raises OptionError,
+        UnsupportedTableError, and CommitConflictError when a partition was changed meanwhile.
         """
-        return rescale_table(self, bucket_num, partitions)
+        return rescale_table(self, bucket_num, partitions, engine=engine)
 
     def snapshots(self) -> pa.Table:
         """All snapshots, oldest first, with the columns of Paimon's $snapshots."""

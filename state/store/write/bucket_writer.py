@@ -5,7 +5,7 @@ Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the co
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 
@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.table.choices import ChangelogProducer
-from bucketline.state.bucket.allocation import Int32s
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
-from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import split_marked
 from bucketline.state.lsm.merge.changelog_folds import LogEverything
@@ -31,9 +29,6 @@ from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import CompactResult, compact_unit
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files
-from bucketline.state.store.write.cross_write import CrossWrite
-from bucketline.state.store.write.grouping import hash_index_store
-from bucketline.state.store.write.new_keys import DynamicWrite
 from bucketline.state.store.write.run_passes import few_runs, runs_at_once
 from bucketline.state.store.write.sealed_runs import SealedRun, sequence_offsets, unseal
 from bucketline.state.types.arrow import SEQUENCE
@@ -55,41 +50,37 @@ class BucketState:
     """What the table holds of a bucket before this batch. An unknown bucket is an empty one.
 
     `files` are all live files where `complete`; else they were left out because the bucket is not to be compacted.
-    `hash_entry` is the HASH file of a dynamic bucket, `vector_files` are those with deletion vectors.
+    `vector_files` are those with deletion vectors.
     """
 
     next_sequence_number: int = 0
     files: tuple[DataFileMeta, ...] = ()
     complete: bool = True
-    hash_entry: IndexManifestEntry | None = None
     vector_files: VectorFiles = ()
 
 
 @dataclass(frozen=True, slots=True)
-class BucketWrite:
-    """How buckets are written in this batch; plain values, so that it travels. Memory is in bytes of Arrow data.
+class BucketCounts:
+    """Into how many buckets partitions are divided: `count`, but for those in `others`. Below 0 is no number."""
 
-    `dynamic` and `cross` say how keys get buckets where no function of the key does, `postponed_user` that rows go to
-    the postpone bucket, `postponed_since` when the newest file that waits in a partition says it was made; `totals` are
-    bucket counts of single partitions.
-    """
+    count: int
+    others: Mapping[bytes, int] = field(default_factory=dict)
+
+    def of(self, partition: bytes) -> int:
+        """The number that files of a partition record."""
+        return self.others.get(partition, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWrite:
+    """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data."""
 
     access: BucketAccess
-    total_buckets: int
+    counts: BucketCounts
     trigger: CompactTrigger
     merge_memory_bytes: int
     compact_memory_bytes: int
-    dynamic: DynamicWrite | None = None
-    postponed_user: str | None = None
-    postponed_since: Mapping[bytes, int] = field(default_factory=dict)
-    cross: CrossWrite | None = None
-    totals: Mapping[bytes, int] = field(default_factory=dict)
-    index_cache_bytes: int = 256 << 20
     local_directory: str | None = None
-
-    def owner(self, partition: bytes, bucket: int) -> int:
-        """A number that is the same for all buckets that one task must write; see `placement`."""
-        return bucket if self.dynamic is None else self.dynamic.owner(partition, bucket)
 
     @property
     def compact_options(self) -> CompactOptions:
@@ -97,56 +88,32 @@ class BucketWrite:
 
 
 def write_bucket(
-    write: BucketWrite,
-    bucket_id: BucketId,
-    state: BucketState,
-    runs: Sequence[tuple[SealedRun, pa.Buffer]],
-    new_hashes: Int32s | None = None,
-) -> CommitMessage:
-    """What the batch does to one bucket. `runs` are in arrival order; without any, only a due compaction happens.
-
-    `new_hashes` are those of keys that a dynamic bucket has got. An error leaves none of the new files behind.
-    """
-    if not write.access.schema.primary_keys:
-        return _write_appended(write, bucket_id, state, runs)
-    flushed = _flush(write, bucket_id, state, runs)
-    try:
-        compacted = compact_bucket(write, bucket_id, state, flushed.files)
-        message = _message(write, bucket_id, flushed, compacted)
-        return message if new_hashes is None else _with_hashes(write, message, state, new_hashes)
-    except BaseException:
-        write.access.delete_own([*flushed.files, *flushed.changelog], bucket_id)
-        raise
-
-
-def _write_appended(
     write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
 ) -> CommitMessage:
-    new_files = _append(write, bucket_id, state, runs) if runs else []
-    compacted = CompactResult()
-    if write.trigger is not CompactTrigger.NONE and state.complete:
-        try:
-            full = write.trigger is CompactTrigger.FULL
-            files = (*state.files, *new_files)
-            compacted = compact_append(write.access, bucket_id, files, full=full, vector_files=state.vector_files)
-        except BaseException:
-            write.access.delete_own(new_files, bucket_id)
-            raise
-    return _message(write, bucket_id, Flushed(new_files), compacted)
+    """What a write does to one bucket. `runs` are in arrival order; without any, only a due compaction happens.
+
+    An error leaves none of the new files behind.
+    """
+    with write.access.removed_on_error(bucket_id) as made:
+        if write.access.schema.primary_keys:
+            flushed = _flush(write, bucket_id, state, runs)
+            made += [*flushed.files, *flushed.changelog]
+            compacted = compact_bucket(write, bucket_id, state, flushed.files)
+        else:
+            flushed = Flushed(_append(write, bucket_id, state, runs) if runs else [])
+            made += flushed.files
+            compacted = _compact_appended(write, bucket_id, state, flushed.files)
+        return _message(write, bucket_id, flushed, compacted)
 
 
-def _with_hashes(write: BucketWrite, message: CommitMessage, state: BucketState, new_hashes: Int32s) -> CommitMessage:
-    """The message, with the HASH file that holds the bucket's new keys as well."""
-    store = hash_index_store(write.access.uri, write.access.schema, write.index_cache_bytes)
-    try:
-        change = store.grow(message.partition, message.bucket, state.hash_entry, new_hashes)
-    except BaseException:
-        write.access.delete_own(message.made_files, (message.partition, message.bucket))
-        raise
-    if change is None:
-        return message
-    replaced = () if change.replaced is None else (change.replaced,)
-    return replace(message, new_index_files=(change.new,), deleted_index_files=replaced)
+def _compact_appended(
+    write: BucketWrite, bucket_id: BucketId, state: BucketState, new_files: Sequence[DataFileMeta]
+) -> CompactResult:
+    if write.trigger is CompactTrigger.NONE or not state.complete:
+        return CompactResult()
+    full = write.trigger is CompactTrigger.FULL
+    files = (*state.files, *new_files)
+    return compact_append(write.access, bucket_id, files, full=full, vector_files=state.vector_files)
 
 
 def compact_bucket(
@@ -268,7 +235,7 @@ def _message(write: BucketWrite, bucket_id: BucketId, flushed: Flushed, compacte
     return CommitMessage(
         partition=partition,
         bucket=bucket,
-        total_buckets=write.totals.get(partition, write.total_buckets),
+        total_buckets=write.counts.of(partition),
         new_files=tuple(flushed.files),
         changelog_files=tuple(flushed.changelog),
         compact_before=compacted.before,

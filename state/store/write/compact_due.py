@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.lsm.tree.compact_options import CompactOptions
-from bucketline.state.store.catalog.live_files import BucketId, TableView
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.read.bucket_deletions import NO_VECTORS, VectorFiles, masked_files
 from bucketline.state.store.write.bucket_writer import CompactTrigger, pick_unit
@@ -28,7 +28,7 @@ def may_join(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: Ap
 
 
 def due_buckets(
-    view: TableView,
+    view: LiveFiles,
     plan: WritePlan,
     trigger: CompactTrigger,
     vectors: Mapping[BucketId, VectorFiles] = NO_VECTORS,

@@ -6,7 +6,7 @@ of the batch itself: the next batch takes that from the table. What earlier rows
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -27,7 +27,7 @@ from bucketline.state.bucket.cross_partition import (
     placed_rows,
 )
 from bucketline.state.bucket.key_entries import number_keys
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
@@ -47,6 +47,8 @@ from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.write.grouping import GivenBuckets
 from bucketline.state.store.write.key_assign import PlacedBatch, place_batch
+from bucketline.state.store.write.placing import Placing, SnapshotNote
+from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, partition_codes, unseal
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.distinct import distinct
@@ -58,8 +60,8 @@ CHUNK_BYTES = 192 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class CrossWrite:
-    """What a task must know to place rows; plain values, so that it travels. Memory is in bytes.
+class CrossWrite(Placing):
+    """How keys get partition and bucket; plain values, so that it travels. Memory is in bytes.
 
     `snapshot` is what the batch is written on, None for the empty table. `backup` is a folder that outlives the
     machine, and `back_up_now` asks for a copy of the index there.
@@ -76,6 +78,37 @@ class CrossWrite:
     back_up_now: bool = False
     budget_bytes: int = 64 << 20
     run_bytes: int = 8 << 20
+
+    def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | SnapshotNote]:
+        """The rows of a share's runs, in arrival order, as runs of the buckets they go to.
+
+        A note of what becomes of the keys may be left for the next batch: the snapshot of this one has to carry it.
+        Raises IndexStateError when another process holds the index, or the batch is an old one.
+        """
+        plan = self.index_plan(share)
+        index, report = ready_index(plan, self.source(), self.snapshot)
+        # Before rows are placed: what is forgotten afterwards was unknown to them.
+        alive_since, grown, note = plan.alive_since, 0, None
+        with index:
+            if plan.backup is not None and (self.back_up_now or report.origin is IndexOrigin.BUILT):
+                _back_up(index, plan.backup)
+            sealer = RunSealer(self.seal_plan(), origin=share)
+            chunks = _chunks(runs)
+            first, second = next(chunks, None), next(chunks, None)
+            if first is not None and second is None:
+                placed, note = _place_whole(self, index, plan, first, SYSTEM_IDS.new_uuid())
+                grown = placed.effect.growth
+                yield from sealer.add(AcceptedRows(_with_buckets(placed.rows, placed.buckets), placed.kinds))
+            elif first is not None and second is not None:
+                placer = _Placer(self, index, plan)
+                for chunk in chain((first, second), chunks):
+                    yield from sealer.add(placer.place(chunk))
+                grown = placer.growth
+            yield from sealer.finish()
+            if note is not None:
+                yield note
+            if self.schema.settings.bucket.index_ttl_ms is not None:
+                forget_expired(index, alive_since=alive_since, grown_by=grown)
 
     def index_plan(self, share: int) -> IndexPlan:
         """Which index the share needs."""
@@ -112,52 +145,10 @@ class CrossWrite:
         )
 
 
-def place_runs(
-    write: CrossWrite,
-    share: int,
-    runs: Sequence[tuple[SealedRun, pa.Buffer]],
-    *,
-    noted: Callable[[str], None],
-    ids: IdSource = SYSTEM_IDS,
-) -> Iterator[SealedRun]:
-    """The rows of a share's runs, in arrival order, as runs of the buckets they go to.
-
-    `noted` is given the token of the note that was left for the next batch, if one was: the snapshot that this batch
-    makes has to carry it. Raises IndexStateError when another process holds the index, or the batch is an old one.
-    """
-    plan = write.index_plan(share)
-    index, report = ready_index(plan, write.source(), write.snapshot)
-    # Before rows are placed: what is forgotten afterwards was unknown to them.
-    alive_since, grown = plan.alive_since, 0
-    with index:
-        if plan.backup is not None and (write.back_up_now or report.origin is IndexOrigin.BUILT):
-            _back_up(index, plan.backup)
-        sealer = RunSealer(write.seal_plan(), origin=share)
-        chunks = _chunks(runs)
-        first, second = next(chunks, None), next(chunks, None)
-        if first is not None and second is None:
-            placed = _place_whole(write, index, plan, first, noted, ids)
-            grown = placed.effect.growth
-            yield from sealer.add(AcceptedRows(_with_buckets(placed.rows, placed.buckets), placed.kinds))
-        elif first is not None and second is not None:
-            placer = _Placer(write, index, plan)
-            for chunk in chain((first, second), chunks):
-                yield from sealer.add(placer.place(chunk))
-            grown = placer.growth
-        yield from sealer.finish()
-        if write.schema.settings.bucket.index_ttl_ms is not None:
-            forget_expired(index, alive_since=alive_since, grown_by=grown)
-
-
 def _place_whole(
-    write: CrossWrite,
-    index: KeyIndex,
-    plan: IndexPlan,
-    rows: pa.Table,
-    noted: Callable[[str], None],
-    ids: IdSource,
-) -> PlacedBatch:
-    """All rows of the share at once; what becomes of their keys is noted for the next batch."""
+    write: CrossWrite, index: KeyIndex, plan: IndexPlan, rows: pa.Table, token: str
+) -> tuple[PlacedBatch, SnapshotNote | None]:
+    """All rows of the share at once; what becomes of their keys is noted under the token for the next batch."""
     placed = place_batch(
         index,
         rows.drop_columns([SEQUENCE, VALUE_KIND]),
@@ -168,10 +159,8 @@ def _place_whole(
         alive_since=plan.alive_since,
         expires=write.schema.settings.bucket.index_ttl_ms is not None,
     )
-    token = ids.new_uuid()
-    if write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token):
-        noted(token)
-    return placed
+    noted = write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token)
+    return placed, SnapshotNote(token) if noted else None
 
 
 def _back_up(index: KeyIndex, folder: BackupFolder) -> None:
@@ -258,7 +247,7 @@ class _Placer:
         return replace(placement, partitions=numbered), [named[code] for code in used.tolist()]
 
 
-def _chunks(runs: Iterable[tuple[SealedRun, pa.Buffer]]) -> Iterator[pa.Table]:
+def _chunks(runs: Iterable[tuple[SealedRun, Blob]]) -> Iterator[pa.Table]:
     """The rows of runs in arrival order, in pieces of about CHUNK_BYTES."""
     waiting: list[pa.RecordBatch] = []
     size = 0

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.table.choices import BucketFunction
-from bucketline.state.bucket.allocation import hash_share
+from bucketline.state.bucket.allocation import Assigners, hash_share
 from bucketline.state.bucket.dynamic import UNKNOWN
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys
@@ -22,6 +22,9 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.index.hash_index_store import HashIndexStore, shared_hash_cache
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.binary_row import hash_rows
+
+HashEntries = Mapping[bytes, tuple[IndexManifestEntry, ...]]
+"""The HASH files of each partition that has any."""
 
 GroupRows = Callable[[pa.Table, Sequence[bytes], np.ndarray], np.ndarray]
 """(rows, partitions, partition code of each row) → int64 group number of each row."""
@@ -92,13 +95,9 @@ class KeyShares:
 
 @dataclass(frozen=True, slots=True)
 class HashShares:
-    """Shares of a partition's keys by the hash of the trimmed primary key, known keys and new ones alike.
+    """Shares of a partition's keys by the hash of the trimmed primary key, known keys and new ones alike."""
 
-    `assigners` is into how many shares each partition's keys fall, `first_assigners` those of others.
-    """
-
-    assigners: Mapping[bytes, int]
-    first_assigners: int = 1
+    assigners: Assigners
 
     def open(self, schema: TableSchema) -> GroupRows:
         fields = schema.select(schema.trimmed_primary_key)
@@ -106,7 +105,7 @@ class HashShares:
         def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
             columns = [rows[f.name].combine_chunks() for f in fields]
             hashes = np.asarray(hash_rows(columns, [f.type for f in fields]))
-            counts = np.array([self.assigners.get(p, self.first_assigners) for p in partitions], np.int32)
+            counts = np.array([self.assigners.count(p) for p in partitions], np.int32)
             return share_group(hash_share(hashes, counts[codes]))
 
         return group
@@ -127,15 +126,13 @@ class GivenBuckets:
 class KnownBuckets:
     """Dynamic buckets, looked up where the rows are: known keys go to their bucket, new ones to their share.
 
-    `entries` are the HASH files of each partition at the snapshot the batch is planned on, `assigners` into how many
-    shares the new keys of a partition fall (`first_assigners` for those without files). Files are read for partitions
-    that have rows, and kept in this process up to `cache_bytes`.
+    `entries` are the HASH files of each partition at the snapshot the batch is planned on, `assigners` share its new
+    keys. Files are read for partitions that have rows, and kept in this process up to `cache_bytes`.
     """
 
     uri: str
-    entries: Mapping[bytes, tuple[IndexManifestEntry, ...]]
-    assigners: Mapping[bytes, int]
-    first_assigners: int = 1
+    entries: HashEntries
+    assigners: Assigners
     cache_bytes: int = 256 << 20
 
     def open(self, schema: TableSchema) -> GroupRows:
@@ -149,7 +146,7 @@ class KnownBuckets:
             for code, partition in enumerate(partitions):
                 members = np.flatnonzero(codes == code) if len(partitions) > 1 else slice(None)
                 found = store.known(self.entries.get(partition, ())).lookup(hashes[members])
-                share = share_group(hash_share(hashes[members], self.assigners.get(partition, self.first_assigners)))
+                share = share_group(hash_share(hashes[members], self.assigners.count(partition)))
                 groups[members] = np.where(found == UNKNOWN, share, found)
             return groups
 

@@ -1,75 +1,87 @@
-"""Reduce side of dynamic buckets: the rows of new keys get buckets, and buckets that got keys a longer HASH file.
+"""New keys of dynamic buckets: rows whose keys the HASH index does not know get buckets, and the index grows by them.
 
 A share of a partition's new keys is in one task, which alone opens and fills the buckets b with b % assigners == share.
 Known keys of those buckets come to the same task, so each bucket has one writer.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.bucket.allocation import AllocationRule, Int32s, Ownership
+from bucketline.state.bucket.allocation import AllocationRule, Assigners, Int32s
 from bucketline.state.bucket.dynamic import NOTHING_KNOWN, DynamicAssigner
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.hash_index import decode_hash_index, encode_hash_index
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.index.hash_index_store import HashIndexStore
+from bucketline.state.store.write.grouping import HashEntries, hash_index_store
+from bucketline.state.store.write.placing import BucketNews, Placing
+from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
 from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.distinct import distinct
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicWrite:
-    """What a task must know to give out buckets; plain values, so that it travels.
+class NewKeys(Placing):
+    """How new keys get buckets; plain values, so that it travels.
 
-    `rows` are the keys of each bucket as the index counts them, by partition; `assigners` as in `KnownBuckets`.
+    `entries` are the HASH files of each partition, `rows` the keys of each bucket as they count them, by partition.
     """
 
+    uri: str
+    schema: TableSchema
     rule: AllocationRule
+    entries: HashEntries
     rows: Mapping[bytes, Mapping[int, int]]
-    assigners: Mapping[bytes, int]
-    first_assigners: int = 1
+    assigners: Assigners
+    cache_bytes: int
 
-    def owner(self, partition: bytes, bucket: int) -> int:
-        """The share whose task writes a bucket."""
-        return bucket % self.assigners.get(partition, self.first_assigners)
+    def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
+        """Runs of buckets, and the new hashes of each. Runs stay sorted and keep origin, flush and ranks.
 
-    def ownership(self, partition: bytes, share: int) -> Ownership:
-        """Which buckets and which hashes of a partition are those of a share."""
-        return Ownership(share, self.assigners.get(partition, self.first_assigners))
+        Raises OptionError when no bucket is left to open.
+        """
+        partition = runs[0][0].partition
+        own = self.assigners.ownership(partition, share)
+        assigner = DynamicAssigner.starting(NOTHING_KNOWN, own, self.rule, rows=self.rows.get(partition, {}))
+        new_hashes: dict[int, list[Int32s]] = {}
+        for run, blob in runs:
+            rows = unseal(blob).read_all()
+            assignment, assigner = assigner.assign(self.hashes(rows))
+            for bucket, found in assignment.new_by_bucket().items():
+                new_hashes.setdefault(bucket, []).append(found)
+            for bucket, part in split_by_bucket(rows, assignment.buckets):
+                yield replace(run, bucket=bucket, row_count=part.num_rows, blob=seal(part))
+        yield from hash_news(partition, new_hashes)
 
-    def assigner(self, partition: bytes, share: int) -> DynamicAssigner:
-        """The assigner of a share; the keys it will be asked for are known to be new."""
-        own = self.ownership(partition, share)
-        return DynamicAssigner.starting(NOTHING_KNOWN, own, self.rule, rows=self.rows.get(partition, {}))
+    def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
+        """The message, with the HASH file that holds the bucket's new keys as well."""
+        entries = self.entries.get(message.partition, ())
+        before = next((e for e in entries if e.bucket == message.bucket), None)
+        change = self.store.grow(message.partition, message.bucket, before, decode_hash_index(payload))
+        if change is None:
+            return message
+        replaced = () if change.replaced is None else (change.replaced,)
+        return replace(message, new_index_files=(change.new,), deleted_index_files=replaced)
+
+    @property
+    def store(self) -> HashIndexStore:
+        """The HASH files of the table."""
+        return hash_index_store(self.uri, self.schema, self.cache_bytes)
+
+    def hashes(self, rows: pa.Table) -> Int32s:
+        """The hash of each row's trimmed primary key."""
+        fields = self.schema.select(self.schema.trimmed_primary_key)
+        return np.asarray(hash_rows([rows[f.name].combine_chunks() for f in fields], [f.type for f in fields]))
 
 
-def allocate_new_keys(
-    write: DynamicWrite,
-    schema: TableSchema,
-    share: int,
-    runs: Sequence[tuple[SealedRun, pa.Buffer]],
-    put: Callable[[SealedRun], None],
-) -> dict[int, Int32s]:
-    """Puts the runs of one share of new keys where they belong, as runs of buckets; returns each bucket's new hashes.
-
-    Runs stay sorted and keep origin, flush and ranks. Raises OptionError when no bucket is left to open.
-    """
-    if not runs:
-        return {}
-    assigner = write.assigner(runs[0][0].partition, share)
-    new_hashes: dict[int, list[Int32s]] = {}
-    fields = schema.select(schema.trimmed_primary_key)
-    for run, blob in runs:
-        rows = unseal(blob).read_all()
-        columns = [rows[f.name].combine_chunks() for f in fields]
-        hashes = np.asarray(hash_rows(columns, [f.type for f in fields]))
-        assignment, assigner = assigner.assign(hashes)
-        for bucket, found in assignment.new_by_bucket().items():
-            new_hashes.setdefault(bucket, []).append(found)
-        for bucket, part in split_by_bucket(rows, assignment.buckets):
-            put(replace(run, bucket=bucket, row_count=part.num_rows, blob=seal(part)))
-    return {b: np.concatenate(found) for b, found in new_hashes.items()}
+def hash_news(partition: bytes, new_hashes: Mapping[int, Sequence[Int32s]]) -> Iterator[BucketNews]:
+    """What buckets have to know of the hashes that they have got."""
+    for bucket, parts in new_hashes.items():
+        yield BucketNews(partition, bucket, encode_hash_index(np.concatenate(parts)))
 
 
 def split_by_bucket(rows: pa.Table, buckets: Int32s) -> Iterator[tuple[int, pa.Table]]:

@@ -20,7 +20,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.catalog.live_files import BucketId, TableView
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.read.prune import hides_level0
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.write.write_session import WriteSession
@@ -64,13 +64,13 @@ def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> F
     return found
 
 
-def all_on_level0(view: TableView) -> FileNames:
+def all_on_level0(view: LiveFiles) -> FileNames:
     """All live level-0 files of real buckets: who has written one cannot be told from it."""
     named = {b: frozenset(f.file_name for f in view.files(b) if f.level == 0) for b in view.buckets() if b[1] >= 0}
     return {b: names for b, names in named.items() if names}
 
 
-def still_on_level0(view: TableView, files: FileNames) -> FileNames:
+def still_on_level0(view: LiveFiles, files: FileNames) -> FileNames:
     """Those of the files that are live on level 0; the others were compacted or replaced, by anybody."""
     found = {b: frozenset(f.file_name for f in _level0(view, b, names)) for b, names in files.items()}
     return {b: names for b, names in found.items() if names}
@@ -95,7 +95,7 @@ class Hidden:
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 
-def find_hidden(view: TableView, files: FileNames) -> Hidden:
+def find_hidden(view: LiveFiles, files: FileNames) -> Hidden:
     """What of the files is on level 0, from the view as it is."""
     found = [f for b, names in files.items() for f in _level0(view, b, names)]
     return Hidden(
@@ -106,7 +106,7 @@ def find_hidden(view: TableView, files: FileNames) -> Hidden:
     )
 
 
-def _level0(view: TableView, bucket_id: BucketId, names: frozenset[str]) -> list[DataFileMeta]:
+def _level0(view: LiveFiles, bucket_id: BucketId, names: frozenset[str]) -> list[DataFileMeta]:
     return [f for f in view.files(bucket_id) if f.level == 0 and f.file_name in names]
 
 

@@ -1,59 +1,83 @@
-"""All runs of a buffer → commit messages: new keys get their buckets first, then bucket after bucket is written."""
+"""All runs of a buffer → commit messages: rows without a bucket get one first, then bucket after bucket is written."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from bucketline.state.bucket.allocation import Int32s
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.store.catalog.live_files import BucketId
-from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, write_bucket
-from bucketline.state.store.write.cross_write import place_runs
-from bucketline.state.store.write.dynamic_write import AssignWrite, assign_runs
+from bucketline.state.store.write.bucket_writer import BucketState, write_bucket
 from bucketline.state.store.write.grouping import share_of_group
-from bucketline.state.store.write.new_keys import allocate_new_keys
-from bucketline.state.store.write.postpone_write import write_postponed
+from bucketline.state.store.write.placing import BucketNews, SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
+from bucketline.state.store.write.sealed_runs import SealedRun
+from bucketline.state.store.write.stages import Result, WriteStage
 
 
 def write_buckets(
-    write: BucketWrite,
-    buffer: RunBuffer,
-    states: Mapping[BucketId, BucketState],
-    noted: Callable[[str], None] = lambda token: None,
-    *,
-    assign: AssignWrite | None = None,
-    new_hashes: Mapping[BucketId, Int32s] | None = None,
-) -> Iterator[CommitMessage]:
+    stage: WriteStage, buffer: RunBuffer, news: Mapping[BucketId, bytes] | None = None
+) -> Iterator[CommitMessage | SnapshotNote]:
     """The message of each bucket that has runs, as it is written; the buffer is empty afterwards.
 
-    `noted` is given the tokens of key-index notes, which the snapshot has to carry. With `assign` shares hold known
-    keys as well; `new_hashes` are those of runs that got their buckets elsewhere.
+    `news` are those of runs that got their buckets elsewhere.
     """
-    hashes: dict[BucketId, Int32s] = dict(new_hashes or {})
-
-    def grown(new: tuple[bytes, int, Int32s]) -> None:
-        hashes[new[0], new[1]] = new[2]
-
+    known = dict(news or {})
     for partition, group in buffer.buckets():
         share = share_of_group(group)
         if share is None:
             continue
-        if write.postponed_user is not None:
-            since = write.postponed_since.get(partition)
-            yield write_postponed(write.access, write.postponed_user, share, buffer.take((partition, group)), since)
-            continue
-        if write.cross is not None:
-            for run in place_runs(write.cross, share, buffer.take((partition, group)), noted=noted):
-                buffer.add(run)
-            continue
-        if assign is not None:
-            for run in assign_runs(assign, share, buffer.take((partition, group)), grown):
-                buffer.add(run)
-            continue
-        assert write.dynamic is not None, "groups of new keys are for dynamic buckets"
-        rebucketed = allocate_new_keys(
-            write.dynamic, write.access.schema, share, buffer.take((partition, group)), buffer.add
-        )
-        hashes |= {(partition, bucket): found for bucket, found in rebucketed.items()}
+        assert stage.groups is not None, "rows came without a bucket"
+        for placed in stage.groups.place(share, buffer.take((partition, group))):
+            match placed:
+                case SealedRun():
+                    buffer.add(placed)
+                case BucketNews():
+                    known[placed.partition, placed.bucket] = placed.payload
+                case _:
+                    yield placed
     for bucket_id in buffer.buckets():
-        state = states.get(bucket_id, BucketState())
-        yield write_bucket(write, bucket_id, state, buffer.take(bucket_id), hashes.get(bucket_id))
+        state = stage.states.get(bucket_id, BucketState())
+        message = write_bucket(stage.write, bucket_id, state, buffer.take(bucket_id))
+        payload = known.get(bucket_id)
+        if payload is not None:
+            assert stage.groups is not None, "news are for those who made them"
+            with stage.write.access.removed_on_error(bucket_id) as made:
+                made.extend(message.made_files)
+                message = stage.groups.with_news(message, payload)
+        yield as_result(message, stage)
+
+
+def compact_idle(stage: WriteStage, bucket_id: BucketId) -> CommitMessage:
+    """The message of a bucket without rows, which is compacted if that is due."""
+    return write_bucket(stage.write, bucket_id, stage.states[bucket_id], [])
+
+
+def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
+    """The message as the stage wants it."""
+    if stage.result is Result.AS_WRITTEN:
+        return message
+    done = _as_one_change(message, stage.write.access.delete_own)
+    if stage.result is Result.ONE_CHANGE:
+        return done
+    return replace(done, new_files=done.compact_after, compact_before=(), compact_after=())
+
+
+def _as_one_change(message: CommitMessage, delete: Callable[[Sequence[DataFileMeta], BucketId], None]) -> CommitMessage:
+    """What a message leaves behind, without the files that its own compaction has used up: these are deleted.
+
+    New files that were merely moved up count as made at their new level; what the input logged is part of the change.
+    """
+    new = {f.file_name for f in message.new_files}
+    after = {f.file_name for f in message.compact_after}
+    gone = [f for f in message.compact_before if f.file_name in new and f.file_name not in after]
+    consumed = {f.file_name for f in message.compact_before}
+    delete(gone, (message.partition, message.bucket))
+    made = (*(f for f in message.new_files if f.file_name not in consumed), *message.compact_after)
+    return replace(
+        message,
+        new_files=(),
+        changelog_files=(),
+        compact_changelog=(*message.changelog_files, *message.compact_changelog),
+        compact_before=tuple(f for f in message.compact_before if f.file_name not in new),
+        compact_after=made,
+    )

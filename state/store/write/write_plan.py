@@ -1,65 +1,131 @@
-"""From a table and a job's options to what tasks need for writing it: one frozen value, made on the driver.
+"""From a table and a job's options to how it is written: one frozen value, made on the driver.
 
-Everything that cannot be honoured is refused here, before a row is read.
+What sets the bucket modes apart is asked of the plan's `mode`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.sink_options import COMPACTION, Compaction, SinkOptions, sink_options, split_options
-from bucketline.conf.storage_options import refuse_storage_keys
+from bucketline.conf.sink_options import COMPACTION, Compaction, SinkOptions
 from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.conf.table.compaction_options import FORCE_COMPACT, WRITE_ONLY
-from bucketline.conf.table.fixed_options import check_job_options
-from bucketline.conf.table.table_options import (
-    check_write_options,
-)
-from bucketline.state.bucket.allocation import AllocationRule, assigner_count
-from bucketline.state.bucket.defaults import default_scalar
-from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
+from bucketline.state.bucket.allocation import AllocationRule
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.format.entries import IndexManifestEntry, Snapshot
-from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold_choice import sealing_fold
 from bucketline.state.lsm.tree.compact_options import CompactOptions
-from bucketline.state.store.catalog.live_files import TableView
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
+from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.compact.bucket_access import BucketAccess
-from bucketline.state.store.datafile.file_settings import check_files
-from bucketline.state.store.index.hash_index_store import rows_by_bucket
-from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
-from bucketline.state.store.write.cross_write import CrossWrite
-from bucketline.state.store.write.dynamic_write import BYTES_PER_KEY, AssignWrite
-from bucketline.state.store.write.grouping import FixedBuckets, Grouping, HashShares, KeyShares, KnownBuckets, OneBucket
-from bucketline.state.store.write.new_keys import DynamicWrite
+from bucketline.state.store.write.bucket_writer import BucketCounts, BucketState, BucketWrite, CompactTrigger
+from bucketline.state.store.write.grouping import FixedBuckets, Grouping, HashEntries
 from bucketline.state.store.write.sealed_runs import SealPlan
+from bucketline.state.store.write.stages import Stages
 
-HashEntries = Mapping[bytes, tuple[IndexManifestEntry, ...]]
-"""The HASH files of each partition that has any."""
+Source = TypeVar("Source")
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Who does the work: how many tasks run at a time, and among how many at most it may be shared."""
+
+    parallelism: int = 1
+    most_tasks: int = 1
+
+    def tasks(self, wanted: int | None) -> int:
+        """Among how many tasks work is shared, if so many are wanted."""
+        return max(1, min(self.parallelism if wanted is None else wanted, self.most_tasks))
+
+
+ONE_WORKER = Workers()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteScope:
+    """What is known of a write before its rows are seen.
+
+    `user` commits it. `expected_rows` is a guess at what it brings to each partition it touches, `touched` are the
+    partitions of the last one; None where nothing is known. `key_shares` is the number of shares of the keys that the
+    last one asked to keep. `checkpoint` is a folder that outlives the machine, and `batch_id` counts the writes of a
+    stream.
+    """
+
+    trigger: CompactTrigger
+    user: str
+    workers: Workers = ONE_WORKER
+    expected_rows: int = 0
+    touched: frozenset[bytes] | None = None
+    key_shares: int | None = None
+    checkpoint: str | None = None
+    batch_id: int | None = None
+    clock: Clock = SYSTEM_CLOCK
+    ids: IdSource = SYSTEM_IDS
+
+
+class TableState(Protocol):
+    """The table as its writer sees it, at one snapshot."""
+
+    @property
+    def view(self) -> LiveFiles: ...
+
+    def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]: ...
+
+    def hash_entries(self) -> HashEntries: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What sets one bucket mode apart from the others; each is one object."""
+
+    append_check: ClassVar[AppendCheck] = AppendCheck.BUCKET_COUNT
+    """What must not have happened to the table when rows are committed."""
+
+    why_not_compacting: ClassVar[str | None] = None
+    """Why those who write buckets leave them as they are; None where they compact them."""
+
+    postpones: ClassVar[bool] = False
+    """Whether rows wait until a compaction moves them to their buckets."""
+
+    counts_buckets: ClassVar[bool] = False
+    """Whether a partition has a number of buckets, which a rescale changes."""
+
+    def stages(self, plan: "WritePlan", table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
+        """How the rows of a source are written."""
+        raise NotImplementedError
+
+    def in_batch(self, plan: "WritePlan") -> "Mode":
+        """The mode of a write that is one commit and belongs to no stream."""
+        del plan
+        return self
+
+    def replacing(self, plan: "WritePlan") -> "Mode":
+        """The mode of a write whose rows replace all that partitions hold. Raises UnsupportedTableError."""
+        del plan
+        return self
+
+    def advice(self, plan: "WritePlan", stages: Stages[Any], workers: Workers) -> str | None:
+        """What to change about the job, seen from its stages; None when nothing is wrong."""
+        del plan, stages, workers
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """How one job writes one table. `schema` carries the options in force: the table's, then the job's.
-
-    `touched` are the partitions that the last batch wrote, a guess at those of the next; None where nothing is known.
-    """
+    """How one job writes one table. `schema` carries the options in force: the table's, then the job's."""
 
     uri: str
     schema: TableSchema
     sink: SinkOptions
-    mode: BucketMode
+    mode: Mode
     total_buckets: int
-    touched: frozenset[bytes] | None = None
 
     @property
     def _why_not_compacting(self) -> str | None:
         """Why this job leaves the buckets it writes as they are; None where it compacts them."""
-        if self.mode is BucketMode.POSTPONE:
-            return "rows of a postpone table are compacted when they leave the postpone bucket"
-        if self.mode is BucketMode.UNAWARE:
-            return "an append table with no buckets has nobody who owns its files while others write"
+        if self.mode.why_not_compacting is not None:
+            return self.mode.why_not_compacting
         if self.schema.settings.compaction.write_only:
             return f"'{WRITE_ONLY.key}' = 'true' leaves compaction to others"
         if self.sink.compaction is not Compaction.INLINE:
@@ -102,48 +168,13 @@ class WritePlan:
         bucket = self.schema.settings.bucket
         return AllocationRule(bucket.target_rows, bucket.limit)
 
-    def dynamic_write(self, entries: HashEntries, *, shards: int, expected_rows: int) -> DynamicWrite | None:
-        """How new keys get buckets in a batch that brings about `expected_rows` to each partition it touches; None for
-        other modes than dynamic."""
-        if self.mode is not BucketMode.DYNAMIC:
-            return None
-        rows = {p: rows_by_bucket(found) for p, found in entries.items()}
-        initial = self.schema.settings.bucket.initial
-        assigners = {
-            p: assigner_count(
-                sum(buckets.values()),
-                parallelism=shards,
-                rule=self.allocation_rule,
-                initial_buckets=initial,
-                expected_rows=expected_rows,
-            )
-            for p, buckets in rows.items()
-        }
-        first = assigner_count(
-            0, parallelism=shards, rule=self.allocation_rule, initial_buckets=initial, expected_rows=expected_rows
-        )
-        return DynamicWrite(self.allocation_rule, rows, assigners, first)
-
-    def index_shares(self, entries: HashEntries) -> int:
-        """Into how many shares the HASH index has to fall for each to fit into `key-index-memory`: that of the largest
-        partition, and that of all which a batch may touch. One that touches more is slower, as it reads them again for
-        each flush of a map task.
-        """
-        keys = {p: sum(e.row_count for e in found) for p, found in entries.items()}
-        together = sum(count for p, count in keys.items() if self.touched is None or p in self.touched)
-        size = BYTES_PER_KEY * max(together, max(keys.values(), default=0))
-        return max(1, -(-size // self.sink.key_index_memory_bytes))
-
-    def assign_write(self, entries: HashEntries, dynamic: DynamicWrite | None) -> AssignWrite | None:
-        """How rows get their buckets by shares of the index, where it is larger than `key-index-memory`."""
-        if dynamic is None or self.index_shares(entries) == 1:
-            return None
-        return AssignWrite(self.uri, self.schema, entries, dynamic, self.sink.key_index_memory_bytes)
+    def counts(self, others: Mapping[bytes, int] | None = None) -> BucketCounts:
+        """The bucket count of new partitions, and those of others."""
+        return BucketCounts(self.total_buckets, dict(others or {}))
 
     def bucket_write(
         self,
         trigger: CompactTrigger,
-        dynamic: DynamicWrite | None = None,
         *,
         clock: Clock = SYSTEM_CLOCK,
         ids: IdSource = SYSTEM_IDS,
@@ -151,79 +182,15 @@ class WritePlan:
         """How buckets are written when `trigger` decides about compaction."""
         return BucketWrite(
             access=BucketAccess(self.uri, self.schema, clock, ids),
-            total_buckets=self.total_buckets,
+            counts=self.counts(),
             trigger=trigger,
             merge_memory_bytes=self.sink.merge_memory_bytes,
             compact_memory_bytes=self.sink.compact_memory_bytes,
-            dynamic=dynamic,
-            index_cache_bytes=self.sink.key_index_memory_bytes,
             local_directory=self.sink.local_directory,
         )
 
-    def cross_write(
-        self, snapshot: Snapshot | None, *, shares: int, backup: str | None = None, back_up_now: bool = False
-    ) -> CrossWrite:
-        """How rows of a cross-partition table are placed on a snapshot by so many shares of the keys."""
-        return CrossWrite(
-            uri=self.uri,
-            schema=self.schema,
-            snapshot=snapshot,
-            shares=shares,
-            rule=self.allocation_rule,
-            memory_bytes=self.sink.key_index_memory_bytes,
-            local_directory=self.sink.local_directory,
-            backup=backup,
-            back_up_now=back_up_now,
-            budget_bytes=self.sink.route_memory_bytes,
-            run_bytes=self.sink.run_bytes,
-        )
-
-    def postponing(self, write: BucketWrite, user: str, view: TableView) -> BucketWrite:
-        """The same, with rows going to the postpone bucket of a postpone table.
-
-        Raises OptionError for a writer whose name would hide the number of its writer in the names of its files.
-        """
-        if self.mode is not BucketMode.POSTPONE:
-            return write
-        if "-s-" in user:
-            raise OptionError(
-                f"the writer {user!r} cannot write a postpone table: its files are named after it, and '-s-' ends the "
-                "name there; choose another sink_id",
-                user=user,
-            )
-        waiting = [b for b in view.buckets() if b[1] == POSTPONE_BUCKET]
-        since = {b[0]: max(f.creation_time_ms or 0 for f in view.files(b)) for b in waiting}
-        return replace(write, postponed_user=user, postponed_since=since)
-
-    def with_totals(self, write: BucketWrite, totals: Mapping[bytes, int]) -> BucketWrite:
-        """The same, with the bucket counts of partitions."""
-        return replace(write, totals=dict(totals))
-
-    def rebucket_plan(self, totals: Mapping[bytes, int]) -> SealPlan:
-        """How rows are moved to real buckets, whose counts are given by partition."""
-        grouping = FixedBuckets(max(1, self.total_buckets), self.schema.settings.bucket.function, dict(totals))
-        return replace(self._sorted_plan(grouping), total_buckets=self.total_buckets)
-
-    def seal_plan(
-        self,
-        view: TableView,
-        entries: HashEntries | None = None,
-        dynamic: DynamicWrite | None = None,
-        *,
-        shares: int = 1,
-    ) -> SealPlan:
-        """How map tasks group and order rows; `view` tells which partitions have another bucket count.
-
-        `shares` is how many tasks share the keys of a postpone or cross-partition table.
-        """
-        plan = self._sorted_plan(self._grouping(entries or {}, dynamic, shares))
-        if self.mode is BucketMode.FIXED:
-            return replace(plan, other_totals=view.other_totals(self.total_buckets))
-        if self.mode in (BucketMode.POSTPONE, BucketMode.CROSS_PARTITION):
-            return replace(plan, keep_order=True, fold=None)
-        return plan
-
-    def _sorted_plan(self, grouping: Grouping) -> SealPlan:
+    def seal_plan(self, grouping: Grouping) -> SealPlan:
+        """How rows of that grouping are sorted and folded."""
         merge = self.schema.settings.merge
         return SealPlan(
             schema=self.schema,
@@ -236,36 +203,8 @@ class WritePlan:
             run_bytes=self.sink.run_bytes,
         )
 
-    def _grouping(self, entries: HashEntries, dynamic: DynamicWrite | None, shares: int) -> Grouping:
-        if self.mode is BucketMode.UNAWARE:
-            return OneBucket()
-        if self.mode is BucketMode.POSTPONE:
-            return KeyShares(shares, self.schema.trimmed_primary_key)
-        if self.mode is BucketMode.CROSS_PARTITION:
-            return KeyShares(shares, self.schema.primary_keys, across_partitions=True)
-        if dynamic is None:
-            return FixedBuckets(self.total_buckets, self.schema.settings.bucket.function)
-        if self.index_shares(entries) > 1:
-            return HashShares(dynamic.assigners, dynamic.first_assigners)
-        return KnownBuckets(
-            self.uri, entries, dynamic.assigners, dynamic.first_assigners, self.sink.key_index_memory_bytes
+    def moving_seal_plan(self, counts: Mapping[bytes, int]) -> SealPlan:
+        """How rows of the table are moved to other buckets, of which partitions have `counts`."""
+        return self.seal_plan(
+            FixedBuckets(max(1, self.total_buckets), self.schema.settings.bucket.function, dict(counts))
         )
-
-
-def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) -> WritePlan:
-    """The plan for a table and a job's options.
-
-    Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
-    that this release cannot write. Nothing has been written then.
-    """
-    refuse_storage_keys(job_options, "the job's options")
-    ours, paimons = split_options(job_options)
-    check_job_options(paimons, schema.options)
-    effective = replace(schema, options={**schema.options, **paimons})
-    check_write_options(effective.options, effective.primary_keys, effective.partition_keys)
-    check_files(effective)
-    mode = bucket_mode(effective)
-    for field in schema.fields:
-        if field.default_value is not None:
-            default_scalar(field)
-    return WritePlan(uri, effective, sink_options({**effective.options, **ours}), mode, total_buckets(effective))

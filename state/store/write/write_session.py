@@ -11,37 +11,29 @@ from functools import cache
 
 from bucketline.conf.advice import advise_write
 from bucketline.conf.table.table_options import BUCKET
-from bucketline.state.bucket.mode import BucketMode
 from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError, FilesGoneError, SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from bucketline.state.store.catalog.live_files import BucketId, TableView
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
-from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.committer import CommitResult, Committed, Committer, Conflict
 from bucketline.state.store.commit.discard import discard_made
+from bucketline.state.store.commit.overflow_check import refuse_overflow
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.index.hash_index_store import hash_entries
 from bucketline.state.store.read.bucket_deletions import VectorFiles, deletion_entries
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.write.compact_due import due_buckets, may_compact, may_join
-from bucketline.state.store.write.overflow_check import refuse_overflow
-from bucketline.state.store.write.write_plan import HashEntries, WritePlan, plan_write
+from bucketline.state.store.write.grouping import HashEntries
+from bucketline.state.store.write.modes import plan_write
+from bucketline.state.store.write.write_plan import WritePlan
 
 _LOG = logging.getLogger(__name__)
-
-_CHECKS = {
-    # Two writers at once would put a key into two buckets.
-    BucketMode.DYNAMIC: AppendCheck.ONE_WRITER,
-    BucketMode.CROSS_PARTITION: AppendCheck.ONE_WRITER,
-    # Two first writers of a partition might choose different bucket counts.
-    BucketMode.POSTPONE: AppendCheck.ALL_RULES,
-}
 
 
 class WriteSession:
@@ -65,7 +57,7 @@ class WriteSession:
         self.table = table if table is not None else open_handle(uri, storage)
         self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
-        self.view = TableView(self.table.snapshot_store, self.table.manifests)
+        self._view = TableView(self.table.snapshot_store, self.table.manifests)
         self._committer = self._new_committer()
         self._hashes: tuple[str | None, HashEntries] = (None, {})
         self._vectors: tuple[str | None, Mapping[BucketId, VectorFiles]] = (None, {})
@@ -81,14 +73,27 @@ class WriteSession:
             self.table = newest
             self.plan = self._plan(newest)
             self._committer = self._new_committer()
-        return self.view.refresh()
+        return self._view.refresh().snapshot
+
+    @property
+    def view(self) -> LiveFiles:
+        """The live files at the newest snapshot that the session has seen."""
+        return self._view.live
+
+    @property
+    def follower(self) -> TableView:
+        """What brings the view to the newest snapshot: for a committer that is not this session's."""
+        return self._view
+
+    def follow(self) -> LiveFiles:
+        """The live files at the newest snapshot; the schema stays as it is."""
+        return self._view.refresh()
 
     def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
         """What write tasks must know of each bucket; live files only where a compaction may happen."""
         compacting = trigger is not CompactTrigger.NONE
-        hashes = {(e.partition, e.bucket): e for found in self.hash_entries().values() for e in found}
         vectors = self.deletion_entries()
-        states = {b: BucketState(hash_entry=e) for b, e in hashes.items()}
+        states = {}
         for bucket_id in self.view.buckets():
             files = self.view.files(bucket_id)
             needed = compacting and self._may_compact(files, trigger)
@@ -97,7 +102,6 @@ class WriteSession:
                 next_number,
                 files if needed else (),
                 needed or not files,
-                hashes.get(bucket_id),
                 vectors.get(bucket_id, ()) if needed else (),
             )
         return states
@@ -111,7 +115,7 @@ class WriteSession:
         """The HASH files of each partition at the view's snapshot; the list is read when it has changed."""
         snapshot = self.view.snapshot
         name = None if snapshot is None else snapshot.index_manifest
-        if self.plan.mode is BucketMode.DYNAMIC and name != self._hashes[0]:
+        if name != self._hashes[0]:
             self._hashes = (name, hash_entries(self.table.manifests.read_index(name)))
         return self._hashes[1]
 
@@ -159,8 +163,8 @@ class WriteSession:
                 kind=kind,
                 ignore_empty=ignore_empty,
                 based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
-                view=self.view,
-                append_check=_CHECKS.get(self.plan.mode, AppendCheck.BUCKET_COUNT),
+                view=self._view,
+                append_check=self.plan.mode.append_check,
                 planned_ms=self._planned_ms,
             )
         except StorageError as e:
@@ -189,7 +193,7 @@ class WriteSession:
             kind=CommitKind.OVERWRITE,
             overwrite=frozenset(partitions).__contains__,
             based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
-            view=self.view,
+            view=self._view,
             planned_ms=self._planned_ms,
         )
         if isinstance(outcome, Conflict) and outcome.rule != ALREADY_ADDED:
@@ -209,7 +213,7 @@ class WriteSession:
             user=user,
             kind=CommitKind.OVERWRITE,
             overwrite=target,
-            view=self.view,
+            view=self._view,
             planned_ms=self._planned_ms,
         )
         if isinstance(outcome, Conflict):

@@ -7,9 +7,9 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.fixed_options import check_job_options
-from bucketline.state.store.table.local_compact import compact_table
-from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.write import write_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("n", pa.int32())])
 

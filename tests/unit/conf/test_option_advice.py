@@ -11,8 +11,8 @@ from bucketline.conf.job import Setting
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import ROUTE_MEMORY, sink_options
 from bucketline.conf.table.memory_options import BOUNDED
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import create_table
+from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 
 MB = 1 << 20

@@ -34,6 +34,7 @@ from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.job.job_table import open_or_create
 from tests.support.tasks import Cluster
 
@@ -199,8 +200,8 @@ def test_the_partitions_of_a_fallback_branch_are_read_with_them(store: Store) ->
     assert store.without == [] and [u for u in store.asked if u.startswith(f"{HOST}/elsewhere/")]
 
 
-def _as_is(records: pa.Table) -> tuple[pa.Table, None]:
-    return records, None
+def _as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
 
 
 def _write_batch(sink: TableSink, number: int) -> None:

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.streaming.batch.batch_counts import BatchCounts, counts_in, last_batches
-from bucketline.streaming.batch.commit import commit_batch, commit_owed_compaction
+from bucketline.streaming.batch.commit import commit_owed_compaction
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.live_table import LiveTable
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, pack_rejects
-from bucketline.streaming.tasks.outcome import BatchOutcome
 from bucketline.streaming.tasks.wire import TaskStats
+from tests.support.stream_run import StreamRun
 
 QUERY = "0237ee8e-7917-4b93-b750-7662c5f45632"
 
@@ -35,14 +35,14 @@ def made(tmp_path: Path) -> Table:
 def stream(table: Table, rejected: Sequence[int], *, first: int = 0, query: str = QUERY) -> None:
     """Commits a batch for each number, with so many rejects, as a new run of the query does."""
     path = f"{table.path}/../rejects"
-    live = LiveTable(table.path, {"bad-records.path": path, "bad-records.max": "100"}, query)
+    live = StreamRun(table.path, {"bad-records.path": path, "bad-records.max": "100"}, query)
     for batch_id, count in enumerate(rejected, first):
         live.session.refresh()
         live.history()
         rows = [{"reason": "no number", "value": b"x"}] * count
         blobs = (pack_rejects(pa.Table.from_pylist(rows, schema=REJECTS_SCHEMA)),) if count else ()
         identity = BatchIdentity(query, batch_id, None, "[1]", f"d{batch_id}", behind=1200 - batch_id)
-        commit_batch(live, identity, BatchOutcome((), blobs, (STATS,)))
+        live.commit_batch(identity, Outcome((), blobs, (STATS,)))
 
 
 def test_counts_travel_as_properties_and_what_cannot_be_read_is_unknown() -> None:
@@ -61,11 +61,11 @@ def test_each_batch_says_what_it_took_and_rejects_add_up_over_restarts(made: Tab
 
 def test_an_owed_compaction_does_not_hide_the_sum_of_rejects(made: Table) -> None:
     stream(made, [4])
-    live = LiveTable(made.path, {}, QUERY)
+    live = StreamRun(made.path, {}, QUERY)
     live.session.refresh()
     live.history()
-    commit_owed_compaction(live, 0, ())
-    assert live.rejected_before() == 4
+    commit_owed_compaction(live.target, 0, ())
+    assert live.target.state.rejected_in_all == 4
 
 
 def test_rejects_are_a_warning_of_their_own(made: Table, caplog: pytest.LogCaptureFixture) -> None:

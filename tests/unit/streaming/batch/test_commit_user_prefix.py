@@ -11,11 +11,13 @@ from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.live_table import LiveTable, forget_table
+from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.job.table_offsets import newest_offsets
 from tests.support.commits import snapshot
+from tests.support.stream_run import StreamRun
 from tests.support.tasks import Cluster
 
 QUERY = "0b2c3f9e-6f0a-4c57-9e1d-3a1f2b4c5d6e"
@@ -42,8 +44,8 @@ def test_commits_of_one_writer_are_found_under_other_prefixes() -> None:
     assert newest_of_user(history[1:], f"new_{QUERY}") == history[1]
 
 
-def _as_is(records: pa.Table) -> tuple[pa.Table, None]:
-    return records, None
+def _as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
 
 
 def _table(path: Path, **options: str) -> Table:
@@ -116,7 +118,7 @@ def test_a_rewound_checkpoint_is_noticed_under_another_prefix(tmp_path: Path) ->
 def test_a_second_run_under_another_prefix_does_not_add_the_batch_again(tmp_path: Path) -> None:
     table = _table(tmp_path)
     _write(table, 0)
-    runs = [LiveTable(table.path, {"commit.user-prefix": prefix}, QUERY) for prefix in ("one", "two")]
+    runs = [StreamRun(table.path, {"commit.user-prefix": prefix}, QUERY) for prefix in ("one", "two")]
     for run in runs:
         run.session.refresh()
     done = [run.session.commit([], user=QUERY, identifier=1, ignore_empty=False) for run in runs]

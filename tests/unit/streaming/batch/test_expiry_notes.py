@@ -5,13 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, open_table
-from bucketline.streaming.batch.commit import batch_properties, commit_batch
+from bucketline.streaming.batch.commit import batch_properties
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.live_table import LiveTable
 from bucketline.streaming.batch.recover import CheckpointMismatchError, WriteBatch, decide
-from bucketline.streaming.tasks.outcome import BatchOutcome
+from tests.support.stream_run import StreamRun
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 ROWS = pa.table({"id": [1], "n": pa.array([1], pa.int32())}, schema=COLUMNS)
@@ -26,15 +26,15 @@ def batch(batch_id: int) -> BatchIdentity:
 
 
 def stream_batches(path: str, *numbers: int) -> None:
-    table = LiveTable(path, {}, "q")
+    table = StreamRun(path, {}, "q")
     for number in numbers:
         table.session.refresh()
         assert decide(batch(number), table.history(), allow_reprocess=False) == WriteBatch()
-        commit_batch(table, batch(number), BatchOutcome((), (), ()))
+        table.commit_batch(batch(number), Outcome((), (), ()))
 
 
 def restart(path: str, number: int) -> object:
-    table = LiveTable(path, {}, "q")
+    table = StreamRun(path, {}, "q")
     table.session.refresh()
     return decide(batch(number), table.history(), allow_reprocess=False)
 
@@ -55,7 +55,7 @@ def test_a_batch_of_the_stream_among_what_expired_is_not_overlooked(tmp_path: Pa
     """The stream died after its commit, before its marker moved."""
     made = keyed(tmp_path)
     stream_batches(made.path, 0, 1)
-    died = LiveTable(made.path, {}, "q")
+    died = StreamRun(made.path, {}, "q")
     died.session.refresh()
     died.session.commit([], user="q", identifier=2, properties=batch_properties(batch(2)), ignore_empty=False)
     for _ in range(3):

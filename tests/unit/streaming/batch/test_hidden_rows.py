@@ -17,6 +17,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import LiveTable, forget_table, live_table
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.commit_table import CountedPause
 from tests.support.faulty_io import FaultyIO
 from tests.support.tasks import Cluster
@@ -28,8 +29,8 @@ KINDS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def as_is(records: pa.Table) -> tuple[pa.Table, None]:
-    return records, None
+def as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
 
 
 @dataclass
@@ -63,7 +64,7 @@ class Stream:
         forget_table(self.table.path, "query")
         handle = replace(open_table(self.table.path), io=self.storage)
         live = live_table(self.table.path, self.options, "query", table=handle)
-        live.pause, live.clock = self.pause, self.pause.clock
+        live.keep(replace(live.target, pause=self.pause, clock=self.pause.clock))
         return live
 
     def write(self, number: int, *ids: int) -> BatchReport:

@@ -17,19 +17,21 @@ from bucketline.state.errors import CommitConflictError, MissingSnapshotError, U
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.engine.engine import NO_ROWS, Outcome
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger, write_bucket
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer
 from bucketline.state.store.write.write_buckets import write_buckets
-from bucketline.streaming.batch.commit import batch_properties, commit_batch, commit_owed_compaction, settle_skipped
+from bucketline.state.store.write.write_plan import WriteScope
+from bucketline.streaming.batch.commit import batch_properties, commit_owed_compaction, settle_skipped
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.live_table import LiveTable, live_table
+from bucketline.streaming.batch.live_table import live_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError, SkipBatch, WriteBatch, decide
 from bucketline.streaming.decode.rejects import RejectedRecordsError, rejected_rows
 from bucketline.streaming.job.table_offsets import kafka_topics, newest_offsets
-from bucketline.streaming.tasks.outcome import BatchOutcome
+from tests.support.stream_run import StreamRun
 
 QUERY = "3f2b1c9e-0d4a-4f6b-8c7d-1e2f3a4b5c6d"
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
@@ -45,7 +47,7 @@ def batch(batch_id: int) -> BatchIdentity:
     return BatchIdentity("q", batch_id, None, f"[{batch_id}]", f"digest-{batch_id}", run_id="run")
 
 
-def commit_empty(table: LiveTable, batch_id: int) -> None:
+def commit_empty(table: StreamRun, batch_id: int) -> None:
     table.session.commit([], user=table.user, identifier=batch_id, properties=batch_properties(batch(batch_id)))
 
 
@@ -68,7 +70,7 @@ def test_a_second_call_in_a_batch_is_refused_whatever_its_options_and_spelling(
 @pytest.mark.parametrize("others_go_on", [False, True])
 def test_a_rollback_behind_the_streams_commits_is_noticed_while_it_runs(tmp_path: Path, others_go_on: bool) -> None:
     made = keyed(tmp_path)
-    table = LiveTable(made.path, {}, "q")
+    table = StreamRun(made.path, {}, "q")
     for batch_id in range(3):
         table.session.refresh()
         assert decide(batch(batch_id), table.history(), allow_reprocess=False) == WriteBatch()
@@ -84,22 +86,22 @@ def test_a_rollback_behind_the_streams_commits_is_noticed_while_it_runs(tmp_path
     assert isinstance(caught.value, BucketlineError) and caught.value.fields["table_batch"] == 0
 
 
-def restart(path: str, batch_id: int) -> tuple[LiveTable, object]:
+def restart(path: str, batch_id: int) -> tuple[StreamRun, object]:
     """A new process of the same query, and what it does with a batch."""
-    table = LiveTable(path, {}, QUERY)
+    table = StreamRun(path, {}, QUERY)
     table.session.refresh()
     return table, decide(batch(batch_id), table.history(), allow_reprocess=False)
 
 
-def late_compaction(path: str, publish: Callable[[LiveTable, CommitMessage], object]) -> Table:
+def late_compaction(path: str, publish: Callable[[StreamRun, CommitMessage], object]) -> Table:
     """A table of two batches, where the compaction that batch 0 owed is published after batch 1 by a slow run."""
     made = open_table(path)
     made.write(ROWS)
-    slow, stream = LiveTable(path, {}, QUERY), LiveTable(path, {}, QUERY)
+    slow, stream = StreamRun(path, {}, QUERY), StreamRun(path, {}, QUERY)
     for table in (slow, stream):
         table.session.refresh()
         table.history()
-    commit_batch(stream, batch(0), BatchOutcome((), (), ()))
+    stream.commit_batch(batch(0), Outcome((), (), ()))
     made.write(ROWS)
     slow.session.refresh()
     slow.history()
@@ -108,18 +110,18 @@ def late_compaction(path: str, publish: Callable[[LiveTable, CommitMessage], obj
     message = write_bucket(slow.session.plan.bucket_write(CompactTrigger.FULL), due, states[due], [])
     stream.session.refresh()
     stream.history()
-    commit_batch(stream, batch(1), BatchOutcome((), (), ()))
+    stream.commit_batch(batch(1), Outcome((), (), ()))
     publish(slow, message)
     newest = made.snapshot_store.latest()
     assert newest is not None and newest.commit_kind is CommitKind.COMPACT
     return made
 
 
-def owed(slow: LiveTable, message: CommitMessage) -> None:
-    assert commit_owed_compaction(slow, 0, (message,)).committed.snapshots
+def owed(slow: StreamRun, message: CommitMessage) -> None:
+    assert commit_owed_compaction(slow.target, 0, (message,)).committed.snapshots
 
 
-def as_the_writer(slow: LiveTable, message: CommitMessage) -> None:
+def as_the_writer(slow: StreamRun, message: CommitMessage) -> None:
     """As the compaction half of a batch's own commit is published, and as older releases published owed ones."""
     properties = batch_properties(batch(0))
     slow.session.commit([message], user=QUERY, identifier=0, properties=properties, kind=CommitKind.COMPACT)
@@ -128,7 +130,7 @@ def as_the_writer(slow: LiveTable, message: CommitMessage) -> None:
 @pytest.mark.parametrize("publish", [owed, as_the_writer])
 @pytest.mark.parametrize("expired", [False, True])
 def test_a_compaction_that_comes_after_the_next_batch_does_not_hide_it(
-    tmp_path: Path, publish: Callable[[LiveTable, CommitMessage], object], expired: bool
+    tmp_path: Path, publish: Callable[[StreamRun, CommitMessage], object], expired: bool
 ) -> None:
     """Batch 1 is in the table, and the process dies before Spark notes it: batch 1 comes again."""
     made = late_compaction(keyed(tmp_path).path, publish)
@@ -137,7 +139,7 @@ def test_a_compaction_that_comes_after_the_next_batch_does_not_hide_it(
         assert made.snapshots().num_rows == 1
     table, decision = restart(made.path, 1)
     assert isinstance(decision, SkipBatch)
-    settle_skipped(table)
+    settle_skipped(table.target)
     assert marked(made) == 1
     assert restart(made.path, 2)[1] == WriteBatch()
 
@@ -151,12 +153,12 @@ def marked(made: Table) -> int:
 
 def test_a_slow_run_does_not_move_the_marker_back(tmp_path: Path) -> None:
     made = keyed(tmp_path)
-    slow, stream = LiveTable(made.path, {}, QUERY), LiveTable(made.path, {}, QUERY)
+    slow, stream = StreamRun(made.path, {}, QUERY), StreamRun(made.path, {}, QUERY)
     reports = []
     for batch_id in range(2):
         stream.session.refresh()
         stream.history()
-        reports.append(commit_batch(stream, batch(batch_id), BatchOutcome((), (), ())))
+        reports.append(stream.commit_batch(batch(batch_id), Outcome((), (), ())))
     assert marked(made) == 1
     slow.mark(reports[0].committed.snapshots[0])
     assert marked(made) == 1
@@ -167,21 +169,21 @@ def test_a_slow_run_does_not_move_the_marker_back(tmp_path: Path) -> None:
 
 
 def test_where_a_stream_has_got_to_is_told_by_rows_not_by_a_late_compaction(tmp_path: Path) -> None:
-    def publish(slow: LiveTable, message: CommitMessage) -> None:
+    def publish(slow: StreamRun, message: CommitMessage) -> None:
         properties = batch_properties(replace(batch(0), end_offsets='[{"orders": {"0": 5}}]'))
         slow.session.commit([message], user=QUERY, identifier=0, properties=properties, kind=CommitKind.COMPACT)
         tag = slow.session.table.snapshot_store.latest()
         assert tag is not None and kafka_topics(tag)
 
     made = keyed(tmp_path)
-    stream = LiveTable(made.path, {}, QUERY)
+    stream = StreamRun(made.path, {}, QUERY)
     made.write(ROWS)
-    slow = LiveTable(made.path, {}, QUERY)
+    slow = StreamRun(made.path, {}, QUERY)
     for batch_id, end in enumerate((5, 9)):
         stream.session.refresh()
         stream.history()
         identity = replace(batch(batch_id), end_offsets=json.dumps([{"orders": {"0": end}}]))
-        commit_batch(stream, identity, BatchOutcome((), (), ()))
+        stream.commit_batch(identity, Outcome((), (), ()))
     slow.session.refresh()
     states = slow.session.bucket_states(CompactTrigger.FULL)
     [due] = slow.session.due(CompactTrigger.FULL)
@@ -202,7 +204,7 @@ def test_a_checkpoint_proves_batches_whose_snapshots_are_gone(tmp_path: Path, le
     made = keyed(tmp_path)
     rows = pa.table({"id": [1], "n": pa.array([1], pa.int32())}, schema=COLUMNS)
     made.write(rows)
-    table = LiveTable(made.path, {}, "q")
+    table = StreamRun(made.path, {}, "q")
     for batch_id in range(3):
         table.session.refresh()
         commit_empty(table, batch_id)
@@ -211,7 +213,7 @@ def test_a_checkpoint_proves_batches_whose_snapshots_are_gone(tmp_path: Path, le
             path.unlink()
 
     def next_batch() -> None:
-        again = LiveTable(made.path, {}, "q")
+        again = StreamRun(made.path, {}, "q")
         again.session.refresh()
         try:
             decide(batch(3), again.history(), allow_reprocess=False)
@@ -236,11 +238,11 @@ def test_a_checkpoint_proves_batches_whose_snapshots_are_gone(tmp_path: Path, le
 def test_a_batch_without_changes_leaves_its_mark_even_where_the_table_wants_no_empty_snapshots(tmp_path: Path) -> None:
     """Without it, the next batch would not find its predecessor and take the table for rolled back."""
     made = keyed(tmp_path).set_options({"snapshot.ignore-empty-commit": "true"})
-    table = LiveTable(made.path, {}, "q")
+    table = StreamRun(made.path, {}, "q")
     for batch_id in range(3):
         table.session.refresh()
         assert decide(batch(batch_id), table.history(), allow_reprocess=False) == WriteBatch()
-        report = commit_batch(table, batch(batch_id), BatchOutcome((), (), ()))
+        report = table.commit_batch(batch(batch_id), Outcome((), (), ()))
         assert report.committed.snapshot_ids == (batch_id + 1,)
 
 
@@ -248,18 +250,18 @@ def test_a_batch_that_is_refused_or_loses_leaves_no_files_behind(tmp_path: Path)
     made = create_table(str(tmp_path / "shop.db" / "d"), COLUMNS, primary_key=("id",), options={"bucket": "-1"})
     rows = pa.table({"id": [1, 2], "n": pa.array([1, 2], pa.int32())}, schema=COLUMNS)
     made.write(rows)
-    table = LiveTable(made.path, {}, "q")
+    table = StreamRun(made.path, {}, "q")
     table.session.refresh()
     before = files_below(made.path)
     rejects = rejected_rows(rows, pa.chunked_array([["bad", "bad"]]), 2).blob
     with pytest.raises(RejectedRecordsError):
-        commit_batch(table, batch(0), BatchOutcome(written(table), (rejects,), ()))
+        table.commit_batch(batch(0), Outcome(written(table), (rejects,), ()))
     assert files_below(made.path) == before
     messages = written(table)
     made.write(rows)  # a second writer, which dynamic buckets do not allow
     before = files_below(made.path) - {p for m in messages for p in promised(made, m)}
     with pytest.raises(CommitConflictError):
-        commit_batch(table, batch(0), BatchOutcome(messages, (), ()))
+        table.commit_batch(batch(0), Outcome(messages, (), ()))
     assert files_below(made.path) == before
 
 
@@ -272,18 +274,17 @@ def promised(table: TableHandle, message: CommitMessage) -> set[str]:
     return data | {f"{table.path}/index/{e.file_name}" for e in message.new_index_files}
 
 
-def written(table: LiveTable) -> tuple[CommitMessage, ...]:
+def written(table: StreamRun) -> tuple[CommitMessage, ...]:
     """Messages of a batch that opens a bucket's HASH file anew, their files on disk."""
     session = table.session
-    entries = session.hash_entries()
-    dynamic = session.plan.dynamic_write(entries, shards=1, expected_rows=0)
-    write = session.plan.bucket_write(CompactTrigger.NONE, dynamic)
-    sealer = RunSealer(session.plan.seal_plan(session.view, entries, dynamic), origin=0)
+    scope = WriteScope(CompactTrigger.NONE, table.user)
+    stages = session.plan.mode.stages(session.plan, session, scope, NO_ROWS)
+    sealer = RunSealer(stages.seal, origin=0)
     rows = pa.table({"id": [2, 3], "n": pa.array([7, 8], pa.int32())}, schema=COLUMNS)
     with RunBuffer(budget_bytes=1 << 20) as buffer:
         for run in (*sealer.add(accept_rows(rows, session.plan.schema)), *sealer.finish()):
             buffer.add(run)
-        found = tuple(write_buckets(write, buffer, session.bucket_states(CompactTrigger.NONE)))
+        found = tuple(m for m in write_buckets(stages.write, buffer) if isinstance(m, CommitMessage))
     assert all(Path(p).exists() for m in found for p in promised(session.table, m))
     assert any(m.new_index_files for m in found)
     return found

@@ -16,14 +16,15 @@ from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.plan_ahead import Planner
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 DEDICATED = {"compaction": "dedicated", "compaction-plan.commits": "2", "compaction-plan.strategy": "full"}
 
 
-def as_is(records: pa.Table) -> tuple[pa.Table, None]:
-    return records, None
+def as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
 
 
 def made(path: Path, **options: str) -> Table:

@@ -17,19 +17,20 @@ from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
-from bucketline.streaming.batch import live_table, sink
+from bucketline.streaming.batch import commit, live_table, sink
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.live_table import LiveTable, forget_table
+from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.stopped import HOUR_MS, StoppingClock, age_and_clean
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 
 
-def as_is(records: pa.Table) -> tuple[pa.Table, None]:
-    return records, None
+def as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
 
 
 def write(table: Table, number: int, parallelism: int = 4, **options: str) -> None:
@@ -48,11 +49,11 @@ def test_a_batch_that_died_right_after_its_commit_moves_its_marker_when_it_is_sk
     class Died(BaseException):
         pass
 
-    def die(self: LiveTable, snapshot: object) -> None:
+    def die(target: object, snapshot: object) -> None:
         raise Died
 
     with monkeypatch.context() as patched, pytest.raises(Died):
-        patched.setattr(LiveTable, "mark", die)
+        patched.setattr(commit, "mark", die)
         write(table, 1)
     forget_table(table.path, "query")
     write(table, 1)

@@ -13,11 +13,12 @@ from bucketline.conf.job import RecordFormat
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.logical import DataField, parse_type
+from bucketline.state.types.schema_need import decode_need
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.json_blocks import read_exact, read_objects
 from bucketline.streaming.decode.json_shape import row_shape
 from bucketline.streaming.decode.records import decode_debezium, decode_json
-from bucketline.streaming.decode.schema_needs import Watch, joined, pruned, read_need, read_needs
+from bucketline.streaming.decode.schema_needs import Watch, joined, joined_needs, pruned
 
 
 def columns(**types: Any) -> tuple[DataField, ...]:
@@ -190,10 +191,10 @@ def test_a_decimal_with_its_own_scale_fits_the_text_column_it_gets() -> None:
 def test_steps_tell_of_what_the_table_can_be_given() -> None:
     step = DecodeStep(RecordFormat.JSON, FIELDS, watch=Watch.ALL, fixed=("id",))
     records = pa.table({"value": texts({"id": 2**40, "_kafka_offset": 5, "_row_kind": 1, "new": 1})})
-    told = read_need(step(records)[0])
-    assert told is not None
-    assert shown(read_needs([told, told])) == {"new": "int64"}
-    assert read_need(step(pa.table({"value": texts({"id": 1, "_kafka_offset": 5})}))[0]) is None
+    need = step(records).need
+    assert need and decode_need(need.encode()) == need
+    assert shown(joined_needs([need, need]).type) == {"new": "int64"}
+    assert not step(pa.table({"value": texts({"id": 1, "_kafka_offset": 5})})).need
     many = [{f"c{i}": 1} for i in range(1100)]
     with pytest.raises(SchemaMismatchError, match="more than 1000 fields"):
         step(pa.table({"value": texts(*many)}))

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 
@@ -63,8 +65,8 @@ def test_a_writer_of_a_postpone_table_is_refused_a_name_that_its_files_cannot_ca
     session = WriteSession(create_table(str(tmp_path / "t"), "id INT NOT NULL", ["id"], options=options).path, {})
     session.refresh()
     with pytest.raises(OptionError, match="choose another sink_id"):
-        session.plan.postponing(session.plan.bucket_write(CompactTrigger.NONE), "query-s-1", session.view)
-    assert session.plan.postponing(session.plan.bucket_write(CompactTrigger.NONE), "query-1", session.view)
+        session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "query-s-1"), NO_ROWS)
+    assert session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "query-1"), NO_ROWS)
 
 
 @pytest.mark.parametrize("key", ["scan.fallback-branch", "scan.primary-branch", "branch"])

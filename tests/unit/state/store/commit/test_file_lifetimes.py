@@ -28,11 +28,11 @@ from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.committer import AppendCheck, CommitResult, Committed, Committer, Conflict, Unknown
 from bucketline.state.store.maintenance.expiry import delete_tag, expire_snapshots
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
-from bucketline.state.store.table.local_compact import compact_table
-from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.overwrite import overwrite_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.write import write_table
 from tests.support.aged_table import assert_whole, stored_files
 from tests.support.commit_table import CommitTable, CountedPause, StillClock
 from tests.support.commits import data_file
@@ -339,12 +339,12 @@ def test_other_writers_go_on_after_a_snapshot_that_they_have_seen_is_taken_back(
             table.pause.clock.now += 30 * HOUR_MS
             storage.delete(table.data_path("data-new.parquet"))
         if (name, path) == ("delete", table.snapshots.path(2)):
-            seen = view.refresh()
+            seen = view.refresh().snapshot
             assert seen is not None and seen.id == 2
 
     outcome = table.committer(FaultyIO(storage, before_call=stop)).commit([message], user="me", identifier=1)
     assert isinstance(outcome, Conflict) and outcome.rule == FILES_GONE
-    found = view.refresh()
+    found = view.refresh().snapshot
     assert found is not None and found.id == 1
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.write import write_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 

@@ -22,11 +22,12 @@ from bucketline.state.store.key_index.backup import BackupFolder, back_up
 from bucketline.state.store.key_index.ready import IndexPlan, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.write import write_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.moving_keys import MovingKeys
 from tests.support.tasks import Cluster
 
@@ -34,8 +35,8 @@ COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64(
 KEYS = 60
 
 
-def as_is(records: pa.Table) -> tuple[pa.Table, None]:
-    return records, None
+def as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
 
 
 class Moving:

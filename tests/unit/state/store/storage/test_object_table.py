@@ -14,6 +14,7 @@ from bucketline.state.store.storage.storage_clock import storage_now_ms
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.azurite import Azurite
 from tests.support.s3_server import S3Server, wait_until
 from tests.support.tasks import Cluster
@@ -85,7 +86,7 @@ def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(s3_server: S3S
         {"local-directory": str(tmp_path)},
         storage_options=storage,
         checkpoint=str(tmp_path / "checkpoint"),
-        decode=lambda records: (records, None),
+        decode=DecodedRows,
     )
     taken = []
     for number in range(14):

@@ -16,20 +16,22 @@ import pytest
 
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.paths import partition_path
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.ready import IndexPlan
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.key_index.table_keys import ShardKeys
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.table import postpone_local
-from bucketline.state.store.table.local_compact import commit_compaction, plan_postpone_table
-from bucketline.state.store.table.local_write import write_table
+from bucketline.state.store.table.compact import commit_compaction, compact_now
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write import cross_write
 from bucketline.state.store.write.bucket_writer import write_bucket
+from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.tasks import Cluster
 
 ORDERS = pa.schema([
@@ -190,9 +192,8 @@ def test_26_a_compaction_that_fails_or_loses_leaves_no_files_behind(table: Table
     ):
         table.compact()
     assert {p for p in Path(table.path).rglob("bucket-*/*") if p.is_file()} == files
-    session, work = plan_postpone_table(open_table(table.path), "minor", None, {})
-    sink = session.plan.sink
-    late = postpone_local.compact_postponed(work, memory_bytes=sink.merge_memory_bytes, directory=None)
+    session = WriteSession(table.path, {})
+    late = compact_now(session, "minor", None, engine=LOCAL_ENGINE)
     table.compact("minor")
     with pytest.raises(CommitConflictError):
         commit_compaction(session, late, user="late")
@@ -278,7 +279,7 @@ def test_22_the_key_index_is_built_once_a_run_and_no_batch_after_reads_data_file
     sink = TableSink(
         table.path,
         {"local-directory": str(tmp_path / "local"), "assigner-parallelism": "2"},
-        decode=lambda records: (records, None),
+        decode=DecodedRows,
     )
     draw = random.Random(2)
     counts = []

@@ -8,8 +8,8 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.write import write_table
 
 ROWS = pa.schema(
     [pa.field("dt", pa.string(), nullable=False), pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())]

@@ -69,10 +69,10 @@ def test_one_partition_leaves_the_others_alone_and_is_refused_to_writers_of_anot
 def test_a_change_of_the_partition_meanwhile_is_a_conflict_and_loses_nothing(tmp_path: Path) -> None:
     table = fixed(tmp_path)
     table.write(rows("a", range(30)))
-    session, work = plan_rescale(table, 4, None)
+    session, stages = plan_rescale(table, 4, None)
     open_table(table.path).write(rows("a", range(40, 45)))
     with pytest.raises(CommitConflictError, match="changed a partition"):
-        commit_rescale(table, session, work, [], 4, True, user="slow")
+        commit_rescale(table, session, frozenset(stages.write.write.counts.others), [], 4, True, user="slow")
     assert len(content(table)) == 35
 
 

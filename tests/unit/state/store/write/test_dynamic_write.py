@@ -12,8 +12,8 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.format.snapshot_json import encode_snapshot
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 
 COLUMNS = pa.schema([pa.field("p", pa.int32(), nullable=False), pa.field("id", pa.int64(), nullable=False),

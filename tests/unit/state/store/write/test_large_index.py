@@ -11,26 +11,27 @@ import pytest
 
 from bucketline.state.bucket.allocation import Ownership, hash_share
 from bucketline.state.bucket.dynamic import KnownHashes
+from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table, open_table
-from bucketline.state.store.write import dynamic_write as assign_write
-from bucketline.state.store.write import write_plan
-from bucketline.state.store.write.dynamic_write import AssignWrite
+from bucketline.state.store.table.write import write_table
+from bucketline.state.store.write import dynamic as dynamic_mode
+from bucketline.state.store.write import indexed_keys
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
-from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.sink import TableSink
-from bucketline.streaming.tasks.assign_task import AssignTask
+from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 SMALL = {"key-index-memory": "1 mb"}
 
 
-def as_is(records: pa.Table) -> tuple[pa.Table, None]:
-    return records, None
+def as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
 
 
 def dynamic(path: Path, target: int) -> Table:
@@ -61,11 +62,10 @@ def test_a_stream_that_goes_from_one_way_to_the_other_and_back(tmp_path: Path) -
     for number in range(8):
         ids = draw.integers(0, 600, 120)
         sink = TableSink(table.path, {**SMALL, "write-parallelism": str(number % 3 + 2)}, decode=as_is)
-        with patch.object(write_plan, "BYTES_PER_KEY", 6 if number in (0, 1, 4) else 1 << 16):
+        with patch.object(dynamic_mode, "BYTES_PER_KEY", 6 if number in (0, 1, 4) else 1 << 16):
             session = WriteSession(table.path, sink.options)
             session.refresh()
-            plan = plan_batch(session, identity(number), user="query", parallelism=4, decode=as_is)
-            ways.append(isinstance(plan.place, AssignTask))
+            ways.append(has_a_stage_of_its_own(session, Workers(4, 1 << 31)))
             sink.write(cluster.frame(rows(ids, number), 3), identity(number))
         expected |= dict.fromkeys(ids.tolist(), number)
         found = [(r["id"], r["v"]) for r in open_table(table.path).to_arrow().to_pylist()]
@@ -95,7 +95,7 @@ def test_partitions_that_batches_leave_alone_cost_no_second_shuffle(tmp_path: Pa
                  for d in days]  # fmt: skip
         sink = TableSink(table.path, {**SMALL, "key-index-memory": "2 mb"}, decode=as_is)
         shares.clear()
-        with patch.object(write_plan, "BYTES_PER_KEY", 4096), patch.object(HashIndexStore, "known", watched):
+        with patch.object(dynamic_mode, "BYTES_PER_KEY", 4096), patch.object(HashIndexStore, "known", watched):
             frame = Cluster(random.Random(number), 4).frame(pa.concat_tables(parts).combine_chunks(), 2)
             sink.write(frame, identity(number))
         ways.append(any(shares))
@@ -119,7 +119,7 @@ def test_a_batch_write_goes_through_the_index_share_by_share(tmp_path: Path) -> 
     for number in range(4):
         ids = draw.integers(0, 900, 300)
         with (
-            patch.object(write_plan, "BYTES_PER_KEY", 1 << 14),
+            patch.object(dynamic_mode, "BYTES_PER_KEY", 1 << 14),
             patch.object(HashIndexStore, "known", watched),
         ):
             write_table(table, rows(ids, number), options=SMALL)
@@ -149,7 +149,7 @@ def test_one_assigner_holds_no_more_of_a_large_index_than_its_batch_asks_for(tmp
     small = {**SMALL, "merge-memory": "1 mb", "local-directory": str(tmp_path)}
     for number in range(4):
         ids = draw.integers(4000, 6000, 300)
-        large = patch.multiple(write_plan, BYTES_PER_KEY=1 << 14), patch.multiple(assign_write, BYTES_PER_KEY=1 << 14)
+        large = patch.multiple(dynamic_mode, BYTES_PER_KEY=1 << 14), patch.multiple(indexed_keys, BYTES_PER_KEY=1 << 14)
         with large[0], large[1], patch.object(KnownHashes, "joined", watched):
             if number % 2:
                 write_table(table, rows(ids, number), options=small)
@@ -189,7 +189,11 @@ def test_the_index_is_shared_only_where_it_is_too_large(tmp_path: Path, keys: in
         table.write(rows(np.arange(keys), 0))
     session = WriteSession(table.path, SMALL)
     session.refresh()
-    entries = session.hash_entries()
-    assert session.plan.index_shares(entries) == shares
-    write = session.plan.dynamic_write(entries, shards=1, expected_rows=0)
-    assert isinstance(session.plan.assign_write(entries, write), AssignWrite) == (shares > 1)
+    assert dynamic_mode.index_shares(session.plan, session.hash_entries(), None) == shares
+    assert has_a_stage_of_its_own(session, Workers()) == (shares > 1)
+
+
+def has_a_stage_of_its_own(session: WriteSession, workers: Workers) -> bool:
+    """Whether all keys are looked up between reading and writing."""
+    scope = WriteScope(CompactTrigger.NONE, "query", workers)
+    return session.plan.mode.stages(session.plan, session, scope, NO_ROWS).place is not None

@@ -18,9 +18,9 @@ from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import CommitConflictError, CommittedNotVisibleError, CorruptFileError, StorageError
 from bucketline.state.store.doctor.examine import Severity
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table, open_table
-from bucketline.state.store.write.write_result import WriteResult
+from bucketline.state.store.table.write import write_table
+from bucketline.state.store.table.write_result import WriteResult
 from tests.support.commit_table import CountedPause
 from tests.support.faulty_io import FaultyIO
 

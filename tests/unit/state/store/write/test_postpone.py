@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.write import write_table
 
 COLUMNS = pa.schema([
     pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("v", pa.int64()),

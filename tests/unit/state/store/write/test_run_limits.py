@@ -13,8 +13,8 @@ from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import pick_compaction
-from bucketline.state.store.table.local_write import write_table
 from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.write import write_table
 from tests.support.commits import number_of
 from tests.support.levels import sized_file
 

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.bucket.accept_rows import accept_rows
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.write import bucket_writer
 from bucketline.state.store.write.bucket_writer import CompactTrigger
@@ -15,6 +17,7 @@ from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.run_passes import few_runs, runs_at_once
 from bucketline.state.store.write.sealed_runs import RunSealer
 from bucketline.state.store.write.write_buckets import write_buckets
+from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string()), ("n", pa.int64())])
@@ -46,16 +49,18 @@ def written(path: Path, options: dict[str, str]) -> tuple[object, list[object]]:
     table: Table = create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1", **options})
     session = WriteSession(table.path, {"local-directory": str(path / "spill")})
     session.refresh()
+    scope = WriteScope(CompactTrigger.NONE, "u")
+    stages = session.plan.mode.stages(session.plan, session, scope, NO_ROWS)
     random = np.random.default_rng(5)
     with RunBuffer(budget_bytes=0, directory=str(path / "spill")) as buffer:
         for origin in range(17):
-            sealer = RunSealer(session.plan.seal_plan(session.view), origin=origin)
+            sealer = RunSealer(stages.seal, origin=origin)
             ids, values = random.integers(0, 40, 60), random.integers(0, 9, 60)
             texts = [None if v % 3 == 0 else f"{origin}-{i}" for i, v in enumerate(values)]
             rows = pa.table({"id": ids, "s": texts, "n": pa.array(values, mask=values % 4 == 0)}, schema=COLUMNS)
             for run in (*sealer.add(accept_rows(rows, session.plan.schema)), *sealer.finish()):
                 buffer.add(run)
-        messages = list(write_buckets(session.plan.bucket_write(CompactTrigger.NONE), buffer, {}))
+        messages = [m for m in write_buckets(stages.write, buffer) if isinstance(m, CommitMessage)]
     session.commit(messages, user="u")
     counts: list[object] = [
         (f.row_count, f.min_sequence_number, f.max_sequence_number)

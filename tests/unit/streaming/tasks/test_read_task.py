@@ -6,16 +6,21 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.table.table import create_table
+from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.plan import BatchPlan, plan_batch
-from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
+from bucketline.streaming.batch.plan import plan_batch
+from bucketline.streaming.batch.target import Target
+from bucketline.streaming.decode.decoder import DecodedRows
+from bucketline.streaming.decode.rejects import rejected_rows
+from bucketline.streaming.tasks.read_task import Frame, ReadTask
+from bucketline.streaming.tasks.spark_engine import read_destination
 from bucketline.streaming.tasks.wire import REJECTS, read_routed
 
 COLUMNS = pa.schema([pa.field("id", pa.int64()), ("n", pa.int32())])
 
 
-def planned(path: Path, decode: object = None, **options: str) -> BatchPlan:
+def planned(path: Path, decode: object = None, **options: str) -> ReadTask:
     table = create_table(
         str(path / "shop.db" / "t"),
         pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())]),
@@ -25,27 +30,28 @@ def planned(path: Path, decode: object = None, **options: str) -> BatchPlan:
     session = WriteSession(table.path, options)
     session.refresh()
     identity = BatchIdentity("q", 0, None, "[]", "d")
-    return plan_batch(session, identity, user="q", parallelism=2, decode=decode)  # type: ignore[arg-type]
+    stages = plan_batch(Target(session, "q"), identity, Frame(None, decode), Workers(2, 100))  # type: ignore[arg-type]
+    return ReadTask(stages.seal, read_destination(stages), stages.source.decode, stages.source.reject_limit)
 
 
 class EveryRecordIsBad:
-    def __call__(self, records: pa.Table) -> tuple[pa.Table, RejectedRows]:
+    def __call__(self, records: pa.Table) -> DecodedRows:
         bad = rejected_rows(records, pa.chunked_array([["bad"] * records.num_rows]), 1 << 31)
-        return records.slice(0, 0), bad
+        return DecodedRows(records.slice(0, 0), bad)
 
 
 @pytest.mark.parametrize("decode", [None, EveryRecordIsBad()])
 def test_what_a_task_tells_of_bad_rows_is_bounded_over_all_its_record_batches(tmp_path: Path, decode: object) -> None:
-    plan = planned(tmp_path, decode, **{"bad-records.max": "5", "bad-records.path": str(tmp_path / "bad")})
+    task = planned(tmp_path, decode, **{"bad-records.max": "5", "bad-records.path": str(tmp_path / "bad")})
     batches = (
         pa.record_batch([pa.nulls(800, pa.int64()), pa.nulls(800, pa.int32())], schema=COLUMNS) for _ in range(9)
     )
-    told = [run.row_count for b in plan.route(batches) for kind, run in read_routed(b) if kind == REJECTS]
+    told = [run.row_count for b in task(batches) for kind, run in read_routed(b) if kind == REJECTS]
     assert 5 < sum(told) <= 5 + 1000 + 800
 
 
 def test_any_number_of_bad_rows_may_be_allowed(tmp_path: Path) -> None:
-    plan = planned(tmp_path, **{"bad-records.max": "unlimited", "bad-records.path": str(tmp_path / "bad")})
+    task = planned(tmp_path, **{"bad-records.max": "unlimited", "bad-records.path": str(tmp_path / "bad")})
     rows = pa.record_batch([pa.array([1, None]), pa.array([1, 2], pa.int32())], schema=COLUMNS)
-    kinds = [kind for b in plan.route(iter([rows])) for kind, _ in read_routed(b)]
+    kinds = [kind for b in task(iter([rows])) for kind, _ in read_routed(b)]
     assert sorted(kinds) == ["rejects", "run"]

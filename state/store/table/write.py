@@ -1,9 +1,9 @@
-"""A batch write without Spark: the same sealing, writing, compaction and commit, in this process.
+"""A batch write: rows that a caller hands over, written and compacted by an engine, and committed once.
 
 Source: Paimon 2.0 BatchTableWrite (one commit, whose identifier says "batch").
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.bucket.mode import BucketMode
-from bucketline.state.commit.message import CommitMessage
+from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.determinism import (
     SYSTEM_CLOCK,
     SYSTEM_IDS,
@@ -26,15 +25,13 @@ from bucketline.state.determinism import (
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.state.store.key_index.note import NOTE_PROPERTY
-from bucketline.state.store.table.postpone_local import write_fixed
+from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.given_rows import GivenRows
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.settled_write import settle_write
-from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger, write_bucket
-from bucketline.state.store.write.row_acceptance import RowAcceptance
-from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.sealed_runs import RunSealer
-from bucketline.state.store.write.write_buckets import write_buckets
-from bucketline.state.store.write.write_result import WriteResult
+from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
@@ -78,23 +75,22 @@ def _write_once(
 ) -> WriteResult:
     session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
     session.refresh()
-    entries = session.hash_entries()
-    # An index that is too large for memory is gone through share by share.
-    dynamic = session.plan.dynamic_write(entries, shards=session.plan.index_shares(entries), expected_rows=0)
-    write = session.plan.bucket_write(session.plan.trigger(0), dynamic, clock=clock, ids=ids)
-    user = ids.new_uuid()
-    if session.plan.mode is BucketMode.CROSS_PARTITION:
-        write = replace(write, cross=session.plan.cross_write(session.view.snapshot, shares=1))
-    if not session.plan.schema.settings.postpone.batch_writes_to_buckets:
-        write = session.plan.postponing(write, user, session.view)
-    notes: list[str] = []
-    messages = _messages(session, write, with_kinds(data, row_kinds), notes)
-    committed = session.commit(messages, user=user, properties={NOTE_PROPERTY: ",".join(notes)} if notes else None)
+    plan = session.plan
+    trigger, user = plan.trigger(0), ids.new_uuid()
+    scope = WriteScope(trigger, user, LOCAL_ENGINE.workers, clock=clock, ids=ids)
+    source = Parts([GivenRows(with_kinds(data, row_kinds))])
+    stages = plan.mode.in_batch(plan).stages(plan, session, scope, source)
+    if trigger is CompactTrigger.FULL:
+        stages = replace(stages, idle=tuple(session.due(trigger)))
+    outcome = LOCAL_ENGINE.run(stages)
+    notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else None
+    committed = session.commit(outcome.messages, user=user, properties=notes)
     return settle_write(
         session,
-        messages,
+        outcome.messages,
         committed,
-        trigger=write.trigger,
+        engine=LOCAL_ENGINE,
+        trigger=trigger,
         user=user,
         clock=clock,
         ids=ids,
@@ -142,40 +138,3 @@ def _tables(data: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
     yield pa.Table.from_batches([], schema=data.schema)  # an empty reader's columns are checked as well
     for batch in data:
         yield pa.Table.from_batches([batch])
-
-
-def _messages(
-    session: WriteSession, write: BucketWrite, tables: Iterable[pa.Table], notes: list[str]
-) -> list[CommitMessage]:
-    """Writes all rows; when one bucket fails, the files of the others are removed again. `notes` takes tokens."""
-    plan = session.plan
-    trigger = write.trigger
-    states = {} if plan.mode is BucketMode.UNAWARE else session.bucket_states(trigger)
-    sealer = RunSealer(plan.seal_plan(session.view, session.hash_entries(), write.dynamic), origin=0)
-    assign = plan.assign_write(session.hash_entries(), write.dynamic)
-    acceptance = RowAcceptance(plan.schema)
-    messages: list[CommitMessage] = []
-    to_real = plan.mode is BucketMode.POSTPONE and write.postponed_user is None
-    with RunBuffer(budget_bytes=plan.sink.merge_memory_bytes, directory=plan.sink.local_directory) as buffer:
-        for rows in tables:
-            for run in sealer.add(acceptance.accept(rows)):
-                buffer.add(run)
-        for run in sealer.finish():
-            buffer.add(run)
-        try:
-            written = (
-                write_fixed(session, write, buffer, states)
-                if to_real
-                else write_buckets(write, buffer, states, notes.append, assign=assign)
-            )
-            for message in written:
-                messages.append(message)
-            idle = {(m.partition, m.bucket) for m in messages}
-            for bucket_id in session.due(trigger) if trigger is CompactTrigger.FULL else []:
-                if bucket_id not in idle:
-                    messages.append(write_bucket(write, bucket_id, states[bucket_id], []))
-        except BaseException:
-            for message in messages:
-                write.access.delete_own(message.made_files, (message.partition, message.bucket))
-            raise
-    return messages

@@ -1,0 +1,75 @@
+"""What carries work on a table out: it runs stages and says what came of them; nothing is committed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.write.sealed_runs import SealedRun, SealPlan
+from bucketline.state.store.write.stages import Stages
+from bucketline.state.store.write.write_plan import Workers
+from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
+
+
+class Part(Protocol):
+    """Rows that one task reads: a file, a bucket, a table in memory."""
+
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
+        """The rows as sealed runs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A source whose parts are read by any tasks, in any order; without parts no rows come."""
+
+    parts: Sequence[Part] = ()
+
+
+NO_ROWS = Parts()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStats:
+    """What a write task says of itself; `shard` is its number, -1 where rows are not sent to tasks by bucket."""
+
+    shard: int
+    accepted_rows: int
+    receive_seconds: float
+    write_seconds: float
+    spilled_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run: the messages of its tasks, the rows that were refused (Arrow IPC streams), what the tasks say
+    of themselves, the tokens of notes that the snapshot has to carry, and what the records need and the table does not
+    have: where there is such a need, nothing is to be committed.
+    """
+
+    messages: tuple[CommitMessage, ...] = ()
+    rejects: tuple[bytes, ...] = ()
+    stats: tuple[TaskStats, ...] = ()
+    notes: tuple[str, ...] = ()
+    need: SchemaNeed = NOTHING_NEEDED
+
+    @property
+    def accepted_rows(self) -> int:
+        return sum(s.accepted_rows for s in self.stats)
+
+
+class Engine(Protocol):
+    """Runs stages: in this process, or in tasks on other machines."""
+
+    @property
+    def workers(self) -> Workers:
+        """Who there is to do the work."""
+        ...
+
+    def run(self, stages: Stages[Parts]) -> Outcome:
+        """Reads, places and writes as the stages say, then compacts idle buckets.
+
+        Raises what a stage raises; nothing that was written is left behind then, but for what a task had made that
+        ended without a word.
+        """
+        ...

@@ -1,0 +1,30 @@
+"""Rows that a caller hands over in this process, as a source."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from bucketline.state.store.write.row_acceptance import RowAcceptance
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """The rows of tables, in order. `check` is shown the partition of each run, and may raise."""
+
+    tables: Iterable[pa.Table]
+    check: Callable[[bytes], None] | None = None
+
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
+        """The rows as sealed runs. Raises SchemaMismatchError for the first row that the table cannot take."""
+        sealer, acceptance = RunSealer(seal, origin=0), RowAcceptance(seal.schema)
+        for rows in self.tables:
+            yield from self._checked(sealer.add(acceptance.accept(rows)))
+        yield from self._checked(sealer.finish())
+
+    def _checked(self, runs: Iterable[SealedRun]) -> Iterator[SealedRun]:
+        for run in runs:
+            if self.check is not None:
+                self.check(run.partition)
+            yield run

@@ -1,0 +1,79 @@
+"""Rows that already are in the table, as sources: postponed rows, and buckets that are rescaled.
+
+Files are read in order, and their rows sealed into sorted runs of the buckets they belong to; what then happens to a
+run is the same as in a write.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from bucketline.state.bucket.accept_rows import AcceptedRows
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.merge.fold import drop_deletes
+from bucketline.state.lsm.merge.fold_choice import reading_fold
+from bucketline.state.lsm.tree.interval import sections
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
+from bucketline.state.store.read.merge_read import merge_columns, merge_section
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
+from bucketline.state.types.arrow import VALUE_KIND
+
+
+@dataclass(frozen=True, slots=True)
+class PostponedFile:
+    """The rows of a postponed file, their kinds kept, in the order they were written.
+
+    `origin` says where it stands among all: lower ones are older.
+    """
+
+    access: BucketAccess
+    bucket_id: BucketId
+    file: DataFileMeta
+    origin: int
+
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
+        bucket = BucketFiles(*self.bucket_id, total_buckets=self.bucket_id[1], files=(self.file,))
+        columns = [f.name for f in seal.schema.fields]
+        batches = self.access.files.rows(bucket, self.file, [*columns, VALUE_KIND])
+        return _sealed(batches, columns, RunSealer(seal, origin=self.origin))
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRows:
+    """The current rows of a real bucket, one a key, merged in `memory_bytes`.
+
+    `origin` as in `PostponedFile`; `vector_files` are those with the bucket's deletion vectors.
+    """
+
+    access: BucketAccess
+    bucket_id: BucketId
+    files: tuple[DataFileMeta, ...]
+    origin: int
+    vector_files: VectorFiles
+    memory_bytes: int
+
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
+        schema, access = seal.schema, self.access
+        bucket = BucketFiles(*self.bucket_id, total_buckets=0, files=self.files)
+        columns = [f.name for f in schema.fields]
+        fold, needed = reading_fold(schema), merge_columns(schema, columns)
+        files = replace(access.files, deletions=load_deletions(access.files, self.vector_files))
+        merged = (
+            batch
+            for section in sections(list(self.files), access.key_order)
+            for batch in drop_deletes(
+                merge_section(files, bucket, section, needed, fold=fold, memory_bytes=self.memory_bytes)
+            )
+        )
+        return _sealed(merged, columns, RunSealer(seal, origin=self.origin))
+
+
+def _sealed(batches: Iterable[pa.RecordBatch], columns: Sequence[str], sealer: RunSealer) -> Iterator[SealedRun]:
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        yield from sealer.add(AcceptedRows(rows.select(list(columns)), rows[VALUE_KIND].combine_chunks()))
+    yield from sealer.finish()

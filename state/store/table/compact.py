@@ -1,0 +1,97 @@
+"""Compaction asked for by hand: planned on the newest snapshot, done by an engine, committed once."""
+
+from collections.abc import Mapping, Sequence
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Unknown
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.errors import CommitConflictError, FilesGoneError
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.commit.commit_proof import FILES_GONE
+from bucketline.state.store.commit.repeat import repeat_if_gone
+from bucketline.state.store.engine.compaction import compact_buckets
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
+from bucketline.state.store.table.postpone_compact import compact_postponed
+from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
+from bucketline.state.store.write.write_session import WriteSession
+
+STRATEGIES = {"full": CompactTrigger.FULL, "minor": CompactTrigger.MINOR}
+
+
+def compact_table(
+    table: TableHandle,
+    strategy: str = "full",
+    partitions: Sequence[Mapping[str, object]] | None = None,
+    *,
+    engine: Engine = LOCAL_ENGINE,
+    options: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    ids: IdSource = SYSTEM_IDS,
+) -> int | None:
+    """Compacts and commits; the snapshot's id, None when nothing was due. See `Table.compact`.
+
+    `write-only` is not asked: it keeps writers from compacting, and this is the compaction it leaves to others. A
+    compaction whose files were removed before they were committed is planned and done again.
+    """
+
+    def compact() -> int | None:
+        session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
+        messages = compact_now(session, strategy, partitions, engine=engine, clock=clock, ids=ids)
+        return commit_compaction(session, messages, user=ids.new_uuid())
+
+    return repeat_if_gone(compact)
+
+
+def compact_now(
+    session: WriteSession,
+    strategy: str,
+    partitions: Sequence[Mapping[str, object]] | None,
+    *,
+    engine: Engine,
+    clock: Clock = SYSTEM_CLOCK,
+    ids: IdSource = SYSTEM_IDS,
+) -> tuple[CommitMessage, ...]:
+    """The messages of the compaction of a table at its newest snapshot; nothing is committed.
+
+    Raises OptionError for an unknown strategy or partition column.
+    """
+    if strategy not in STRATEGIES:
+        raise OptionError(f"compaction strategy {strategy!r} is neither 'full' nor 'minor'", key="strategy")
+    trigger, chosen = STRATEGIES[strategy], choose_partitions(session.plan.schema, partitions)
+    session.refresh()
+    write = session.plan.bucket_write(trigger, clock=clock, ids=ids)
+    if session.plan.mode.postpones:
+        return compact_postponed(session, write, chosen, engine=engine)
+    return _compact_buckets(session, write, chosen, engine)
+
+
+def _compact_buckets(
+    session: WriteSession, write: BucketWrite, chosen: PartitionTest, engine: Engine
+) -> tuple[CommitMessage, ...]:
+    states = session.bucket_states(write.trigger)
+    work = [(b, states[b]) for b in session.due(write.trigger) if chosen(b[0])]
+    return compact_buckets(engine, session.plan, write, work)
+
+
+def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], *, user: str) -> int | None:
+    """Commits compactions on their own.
+
+    Raises CommitConflictError when another one was faster, CommitOutcomeUnknownError when nobody knows, StorageError.
+    """
+    if all(m.is_empty for m in messages):
+        return None
+    done = session.commit(messages, user=user, identifier=BATCH_COMMIT_IDENTIFIER, kind=CommitKind.COMPACT)
+    lost = done.dropped
+    if isinstance(lost, Conflict):
+        kind = FilesGoneError if lost.rule == FILES_GONE else CommitConflictError
+        raise kind(
+            f"the compaction was lost: {lost.message}; no row is lost, run it again", rule=lost.rule, **lost.fields
+        )
+    if lost is not None:
+        raise lost.error() if isinstance(lost, Unknown) else lost
+    return done.snapshots[-1].id

@@ -1,0 +1,68 @@
+"""Rows of a postpone table that go to real buckets at once: how many a partition gets depends on its rows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from bucketline.conf.table.table_settings import PostponeSettings
+from bucketline.state.bucket.accept_rows import AcceptedRows
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.write.grouping import FixedBuckets
+from bucketline.state.store.write.placing import BucketNews, Placing
+from bucketline.state.store.write.run_buffer import Blob
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, unseal
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+
+
+@dataclass(frozen=True, slots=True)
+class CountedBuckets(Placing):
+    """Gives partitions as many buckets as their rows ask for; all rows of a partition come as one group.
+
+    A partition keeps the count that it has in `counts`. A new one gets as many as `postpone.target-row-num-per-bucket`
+    asks for, the rows in `waiting` counted as well, else `postpone.target-size-per-bucket`. `seal` says how rows are
+    sorted in their buckets.
+    """
+
+    seal: SealPlan
+    counts: Mapping[bytes, int]
+    waiting: Mapping[bytes, int]
+
+    def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
+        """The rows as sorted runs of buckets, and the bucket count for the writer of each."""
+        del share
+        partition = runs[0][0].partition
+        count = self.counts.get(partition)
+        if count is None:
+            count = _buckets_for(self.seal.schema.settings.postpone, runs, self.waiting.get(partition, 0))
+        seal = replace(self.seal, grouping=FixedBuckets(count, self.seal.schema.settings.bucket.function))
+        buckets: set[int] = set()
+        for run in _sealed_again(seal, runs):
+            buckets.add(run.bucket)
+            yield run
+        for bucket in sorted(buckets):
+            yield BucketNews(partition, bucket, str(count).encode())
+
+    def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
+        """The message, its files with the bucket count of their partition."""
+        return replace(message, total_buckets=int(payload))
+
+
+def _sealed_again(seal: SealPlan, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun]:
+    sealer = RunSealer(seal, origin=0)
+    for _, blob in runs:
+        for batch in unseal(blob):
+            rows = pa.Table.from_batches([batch])
+            accepted_rows = AcceptedRows(rows.drop_columns([SEQUENCE, VALUE_KIND]), rows[VALUE_KIND].combine_chunks())
+            yield from sealer.add(accepted_rows)
+    yield from sealer.finish()
+
+
+def _buckets_for(settings: PostponeSettings, runs: Sequence[tuple[SealedRun, Blob]], waiting_rows: int) -> int:
+    rows_each = settings.rows_per_bucket
+    if rows_each is not None:
+        wanted = -(-(waiting_rows + sum(run.row_count for run, _ in runs)) // rows_each)
+    else:
+        # Blobs are compressed; rows are taken to be three times as large.
+        wanted = -(-3 * sum(blob.size for _, blob in runs) // settings.bytes_per_bucket)
+    return max(1, min(int(wanted), settings.most_buckets_of_batch))

@@ -1,0 +1,80 @@
+"""Cross-partition tables: a key may move to another partition, so an index of all keys outside the table is asked.
+
+The one bucket mode that needs RocksDB; `modes` imports this module when it meets such a table.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from bucketline.state.bucket.mode import BucketMode
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.commit.commit_check import AppendCheck
+from bucketline.state.store.write.cross_write import CrossWrite
+from bucketline.state.store.write.dynamic import asked_assigners
+from bucketline.state.store.write.grouping import KeyShares
+from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.write_plan import Mode, Source, TableState, Workers, WritePlan, WriteScope
+
+BACKUP_EVERY = 10
+"""Batches between two copies of the key index in the checkpoint folder."""
+
+
+class CrossPartition(Mode):
+    """A share of all keys is one task's, with a key index of its own; a second writer would not be in the index."""
+
+    append_check = AppendCheck.ONE_WRITER
+
+    def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
+        """Rows are sealed by share of the keys in the order they come; a stage of its own finds where they go.
+
+        The number of shares is kept from batch to batch: another one costs a new key index.
+        """
+        workers = scope.workers
+        shares = workers.tasks(asked_assigners(plan) or scope.key_shares)
+        # Each share opens buckets of its own, so there must be one for it.
+        shares = min(shares, plan.allocation_rule.bucket_limit)
+        seal = plan.seal_plan(KeyShares(shares, plan.schema.primary_keys, across_partitions=True))
+        write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
+        return Stages(
+            source=source,
+            seal=replace(seal, keep_order=True, fold=None),
+            write=WriteStage(write, table.bucket_states(scope.trigger)),
+            place=_cross_write(plan, table, scope, shares),
+            tasks=TaskCounts(workers.tasks(plan.sink.write_parallelism or 2 * workers.parallelism), shares),
+            key_shares=shares,
+        )
+
+    def replacing(self, plan: WritePlan) -> Mode:
+        raise UnsupportedTableError(
+            f"{plan.uri} cannot be overwritten: its keys move between partitions, and one that is in a partition "
+            "that stays would be in two; write -D rows instead",
+            mode=BucketMode.CROSS_PARTITION.value,
+        )
+
+    def advice(self, plan: WritePlan, stages: Stages[Any], workers: Workers) -> str | None:
+        """How to share the keys among more tasks, where half of Spark's have none to place."""
+        shares, most = stages.tasks.place, min(workers.parallelism, plan.allocation_rule.bucket_limit)
+        if asked_assigners(plan) is not None or most < 2 * shares:
+            return None
+        return (
+            f"the keys have {shares} shares, one a task, as in the batches before, though Spark runs "
+            f"{workers.parallelism} tasks at a time; set 'assigner-parallelism' to {most} to share them anew, which "
+            "builds the key index once more"
+        )
+
+
+def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: int) -> CrossWrite:
+    backup = None if scope.checkpoint is None else f"{scope.checkpoint}/bucketline"
+    return CrossWrite(
+        uri=plan.uri,
+        schema=plan.schema,
+        snapshot=table.view.snapshot,
+        shares=shares,
+        rule=plan.allocation_rule,
+        memory_bytes=plan.sink.key_index_memory_bytes,
+        local_directory=plan.sink.local_directory,
+        backup=backup,
+        back_up_now=scope.batch_id is not None and scope.batch_id % BACKUP_EVERY == BACKUP_EVERY - 1,
+        budget_bytes=plan.sink.route_memory_bytes,
+        run_bytes=plan.sink.run_bytes,
+    )

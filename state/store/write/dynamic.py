@@ -1,0 +1,81 @@
+"""Dynamic buckets: a key stays where the HASH index of its partition has it, new keys fill buckets up."""
+
+from bucketline.state.bucket.allocation import Assigners, assigner_count
+from bucketline.state.store.commit.commit_check import AppendCheck
+from bucketline.state.store.index.hash_index_store import rows_by_bucket
+from bucketline.state.store.write.grouping import HashEntries, HashShares, KnownBuckets
+from bucketline.state.store.write.indexed_keys import BYTES_PER_KEY, IndexedKeys
+from bucketline.state.store.write.new_keys import NewKeys
+from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.write_plan import Mode, Source, TableState, WritePlan, WriteScope
+
+
+class Dynamic(Mode):
+    """The assigner of a key writes its bucket; two writers at once would put a key into two buckets."""
+
+    append_check = AppendCheck.ONE_WRITER
+
+    def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
+        """Known keys are sealed by bucket, new ones by assigner, which finds their buckets before it writes.
+
+        Where the index is larger than `key-index-memory`, all keys are sealed by assigner, and a stage of its own
+        finds their buckets.
+        """
+        entries = table.hash_entries()
+        tasks = min(scope.workers.tasks(asked_assigners(plan)), plan.allocation_rule.bucket_limit)
+        shares = index_shares(plan, entries, scope.touched)
+        # More assigners than tasks, where that many are needed for each share of the index to fit into memory.
+        new = _new_keys(plan, entries, max(tasks, shares), scope.expected_rows)
+        known = KnownBuckets(plan.uri, entries, new.assigners, plan.sink.key_index_memory_bytes)
+        write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
+        return Stages(
+            source=source,
+            seal=plan.seal_plan(HashShares(new.assigners) if shares > 1 else known),
+            write=WriteStage(write, table.bucket_states(scope.trigger), new),
+            place=IndexedKeys(new) if shares > 1 else None,
+            assigners=new.assigners,
+            tasks=TaskCounts(tasks, tasks),
+        )
+
+
+def asked_assigners(plan: WritePlan) -> int | None:
+    """How many assigners the options ask for; None when they leave it open."""
+    asked = plan.schema.settings.bucket.assigners or plan.sink.assigner_parallelism
+    return asked or plan.sink.write_parallelism
+
+
+def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes] | None) -> int:
+    """Into how many shares the HASH index has to fall for each to fit into `key-index-memory`.
+
+    It is the index of the largest partition, and that of all which a write may touch. A write that touches more is
+    slower, as it reads them again for each flush of a task.
+    """
+    keys = {p: sum(e.row_count for e in found) for p, found in entries.items()}
+    together = sum(count for p, count in keys.items() if touched is None or p in touched)
+    size = BYTES_PER_KEY * max(together, max(keys.values(), default=0))
+    return max(1, -(-size // plan.sink.key_index_memory_bytes))
+
+
+def _new_keys(plan: WritePlan, entries: HashEntries, parallelism: int, expected_rows: int) -> NewKeys:
+    """How new keys get buckets in a write that brings about `expected_rows` to each partition it touches."""
+    rows = {p: rows_by_bucket(found) for p, found in entries.items()}
+
+    def assigners(count: int) -> int:
+        return assigner_count(
+            count,
+            parallelism=parallelism,
+            rule=plan.allocation_rule,
+            initial_buckets=plan.schema.settings.bucket.initial,
+            expected_rows=expected_rows,
+        )
+
+    counts = {p: assigners(sum(buckets.values())) for p, buckets in rows.items()}
+    return NewKeys(
+        uri=plan.uri,
+        schema=plan.schema,
+        rule=plan.allocation_rule,
+        entries=entries,
+        rows=rows,
+        assigners=Assigners(counts, assigners(0)),
+        cache_bytes=plan.sink.key_index_memory_bytes,
+    )

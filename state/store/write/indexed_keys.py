@@ -1,0 +1,68 @@
+"""All keys of a dynamic table whose HASH index is larger than memory: rows → rows with buckets, share by share.
+
+Rows come by the hash of their key, known keys and new ones alike, so that a task holds its share of the index and no
+more; from there they go to the tasks that own their buckets, and so do the hashes of keys that are new.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.bucket.allocation import Int32s, Ownership
+from bucketline.state.bucket.dynamic import DynamicAssigner, KnownHashes
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.write.new_keys import NewKeys, hash_news, split_by_bucket
+from bucketline.state.store.write.placing import BucketNews, Placing
+from bucketline.state.store.write.run_buffer import Blob, again
+from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
+from bucketline.state.types.distinct import distinct
+
+BYTES_PER_KEY = 6
+"""What a key of the index takes in memory: its hash and its bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedKeys(Placing):
+    """How known and new keys get their buckets; `new` says it of the new ones."""
+
+    new: NewKeys
+
+    def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
+        """The rows of one share of a partition's keys as runs of the buckets they go to, sorted as they were.
+
+        The new hashes of each bucket come last. Raises OptionError when no bucket is left to open, CorruptFileError for
+        an index that cannot be read.
+        """
+        new, partition = self.new, runs[0][0].partition
+        own = new.assigners.ownership(partition, share)
+        rows = new.rows.get(partition, {})
+        assigner = DynamicAssigner.starting(self._known(partition, own, runs), own, new.rule, rows=rows)
+        new_hashes: dict[int, list[Int32s]] = {}
+        for run, blob in runs:
+            table = unseal(again(blob)).read_all()
+            assignment, assigner = assigner.assign(new.hashes(table))
+            for bucket, found in assignment.new_by_bucket().items():
+                new_hashes.setdefault(bucket, []).append(found)
+            consumed = run.consumed_rows
+            for bucket, part in split_by_bucket(table, assignment.buckets):
+                yield replace(run, bucket=bucket, consumed_rows=consumed, row_count=part.num_rows, blob=seal(part))
+                consumed = 0
+        yield from hash_news(partition, new_hashes)
+
+    def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
+        """As for new keys."""
+        return self.new.with_news(message, payload)
+
+    def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:
+        """What the index says of the share's hashes; only of those in the runs, where the whole share is too large."""
+        new = self.new
+        entries = new.entries.get(partition, ())
+        if BYTES_PER_KEY * sum(e.row_count for e in entries) <= new.cache_bytes * own.assigners:
+            return new.store.known(entries, hashes_of=own)
+        asked: Int32s = np.empty(0, np.int32)
+        for _, blob in runs:
+            for batch in unseal(again(blob)):
+                asked = distinct(asked, new.hashes(pa.Table.from_batches([batch])))
+        return new.store.known_among(entries, asked)

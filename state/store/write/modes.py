@@ -1,0 +1,54 @@
+"""The one place that matches bucket modes: from a table and a job's options to the plan of writing it.
+
+Everything that cannot be honoured is refused here, before a row is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
+
+from bucketline.conf.sink_options import sink_options, split_options
+from bucketline.conf.storage_options import refuse_storage_keys
+from bucketline.conf.table.fixed_options import check_job_options
+from bucketline.conf.table.table_options import check_write_options
+from bucketline.state.bucket.defaults import default_scalar
+from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.datafile.file_settings import check_files
+from bucketline.state.store.write.write_plan import Mode, WritePlan
+
+_OBJECTS = {
+    BucketMode.FIXED: "fixed:Fixed",
+    BucketMode.DYNAMIC: "dynamic:Dynamic",
+    BucketMode.CROSS_PARTITION: "cross_partition:CrossPartition",
+    BucketMode.POSTPONE: "postpone:Postpone",
+    BucketMode.UNAWARE: "unaware:Unaware",
+}
+"""The module and the class of each bucket mode. A mode is imported when a table has it: only one needs RocksDB."""
+
+
+def mode_of(schema: TableSchema) -> Mode:
+    """The object of a table's bucket mode. Raises OptionError as `bucket_mode`."""
+    module, _, name = _OBJECTS[bucket_mode(schema)].partition(":")
+    found = getattr(import_module(f"bucketline.state.store.write.{module}"), name)()
+    assert isinstance(found, Mode)
+    return found
+
+
+def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) -> WritePlan:
+    """The plan for a table and a job's options.
+
+    Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
+    that this release cannot write. Nothing has been written then.
+    """
+    refuse_storage_keys(job_options, "the job's options")
+    ours, paimons = split_options(job_options)
+    check_job_options(paimons, schema.options)
+    effective = replace(schema, options={**schema.options, **paimons})
+    check_write_options(effective.options, effective.primary_keys, effective.partition_keys)
+    check_files(effective)
+    mode = mode_of(effective)
+    for field in schema.fields:
+        if field.default_value is not None:
+            default_scalar(field)
+    return WritePlan(uri, effective, sink_options({**effective.options, **ours}), mode, total_buckets(effective))

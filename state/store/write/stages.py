@@ -1,0 +1,69 @@
+"""What is done with rows on their way into a table, as one frozen value: read → seal → place → write.
+
+A plan makes the stages, an engine runs them: the same stages in this process and in tasks on other machines.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+from bucketline.state.bucket.allocation import Assigners
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite
+from bucketline.state.store.write.placing import Placing
+from bucketline.state.store.write.sealed_runs import SealPlan
+
+Source = TypeVar("Source", covariant=True)
+
+
+class Result(Enum):
+    """What the message of a bucket says when its task is done."""
+
+    AS_WRITTEN = "new files, and the compaction that follows them in a snapshot of its own"
+    ONE_CHANGE = "both as one compaction"
+    NEW_FILES = "what the bucket holds in the end, all of it new"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStage:
+    """How runs become files. `states` holds the buckets that the table has; `groups` is what becomes of runs that have
+    no bucket yet.
+    """
+
+    write: BucketWrite
+    states: Mapping[BucketId, BucketState] = field(default_factory=dict)
+    groups: Placing | None = None
+    result: Result = Result.AS_WRITTEN
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """Among how many tasks the work is shared. `place` and `write` are those that rows are sent to; where `write` is
+    None, the tasks that read rows write them as well.
+    """
+
+    write: int | None = 1
+    place: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stages(Generic[Source]):
+    """One run of an engine.
+
+    `source` says where rows come from, `seal` how they are grouped and sorted. `place` is a stage of its own between
+    reading and writing; without it, the tasks that write find the buckets themselves (`WriteStage.groups`). `idle` are
+    buckets that are compacted when no rows come to them. `retired` are messages that go with those of the run: files
+    that the source has used up. `key_shares` is the number of shares of the keys that a later run has to keep.
+    """
+
+    source: Source
+    seal: SealPlan
+    write: WriteStage
+    place: Placing | None = None
+    assigners: Assigners = field(default_factory=Assigners)
+    tasks: TaskCounts = TaskCounts()
+    idle: tuple[BucketId, ...] = ()
+    retired: tuple[CommitMessage, ...] = ()
+    key_shares: int | None = None

@@ -1,0 +1,17 @@
+"""Append tables without buckets: all rows are in bucket 0, and anyone may add files to it."""
+
+from bucketline.state.store.write.grouping import OneBucket
+from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.write_plan import Mode, Source, TableState, WritePlan, WriteScope
+
+
+class Unaware(Mode):
+    """The tasks that read rows write them: nobody owns the bucket, and nothing has to be known of it."""
+
+    why_not_compacting = "an append table with no buckets has nobody who owns its files while others write"
+
+    def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
+        """Rows are sealed in the order they come, and written where they are sealed."""
+        del table
+        write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
+        return Stages(source, plan.seal_plan(OneBucket()), WriteStage(write), tasks=TaskCounts(None))

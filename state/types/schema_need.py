@@ -1,0 +1,33 @@
+"""What records need and a table does not have: fields that it lacks, and wider types of its columns."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaNeed:
+    """A struct of the fields that are new, that need a wider type, or that hold such fields; null where none is."""
+
+    type: pa.DataType
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that are new or need a wider type."""
+        return pa.schema([] if pa.types.is_null(self.type) else list(self.type))
+
+    def __bool__(self) -> bool:
+        return not pa.types.is_null(self.type)
+
+    def encode(self) -> bytes:
+        """The need as bytes."""
+        encoded: bytes = self.columns.serialize().to_pybytes()
+        return encoded
+
+
+NOTHING_NEEDED = SchemaNeed(pa.null())
+
+
+def decode_need(data: bytes) -> SchemaNeed:
+    """What `encode` has made of a need."""
+    return SchemaNeed(pa.struct(list(pa.ipc.read_schema(pa.py_buffer(data)))))

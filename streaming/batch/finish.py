@@ -1,0 +1,25 @@
+"""After the last batch of a bounded query: what its batches still owe is compacted."""
+
+from dataclasses import replace
+
+from bucketline.state.commit.replay import compactor_user
+from bucketline.state.format.entries import CommitKind
+from bucketline.streaming.batch.make_visible import finish_visibility
+from bucketline.streaming.batch.target import Target, taken_over
+from bucketline.streaming.batch.write_batch import postponed_moved
+from bucketline.streaming.tasks.spark_engine import SparkEngine
+
+
+def finish_stream(target: Target, engine: SparkEngine) -> Target:
+    """The target that owes what could not be compacted within one budget. Raises BucketlineError for what fails."""
+    session = target.session
+    session.refresh()
+    target = finish_visibility(taken_over(target), engine)
+    budget = target.budget()
+    while target.state.owes_postponed and budget.left_ms > 0:
+        made = postponed_moved(target, engine)
+        done = session.commit(made, user=compactor_user(target.user), kind=CommitKind.COMPACT)
+        target = target.at(replace(target.state, owes_postponed=done.dropped is not None))
+        if target.state.owes_postponed:
+            budget.wait()
+    return target

@@ -1,0 +1,133 @@
+"""What a table knows of the stream that writes to it: read from its snapshots and the tag at the newest."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bucketline.state.commit.replay import newest_of_user, writer_of
+from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.format.paths import MANIFEST_DIR
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.expiry import move_tag
+from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG, seen_up_to
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.batch.batch_counts import counts_in
+from bucketline.streaming.batch.recover import END_OFFSETS, KEY_SHARES, CheckpointMismatchError, UserHistory
+from bucketline.streaming.batch.target import StreamState, Target
+
+
+def read_history(target: Target) -> tuple[Target, UserHistory]:
+    """What the table, as the session sees it, knows of the stream; the snapshots since the last call are read."""
+    session, state = target.session, target.state
+    latest, store = session.view.snapshot, session.table.snapshot_store
+    if state.commits and _is_undone(session, state.commits[0]):
+        state = replace(state, commits=(), seen_id=0)
+    found: list[Snapshot] = []
+    own = writer_of(target.user)
+    newest_id = latest.id if latest else 0
+    walked_to = newest_id + 1
+    for snapshot in store.newest_first(newest_id, state.seen_id):
+        walked_to = snapshot.id
+        if writer_of(snapshot.commit_user) != own:
+            continue
+        found.append(snapshot)
+        if snapshot.commit_kind is not CommitKind.COMPACT:
+            break
+    commits = tuple(of_newest_batch(found, state.commits))
+    wrote = any(s.commit_kind is not CommitKind.COMPACT for s in commits)
+    marker = None if wrote else _marker(target)
+    complete = wrote or walked_to == 1 or (marker is not None and _seen(target, marker) >= walked_to - 1)
+    others = () if commits or marker else _others(target)
+    history = UserHistory(commits, marker, complete, others)
+    state = replace(state, commits=commits, seen_id=newest_id, key_shares=key_shares(history))
+    return target.at(_with_rejected(state, history)), history
+
+
+def key_shares(history: UserHistory) -> int | None:
+    """Among how many tasks the stream's newest batch shared the keys; None when it does not say."""
+    told = [s.properties[KEY_SHARES] for s in _known(history) if KEY_SHARES in s.properties]
+    return int(told[0]) if told and told[0].isdigit() else None
+
+
+def check_rolled_back(session: WriteSession, mismatch: CheckpointMismatchError) -> None:
+    """Returns if the batches that the table lacks were rolled back, have expired, or were another table's.
+
+    Raises MissingSnapshotError when their snapshots are gone.
+    """
+    if not mismatch.fields.get("history_complete"):
+        return
+    table, newest = session.table, session.view.snapshot
+    # A table that was made anew has no manifests.
+    if newest is not None or table.io.list_names(f"{table.path}/{MANIFEST_DIR}"):
+        done = f"the checkpoint, at batch {mismatch.fields['checkpoint_batch']},"
+        table.snapshot_store.check_rolled_back(None, done, newest)
+
+
+def mark(target: Target, snapshot: Snapshot) -> None:
+    """Moves the stream's tag to a snapshot of its own, unless another run of it is further on already."""
+    table = target.session.table
+    move_tag(table.io, table.path, target.session.plan.schema, MARKER_TAG + target.user, snapshot)
+
+
+def mark_newest(target: Target) -> None:
+    """Moves the tag to the stream's newest snapshot in the history, if it is at an older one."""
+    marker = _marker(target)
+    known = of_newest_batch(target.state.commits, [] if marker is None else [marker])
+    if known and (marker is None or marker.id < known[0].id):
+        mark(target, known[0])
+
+
+def of_newest_batch(found: Sequence[Snapshot], known: Sequence[Snapshot]) -> list[Snapshot]:
+    """Those of a writer's snapshots that are of its newest batch; `found` are the newest, `known` those before.
+
+    The newest rows say which batch that is: a compaction may be published after a later batch. Where only compactions
+    are found, rows may have expired, and the highest batch id says it.
+    """
+    rows = [s for s in found if s.commit_kind is not CommitKind.COMPACT]
+    both = [*found, *known]
+    newest = rows[0].commit_identifier if rows else max((s.commit_identifier for s in both), default=None)
+    return [s for s in both if s.commit_identifier == newest]
+
+
+def _with_rejected(state: StreamState, history: UserHistory) -> StreamState:
+    """The state that knows how many records were rejected, as far as the snapshots say."""
+    if state.rejected_in_all is not None:
+        return state
+    counts = (counts_in(s.properties).rejected_in_all for s in _known(history))
+    return replace(state, rejected_in_all=max(counts, default=0))
+
+
+def _known(history: UserHistory) -> tuple[Snapshot, ...]:
+    return history.commits if history.commits or history.marker is None else (history.marker,)
+
+
+def _is_undone(session: WriteSession, commit: Snapshot) -> bool:
+    """Whether the table was rolled back behind a commit; one that has merely expired is older than the newest."""
+    latest = session.view.snapshot
+    if latest is None or latest.id < commit.id:
+        return True
+    return session.table.snapshot_store.get(commit.id) not in (None, commit)
+
+
+def _others(target: Target) -> tuple[Snapshot, ...]:
+    """The newest visible snapshot of each other streaming query; asked once, for a query's first batch."""
+    latest = target.session.view.snapshot
+    newest: dict[str, Snapshot] = {}
+    for snapshot in target.session.table.snapshot_store.newest_first(latest.id if latest else 0):
+        writer = writer_of(snapshot.commit_user)
+        if END_OFFSETS not in snapshot.properties or writer == writer_of(target.user):
+            continue
+        if newest.setdefault(writer, snapshot).commit_kind is CommitKind.COMPACT:
+            newest[writer] = snapshot
+    return tuple(newest.values())
+
+
+def _seen(target: Target, marker: Snapshot) -> int:
+    """The snapshot id up to which it is known that none after the marker is this stream's."""
+    table = target.session.table
+    return seen_up_to(table.io, table.path, target.user, marker)
+
+
+def _marker(target: Target) -> Snapshot | None:
+    table = target.session.table
+    tag = Tags(table.io, table.path).get(MARKER_TAG + target.user)
+    return newest_of_user([tag.snapshot], target.user) if tag is not None else None

@@ -1,0 +1,64 @@
+"""A table that a stream writes to, as a value: each batch takes one and gives the next one back."""
+
+from dataclasses import dataclass, field, replace
+
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, SYSTEM_RANDOM, Clock, Pause, Random
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.write.visibility import Budget, FileNames, Waits, all_on_level0, what_waits
+from bucketline.state.store.write.write_session import WriteSession
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """What a stream knows of a table, and owes it, between two batches.
+
+    `commits` are the snapshots of its newest batch, and `seen_id` is the snapshot up to which they were looked for.
+    `key_shares` and `rejected_in_all` are what they say: among how many tasks the keys are shared, and how many records
+    were rejected. `touched` are the partitions that the last batch wrote, with `rows_a_partition` each.
+    `hidden` are files on level 0 that readers skip and that this stream is to compact; None until it has looked. A lost
+    compaction of all buckets, and lost postponed rows, are owed as well. `is_advised` once advice has been logged.
+    """
+
+    commits: tuple[Snapshot, ...] = ()
+    seen_id: int = 0
+    key_shares: int | None = None
+    rejected_in_all: int | None = None
+    touched: frozenset[bytes] | None = None
+    rows_a_partition: int = 0
+    hidden: FileNames | None = None
+    owes_full: bool = False
+    owes_postponed: bool = False
+    is_advised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The open table, the name that the stream commits under, and the state of the stream there."""
+
+    session: WriteSession
+    user: str
+    state: StreamState = field(default_factory=StreamState)
+    clock: Clock = SYSTEM_CLOCK
+    random: Random = SYSTEM_RANDOM
+    pause: Pause = SYSTEM_PAUSE
+
+    def at(self, state: StreamState) -> "Target":
+        """The same table, with the stream in another state."""
+        return replace(self, state=state)
+
+    def budget(self) -> Budget:
+        """The time for making rows visible, from now on."""
+        sink = self.session.plan.sink
+        return Budget(sink.visibility_timeout_ms, clock=self.clock, random=self.random, pause=self.pause)
+
+
+def taken_over(target: Target) -> Target:
+    """The target of a stream that owes, from its start, whatever waits on level 0 already.
+
+    What this stream left before it ended is among it, and nothing on level 0 says who has written it.
+    """
+    if target.state.hidden is not None:
+        return target
+    session = target.session
+    waits = what_waits(session.plan.schema) is not Waits.NOTHING and session.plan.compacts
+    return target.at(replace(target.state, hidden=all_on_level0(session.view) if waits else {}))

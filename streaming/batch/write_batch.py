@@ -1,0 +1,224 @@
+"""The way of a batch: identify → decide → conform → plan → run → commit → settle → report.
+
+Each step is a function over values. A batch has one identity; a target is a table that it is written to. The target
+goes in as the last batch has left it, and the one that comes out is for the next batch.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
+from bucketline.state.determinism import SYSTEM_CLOCK
+from bucketline.state.store.catalog.postpone_backlog import find_waiting
+from bucketline.state.store.commit.repeat import repeat_if_gone
+from bucketline.state.store.engine.compaction import compact_buckets
+from bucketline.state.store.engine.engine import Outcome
+from bucketline.state.store.table.postpone_compact import compact_postponed
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.stages import Stages
+from bucketline.streaming.batch import recover
+from bucketline.streaming.batch.commit import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
+from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_table, refuse_need
+from bucketline.streaming.batch.history import check_rolled_back, read_history
+from bucketline.streaming.batch.identity import BatchIdentity, read_identity
+from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
+from bucketline.streaming.batch.plan import plan_batch
+from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead
+from bucketline.streaming.batch.preflight import check_session
+from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped
+from bucketline.streaming.batch.target import Target, taken_over
+from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.tasks.read_task import Frame
+from bucketline.streaming.tasks.spark_engine import SparkEngine
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a job says of all its batches; the fields are as in `TableSink`."""
+
+    decoder: Decoder | None = None
+    checkpoint: str | None = None
+    source: str | None = None
+    cluster: str | None = None
+    allow_reprocess: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done for a batch until now. `outcome` is None for one that was in the table before.
+
+    `trigger` says what was to be compacted with it, `key_shares` among how many tasks its keys were shared; `planned`
+    and `ran` are when it was planned and when its tasks had ended, in seconds of the monotonic clock.
+    """
+
+    trigger: CompactTrigger
+    messages: tuple[CommitMessage, ...]
+    report: CommitReport
+    outcome: Outcome | None = None
+    planned: float = 0.0
+    ran: float = 0.0
+
+
+def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -> tuple[Target, BatchReport]:
+    """Writes a batch into a table, exactly once; the target of the next batch, and what there is to say of this one."""
+    started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
+    target, decision = decide(target, identity, job)
+    if isinstance(decision, recover.SkipBatch):
+        done = compact_what_was_due(target, identity, engine)
+    else:
+        rows = conform(target, Frame(frame, job.decoder))
+        # Where files were removed before they were committed, all of the batch is written again.
+        target, done = repeat_if_gone(
+            lambda: plan_run_commit(target, identity, engine, rows), again=target.session.refresh
+        )
+    target, done = settle(target, identity, engine, done)
+    return target, report(target, identity, done, started)
+
+
+def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
+    """Who writes this batch, and which input it holds. Raises as `read_identity` and `check_session`."""
+    identity = read_identity(frame.sparkSession, batch_id, job.checkpoint)
+    check_session(frame.sparkSession)
+    return replace(identity, source=job.source, cluster=job.cluster)
+
+
+def decide(target: Target, identity: BatchIdentity, job: Job) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
+    """The target at the newest snapshot, and whether the batch is to be written. Raises as `recover.decide`."""
+    target.session.refresh()
+    check_plan_ahead(target.session)
+    target, history = read_history(taken_over(target))
+    try:
+        return target, recover.decide(identity, history, allow_reprocess=job.allow_reprocess)
+    except recover.CheckpointMismatchError as e:
+        check_rolled_back(target.session, e)
+        raise
+
+
+def conform(target: Target, rows: Frame) -> Frame:
+    """Rows with the table's columns; what records hold is known only when tasks have decoded them."""
+    return rows if rows.decode is not None else replace(rows, frame=fit_frame(rows.frame, target.session))
+
+
+def plan_run_commit(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame) -> tuple[Target, Done]:
+    """The three steps that are taken again when files were removed before they were committed."""
+    stages = plan(target, identity, engine, rows)
+    planned = time.monotonic()
+    stages, outcome = run(target, identity, engine, stages, rows)
+    ran = time.monotonic()
+    target, report = commit_batch(target, identity, outcome, stages.key_shares)
+    target = _advised(target, stages, engine)
+    return target, Done(stages.write.write.trigger, outcome.messages, report, outcome, planned, ran)
+
+
+def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame) -> Stages[Frame]:
+    """The stages of the batch on the table as it is now, whoever has changed it since the job started."""
+    fitting = replace(rows, decode=fit_decoder(rows.decode, target.session))
+    return plan_batch(target, identity, fitting, engine.workers)
+
+
+def run(
+    target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Frame], rows: Frame
+) -> tuple[Stages[Frame], Outcome]:
+    """What the tasks have written, and by which stages: they run again where records need columns that are missing."""
+    outcome = engine.run(stages)
+    if not outcome.need:
+        return stages, outcome
+    grow_table(target.session, outcome)
+    stages = plan(target, identity, engine, rows)
+    outcome = engine.run(stages)
+    refuse_need(target.session, outcome)
+    return stages, outcome
+
+
+def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkEngine) -> Done:
+    """For a batch that is in the table: the compaction that was due with it, idle buckets included."""
+    settle_skipped(target)
+    session = target.session
+    trigger = session.plan.trigger(identity.batch_id)
+    due = session.due(trigger) if trigger is not CompactTrigger.NONE else []
+    states = session.bucket_states(trigger) if due else {}
+    write = session.plan.bucket_write(trigger)
+    messages = compact_buckets(engine, session.plan, write, [(b, states[b]) for b in due])
+    nothing = CommitReport(Committed(), 0, 0)
+    return Done(trigger, messages, commit_owed_compaction(target, identity.batch_id, messages) if messages else nothing)
+
+
+def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
+    """What the batch and those before it owe is done: postponed rows moved, rows made visible; what is left is owed."""
+    owes_full = done.trigger is CompactTrigger.FULL and done.report.committed.dropped is not None
+    state = replace(target.state, owes_full=owes_full)
+    if done.outcome is not None:
+        touched = frozenset(m.partition for m in done.messages if m.new_files)
+        rows_each = done.outcome.accepted_rows // max(1, len(touched))
+        state = replace(state, touched=touched, rows_a_partition=rows_each)
+    target, done = _move_postponed(target.at(state), identity, engine, done)
+    later: list[CommitReport] = []
+
+    def commit(made: Sequence[CommitMessage]) -> Committed:
+        later.append(commit_owed_compaction(target, identity.batch_id, tuple(made)))
+        return later[-1].committed
+
+    target, rounds = settle_visibility(
+        target, engine, commit, trigger=done.trigger, messages=done.messages, committed=done.report.committed
+    )
+    if done.outcome is not None:
+        plan_ahead(target.session, target.user, identity.batch_id)
+    return target, replace(done, report=done.report.with_rounds(rounds, later))
+
+
+def report(target: Target, identity: BatchIdentity, done: Done, started: float) -> BatchReport:
+    """What the batch came to."""
+    name, now = target.session.table.path, time.monotonic()
+    if done.outcome is None:
+        hidden = hidden_rows(target)
+        return describe_skipped(name, identity.batch_id, done.messages, done.report, now - started, hidden)
+    seconds = (done.planned - started, done.ran - done.planned, now - done.ran)
+    waiting, hidden = _waiting(target), hidden_rows(target)
+    return describe_batch(name, identity.batch_id, done.outcome, done.report, seconds, identity.behind, waiting, hidden)
+
+
+def postponed_moved(target: Target, engine: SparkEngine) -> tuple[CommitMessage, ...]:
+    """The messages of a compaction that takes all postponed rows to their buckets, on the newest snapshot."""
+    session = target.session
+    session.refresh()
+    write = session.plan.bucket_write(CompactTrigger.MINOR)
+    return compact_postponed(session, write, lambda partition: True, engine=engine)
+
+
+def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
+    """Moves postponed rows to their buckets, when this batch's turn has come."""
+    plan, every = target.session.plan, target.session.plan.sink.postpone_compact_batches
+    is_due = every is not None and ((identity.batch_id + 1) % every == 0 or target.state.owes_postponed)
+    if not plan.mode.postpones or not is_due:
+        return target, done
+    messages = postponed_moved(target, engine)
+    report = commit_owed_compaction(target, identity.batch_id, messages) if messages else None
+    lost = report is not None and report.committed.dropped is not None
+    return target.at(replace(target.state, owes_postponed=lost)), replace(done, report=done.report.followed_by(report))
+
+
+def _advised(target: Target, stages: Stages[Frame], engine: SparkEngine) -> Target:
+    """The target that knows that advice on the job has been logged, if there is any."""
+    plan = target.session.plan
+    advice = None if target.state.is_advised else plan.mode.advice(plan, stages, engine.workers)
+    if advice is None:
+        return target
+    _LOG.warning("%s: %s", target.session.table.path, advice)
+    return target.at(replace(target.state, is_advised=True))
+
+
+def _waiting(target: Target) -> tuple[int, int]:
+    """How many rows wait in a postpone table, and the seconds the oldest have waited."""
+    session = target.session
+    if not session.plan.mode.postpones:
+        return 0, 0
+    # The next batch would read the new snapshot in any case.
+    session.refresh()
+    found = find_waiting((b, session.view.files(b)) for b in session.view.buckets() if b[1] < 0)
+    return found.rows, found.age_seconds(SYSTEM_CLOCK.local_ms())

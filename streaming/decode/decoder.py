@@ -1,0 +1,25 @@
+"""What turns a source's records into rows of a table, and what it gives back."""
+
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
+from bucketline.streaming.decode.rejects import RejectedRows
+
+
+class DecodedRows(NamedTuple):
+    """The rows in records, the records that became no rows, and what the records need and the table does not have.
+
+    Rows are the table's columns, with `_row_kind` where the records have kinds.
+    """
+
+    rows: pa.Table
+    rejects: RejectedRows | None = None
+    need: SchemaNeed = NOTHING_NEEDED
+
+
+class Decoder(Protocol):
+    """Turns records into rows; a value that travels."""
+
+    def __call__(self, records: pa.Table) -> DecodedRows: ...

@@ -1,0 +1,109 @@
+"""Executor, first stage: rows → sealed runs, each on its way to the task that places or writes it.
+
+Rows of a frame come as record batches under `mapInArrow`. Rows of one key come from one input partition in offset order
+when the record key is the primary key; across input partitions the lower partition id counts as earlier. Rows of parts
+(files, buckets) are read where the task runs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from bucketline.state.store.engine.engine import Part
+from bucketline.state.store.write.row_acceptance import RowAcceptance
+from bucketline.state.store.write.sealed_runs import RunSealer, SealPlan
+from bucketline.state.types.schema_need import SchemaNeed
+from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
+from bucketline.streaming.tasks.placement import Destination
+from bucketline.streaming.tasks.wire import NEEDS, REJECTS, routed_note, routed_run
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A source: the records of a Spark DataFrame, which `decode` turns into rows; without it they are rows.
+
+    A task says of about `reject_limit` records why they were refused: when that is more than the job allows, more would
+    change nothing.
+    """
+
+    frame: Any
+    decode: Decoder | None = None
+    reject_limit: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Reads the records of a frame; plain values only, so that it travels. The fields are as in `Frame`.
+
+    Once its records need what the table does not have, a task goes on only to say what else they need: the batch will
+    be run again.
+    """
+
+    seal: SealPlan
+    to: Destination
+    decode: Decoder | None
+    reject_limit: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        origin = task_number()
+        sealer, acceptance = RunSealer(self.seal, origin=origin), RowAcceptance(self.seal.schema)
+        refused_rows = 0
+        needs: list[SchemaNeed] = []
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            if self.decode is not None:
+                rows, rejects, need = self.decode(rows)
+                if need and need not in needs:
+                    needs.append(need)
+                    yield routed_note(NEEDS, shard_key=self.to.any_key, origin=origin, row_count=0, blob=need.encode())
+                if needs:
+                    continue
+                if rejects is not None and refused_rows < self.reject_limit:
+                    refused_rows += rejects.row_count
+                    yield self._rejects(rejects, origin)
+            accepted, refused = acceptance.accept_good(rows)
+            for bad, reasons in refused:
+                if refused_rows < self.reject_limit:
+                    kept = rejected_rows(bad, reasons, self.reject_limit - refused_rows)
+                    refused_rows += kept.row_count
+                    yield self._rejects(kept, origin)
+            for run in sealer.add(accepted):
+                yield routed_run(run, self.to.key(run.partition, run.bucket))
+        for run in sealer.finish() if not needs else ():
+            yield routed_run(run, self.to.key(run.partition, run.bucket))
+
+    def _rejects(self, rejects: RejectedRows, origin: int) -> pa.RecordBatch:
+        key, rows = self.to.any_key, rejects.row_count
+        return routed_note(REJECTS, shard_key=key, origin=origin, row_count=rows, blob=rejects.blob)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPartsTask:
+    """Reads every n-th part, n the number of tasks; plain values, so that it travels."""
+
+    seal: SealPlan
+    to: Destination
+    parts: Sequence[Part]
+    task_count: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        drain(batches)
+        for part in self.parts[task_number() :: self.task_count]:
+            for run in part.runs(self.seal):
+                yield routed_run(run, self.to.key(run.partition, run.bucket))
+
+
+def task_number() -> int:
+    """The number of the task that this process runs, 0 outside of Spark."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def drain(batches: Iterator[pa.RecordBatch]) -> None:
+    """Takes what Spark hands to a task that has its work from elsewhere."""
+    for batch in batches:
+        del batch

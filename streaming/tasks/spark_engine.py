@@ -1,0 +1,117 @@
+"""The engine of Spark: each run of stages is one action, whose tasks read, place and write.
+
+Sealed runs cross between tasks as a few rows of bytes, and so does what comes back; nothing is cached.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.state.store.engine.engine import Outcome, Parts
+from bucketline.state.store.write.stages import Stages
+from bucketline.state.store.write.write_plan import Workers
+from bucketline.streaming.tasks.outcome import read_outcome
+from bucketline.streaming.tasks.place_task import PlaceTask
+from bucketline.streaming.tasks.placement import Destination
+from bucketline.streaming.tasks.read_task import Frame, ReadPartsTask, ReadTask
+from bucketline.streaming.tasks.wire import RESULT_DDL, ROUTED_DDL
+from bucketline.streaming.tasks.worker import Task, in_worker
+from bucketline.streaming.tasks.write_task import CompactTask, WriteTask
+
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+"""Bounds what a write task receives at once; without it ten thousand runs would come in one record batch."""
+
+ARROW_BYTES_LIMIT = 64 << 20
+
+ADAPTIVE = "spark.sql.adaptive.enabled"
+"""Spark 4.1 and later leave it on in streams without state. A run knows its tasks before they start, so that planning
+anew between them brings a second job and nothing else; and a task must find the buckets of its number."""
+
+_MOST_TASKS = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEngine:
+    """Runs stages in tasks of a Spark session. Errors of tasks arrive as Spark's."""
+
+    spark: Any
+
+    @property
+    def workers(self) -> Workers:
+        return Workers(self.spark.sparkContext.defaultParallelism, _MOST_TASKS)
+
+    def run(self, stages: Stages[Parts] | Stages[Frame]) -> Outcome:
+        """As `Engine.run`; rows may come from a DataFrame as well."""
+        if isinstance(stages.source, Parts) and not stages.source.parts and not stages.idle:
+            return Outcome(stages.retired)
+        _bound_arrow(self.spark)
+        with _planned_once(self.spark):
+            return read_outcome(self._results(stages).collect(), stages.retired)
+
+    def _results(self, stages: Stages[Parts] | Stages[Frame]) -> Any:
+        """The frame of the tasks' results."""
+        source, write, place = stages.source, stages.tasks.write, stages.place
+        if isinstance(source, Parts) and not source.parts:
+            count = len(stages.idle)
+            compact = CompactTask(stages.write, stages.idle, count)
+            return self._tasks(count).mapInArrow(in_worker(compact), RESULT_DDL)
+        rows, read = self._read(stages)
+        if write is None:
+            return rows.mapInArrow(in_worker(_after(read, WriteTask(stages.write))), RESULT_DDL)
+        routed = rows.mapInArrow(in_worker(read), ROUTED_DDL)
+        among = Destination(write, stages.assigners)
+        if place is not None:
+            to_place = routed.repartition(stages.tasks.place, "shard_key")
+            budget, directory = stages.write.write.merge_memory_bytes, stages.write.write.local_directory
+            routed = to_place.mapInArrow(in_worker(PlaceTask(place, among, budget, directory)), ROUTED_DDL)
+        task = WriteTask(stages.write, stages.idle, among)
+        return routed.repartition(write, "shard_key").mapInArrow(in_worker(task), RESULT_DDL)
+
+    def _read(self, stages: Stages[Parts] | Stages[Frame]) -> tuple[Any, Task]:
+        """The frame over which tasks read, and what they do."""
+        source = stages.source
+        to = read_destination(stages)
+        if isinstance(source, Parts):
+            count = min(to.task_count, len(source.parts))
+            return self._tasks(count), ReadPartsTask(stages.seal, to, tuple(source.parts), count)
+        return source.frame, ReadTask(stages.seal, to, source.decode, source.reject_limit)
+
+    def _tasks(self, count: int) -> Any:
+        """A frame of so many tasks that get nothing."""
+        return self.spark.range(0, count, 1, count)
+
+
+def read_destination(stages: Stages[Any]) -> Destination:
+    """Where rows go from the tasks that read them."""
+    count = stages.tasks.write or 1 if stages.place is None else stages.tasks.place
+    return Destination(count, stages.assigners)
+
+
+def _after(read: Task, write: Task) -> Task:
+    """Both tasks as one."""
+
+    def read_and_write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return write(read(batches))
+
+    return read_and_write
+
+
+def _bound_arrow(spark: Any) -> None:
+    """Sets how many bytes of runs a task of this session receives at once, where nobody has set it lower."""
+    current = spark.conf.get(ARROW_BYTES, None)
+    if current is None or not current.isdigit() or int(current) > ARROW_BYTES_LIMIT:
+        spark.conf.set(ARROW_BYTES, str(ARROW_BYTES_LIMIT))
+
+
+@contextmanager
+def _planned_once(spark: Any) -> Iterator[None]:
+    """Actions inside keep the plan that they start with; what the session said before holds again afterwards."""
+    before = spark.conf.get(ADAPTIVE)
+    spark.conf.set(ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(ADAPTIVE, before)
