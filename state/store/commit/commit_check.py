@@ -198,6 +198,12 @@ class CommitChecks:
             return conflict
         live = [e for e in base.entries_in(target) if e.bucket >= 0 or self._mode is BucketMode.POSTPONE]
         entries = overwrite_entries(live, half.entries)
+        if based_on is not None:
+            # A rescale writes the rows of these files again.
+            spans = [(based_on, 0 if base.latest is None else base.latest.id)]
+            conflict = self._check_planned_index(spans, replace(half, entries=tuple(entries), index=()))
+            if conflict is not None:
+                return conflict
         base_index = base.index()
         gone = [replace(e, kind=FileKind.DELETE) for e in base_index if target(e.partition)]
         index = (*gone, *(e for e in half.index if e.kind is FileKind.ADD))
@@ -219,6 +225,8 @@ class CommitChecks:
         if not half.index and not takes_away:
             return None
         for before_id, after_id in spans:
+            if before_id == after_id:
+                continue
             before, after = (self._snapshots.get(i) if i > 0 else None for i in (before_id, after_id))
             if (before is None and before_id > 0) or (after is None and after_id > 0):
                 return _history_gone(before_id, after_id)

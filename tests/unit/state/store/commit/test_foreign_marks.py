@@ -1,4 +1,4 @@
-"""Rows that another program deletes between the plan and the commit of a compaction stay deleted."""
+"""Rows that another program deletes between the plan and the commit of a compaction or a rescale stay deleted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -132,3 +132,34 @@ def test_marks_of_other_files_and_buckets_are_no_conflict(tmp_path: Path) -> Non
     assert mine.compact() is not None
     assert len(rows(table)) == len(before) - 1
     assert is_sound(table)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rescale_does_not_bring_rows_back_that_were_deleted_meanwhile(tmp_path: Path, kind: CommitKind) -> None:
+    table = make(tmp_path, 3)
+    name = file_on(table, 5)
+    mine = interrupted(table, 1, lambda: mark_rows(table, {name: [0, 1]}, kind=kind))
+    with pytest.raises(CommitConflictError):
+        mine.rescale(2)
+    expected = {k: v for k, v in (ROWS | {3: 1}).items() if k > 1}
+    assert rows(table) == expected
+    open_table(table.path).rescale(2)
+    assert rows(table) == expected
+    assert is_sound(table)
+
+
+@pytest.mark.parametrize("bucket", ["1", "-1"])
+def test_joining_files_of_an_append_table_does_not_follow_newer_marks(tmp_path: Path, bucket: str) -> None:
+    keyed = {"bucket": bucket} | ({"bucket-key": "pk"} if bucket == "1" else {})
+    options = {"deletion-vectors.enabled": "true", "write-only": "true", **keyed}
+    table = create_table(str(tmp_path / "db.db" / "t"), SCHEMA, options=options)
+    for start in (0, 10, 20):
+        write(table, {k: 0 for k in range(start, start + 10)})
+    name = table.manifests.live_entries(newest(table))[0].file.file_name
+    before = rows(table)
+    mine = interrupted(table, 1, lambda: mark_rows(table, {name: [0, 1]}))
+    with pytest.raises(CommitConflictError):
+        mine.compact()
+    assert len(rows(table)) == len(before) - 2
+    open_table(table.path).compact()
+    assert len(rows(table)) == len(before) - 2
