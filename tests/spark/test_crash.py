@@ -97,13 +97,16 @@ def kinds(table: Table) -> list[tuple[int, str]]:
 
 
 def files_in(table: Table) -> int:
-    """How many input files the newest snapshot has taken in.
+    """How many input files the newest batch has taken in; a compaction that it owed says nothing of its input.
 
     Most often one a batch. Killed between its own log of files and its log of offsets, Spark starts again with the
     same batch id and one file more in it.
     """
     newest = table.snapshot_store.latest()
-    return 0 if newest is None else int(json.loads(newest.properties[END_OFFSETS])[0]["logOffset"]) + 1
+    if newest is None:
+        return 0
+    batch = next(s for s in table.snapshot_store.newest_first(newest.id) if END_OFFSETS in s.properties)
+    return int(json.loads(batch.properties[END_OFFSETS])[0]["logOffset"]) + 1
 
 
 STEPS = (
