@@ -32,9 +32,13 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         found.append(snapshot)
         if snapshot.commit_kind is not CommitKind.COMPACT:
             break
+    # Snapshots that came after the last look and have expired since may be this stream's: its tag keeps the newest.
+    is_gapless = walked_to <= state.seen_id + 1 or any(s.commit_kind is not CommitKind.COMPACT for s in found)
     commits = tuple(of_newest_batch(found, state.commits))
-    wrote = any(s.commit_kind is not CommitKind.COMPACT for s in commits)
+    wrote = is_gapless and any(s.commit_kind is not CommitKind.COMPACT for s in commits)
     marker = None if wrote else _marker(target)
+    if marker is not None and all(s.id < marker.id for s in commits):
+        commits = (marker,)
     complete = wrote or walked_to == 1 or (marker is not None and _seen(target, marker) >= walked_to - 1)
     others = () if commits or marker else _others(target)
     history = UserHistory(commits, marker, complete, others)

@@ -10,7 +10,7 @@ from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.commit import batch_properties
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.recover import CheckpointMismatchError, WriteBatch, decide
+from bucketline.streaming.batch.recover import CheckpointMismatchError, SkipBatch, WriteBatch, decide
 from tests.support.stream_run import StreamRun
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
@@ -63,6 +63,37 @@ def test_a_batch_of_the_stream_among_what_expired_is_not_overlooked(tmp_path: Pa
     made.expire_snapshots(retain_min=1, retain_max=1)
     with pytest.raises(CheckpointMismatchError):
         restart(made.path, 2)
+
+
+def others_write_and_expire(made: Table) -> None:
+    for _ in range(3):
+        for _ in range(4):
+            made.write(ROWS)
+        made.expire_snapshots(retain_min=1, retain_max=1)
+
+
+def test_a_running_stream_goes_on_when_its_newest_batch_expires_before_the_next_one(tmp_path: Path) -> None:
+    made = keyed(tmp_path)
+    table = StreamRun(made.path, {}, "q")
+    for number in (0, 1, 2):
+        table.session.refresh()
+        assert decide(batch(number), table.history(), allow_reprocess=False) == WriteBatch()
+        table.commit_batch(batch(number), Outcome((), (), ()))
+    others_write_and_expire(made)
+    table.session.refresh()
+    assert decide(batch(3), table.history(), allow_reprocess=False) == WriteBatch()
+
+
+def test_a_batch_that_another_run_wrote_and_others_expired_is_not_written_again(tmp_path: Path) -> None:
+    made = keyed(tmp_path)
+    stream_batches(made.path, 0, 1)
+    paused = StreamRun(made.path, {}, "q")
+    paused.session.refresh()
+    paused.history()
+    stream_batches(made.path, 2)
+    others_write_and_expire(made)
+    paused.session.refresh()
+    assert isinstance(decide(batch(2), paused.history(), allow_reprocess=False), SkipBatch)
 
 
 def test_what_somebody_else_expired_without_a_note_is_not_taken_for_seen(tmp_path: Path) -> None:
