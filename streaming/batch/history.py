@@ -20,7 +20,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
     session, state = target.session, target.state
     latest, store = session.view.snapshot, session.table.snapshot_store
     if state.commits and _is_undone(session, state.commits[0]):
-        state = replace(state, commits=(), seen_id=0)
+        state = replace(state, commits=(), seen_id=0, is_complete=False)
     found: list[Snapshot] = []
     own = writer_of(target.user)
     newest_id = latest.id if latest else 0
@@ -32,17 +32,17 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         found.append(snapshot)
         if snapshot.commit_kind is not CommitKind.COMPACT:
             break
-    # Snapshots that came after the last look and have expired since may be this stream's: its tag keeps the newest.
-    is_gapless = walked_to <= state.seen_id + 1 or any(s.commit_kind is not CommitKind.COMPACT for s in found)
+    rows_found = any(s.commit_kind is not CommitKind.COMPACT for s in found)
+    # Snapshots that came after the last look may have expired since, and be this stream's: its tag keeps the newest.
+    known = rows_found or (state.is_complete and walked_to <= state.seen_id + 1)
     commits = tuple(of_newest_batch(found, state.commits))
-    wrote = is_gapless and any(s.commit_kind is not CommitKind.COMPACT for s in commits)
-    marker = None if wrote else _marker(target)
+    marker = None if known else _marker(target)
     if marker is not None and all(s.id < marker.id for s in commits):
         commits = (marker,)
-    complete = wrote or walked_to == 1 or (marker is not None and _seen(target, marker) >= walked_to - 1)
+    complete = known or walked_to == 1 or (marker is not None and _seen(target, marker) >= walked_to - 1)
     others = () if commits or marker else _others(target)
     history = UserHistory(commits, marker, complete, others)
-    state = replace(state, commits=commits, seen_id=newest_id, key_shares=key_shares(history))
+    state = replace(state, commits=commits, seen_id=newest_id, is_complete=complete, key_shares=key_shares(history))
     return target.at(_with_rejected(state, history)), history
 
 

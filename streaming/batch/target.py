@@ -12,7 +12,8 @@ from bucketline.state.store.write.write_session import WriteSession
 class StreamState:
     """What a stream knows of a table, and owes it, between two batches.
 
-    `commits` are the snapshots of its newest batch, and `seen_id` is the snapshot up to which they were looked for.
+    `commits` are the snapshots of its newest batch, and `seen_id` is the snapshot up to which they were looked for;
+    `is_complete` when it is certain that none is newer up to there.
     `key_shares` and `rejected_in_all` are what they say: among how many tasks the keys are shared, and how many records
     were rejected. `touched` are the partitions that the last batch wrote, with `rows_a_partition` each.
     `hidden` are files on level 0 that readers skip and that this stream is to compact; None until it has looked. A lost
@@ -21,6 +22,7 @@ class StreamState:
 
     commits: tuple[Snapshot, ...] = ()
     seen_id: int = 0
+    is_complete: bool = False
     key_shares: int | None = None
     rejected_in_all: int | None = None
     touched: frozenset[bytes] | None = None

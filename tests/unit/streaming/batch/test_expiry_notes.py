@@ -84,6 +84,18 @@ def test_a_running_stream_goes_on_when_its_newest_batch_expires_before_the_next_
     assert decide(batch(3), table.history(), allow_reprocess=False) == WriteBatch()
 
 
+def test_a_restarted_stream_that_skipped_a_batch_by_its_tag_goes_on_beside_others(tmp_path: Path) -> None:
+    made = keyed(tmp_path)
+    stream_batches(made.path, 0, 1)
+    others_write_and_expire(made)
+    restarted = StreamRun(made.path, {}, "q")
+    restarted.session.refresh()
+    assert isinstance(decide(batch(1), restarted.history(), allow_reprocess=False), SkipBatch)
+    made.write(ROWS)
+    restarted.session.refresh()
+    assert decide(batch(2), restarted.history(), allow_reprocess=False) == WriteBatch()
+
+
 def test_a_batch_that_another_run_wrote_and_others_expired_is_not_written_again(tmp_path: Path) -> None:
     made = keyed(tmp_path)
     stream_batches(made.path, 0, 1)
