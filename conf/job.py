@@ -12,6 +12,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
     parse_enum,
+    parse_given_text,
     parse_names,
     parse_text,
 )
@@ -105,12 +106,12 @@ def parse_trigger(text: str) -> Trigger:
         raise OptionError(f"neither 'availableNow' nor an interval: {e.message}", value=text) from e
 
 
-TABLE = Option("table", parse_text, None, "path or URI of the table's directory")
-SOURCE_FORMAT = Option("source.format", parse_text, None, "name of a Spark streaming source, like kafka")
+TABLE = Option("table", parse_given_text, None, "path or URI of the table's directory")
+SOURCE_FORMAT = Option("source.format", parse_given_text, None, "name of a Spark streaming source, like kafka")
 SOURCE_DECODE = Option("source.decode", parse_enum(RecordFormat), RecordFormat.NONE, "how values become columns")
-CHECKPOINT = Option("checkpoint", parse_text, None, "directory where Spark keeps the job's progress")
+CHECKPOINT = Option("checkpoint", parse_given_text, None, "directory where Spark keeps the job's progress")
 TRIGGER = Option("trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow")
-CREATE_SCHEMA = Option("create.schema", parse_text, None, "columns as in CREATE TABLE")
+CREATE_SCHEMA = Option("create.schema", parse_given_text, None, "columns as in CREATE TABLE")
 CREATE_PRIMARY_KEY = Option("create.primary-key", parse_names, None, "primary-key columns")
 CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partition columns")
 CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is for")

@@ -194,6 +194,14 @@ def parse_text(text: str) -> str:
     return text.strip()
 
 
+def parse_given_text(text: str) -> str:
+    """The text itself, without surrounding blanks. Raises OptionError for an empty one."""
+    found = text.strip()
+    if not found:
+        raise OptionError("it is empty", value=text)
+    return found
+
+
 def parse_name_part(text: str) -> str:
     """A text that becomes part of the name of a file. Raises OptionError for a text that leads into another folder."""
     found = text.strip()

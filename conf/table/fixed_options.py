@@ -96,7 +96,8 @@ def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origi
             there = table.get(key)
             raise OptionError(
                 f"option '{key}' = {text!r} in {origin} cannot be chosen by a job: the table has "
-                f"{_default(key) if there is None else repr(there)}; leave it out, or change the table",
+                f"{_default(key) if there is None else repr(there)}; leave it out; a new table gets it when it is "
+                f"created (create.options.{key} in a job file)",
                 key=key,
             )
 

@@ -21,6 +21,8 @@ _CODED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 _STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\].*?terminated with exception: ", re.DOTALL)
 _CALL_UNANSWERED = re.compile(r"An error occurred while calling \S+\Z")
 """The messages of Py4J when the JVM ends before it answers; an answer has a Java trace."""
+_FILE_READ = re.compile(r"\[FAILED_READ_FILE[A-Z_.]*\] Encountered error while reading file (\S+?)\.?(?=\s|$)")
+_MALFORMED = re.compile(r"\[MALFORMED_RECORD_IN_PARSING[A-Z_.]*\]")
 _OF_A_STOP = re.compile(r"Interrupted(?:IO)?Exception|ClosedByInterruptException|cancelled part of cancelled job group")
 _TALKS_TO_JVM = ("py4j", "pyspark")
 
@@ -35,7 +37,8 @@ class SparkLog(Enum):
 class SparkFailedError(BucketlineError):
     """Spark ended the query for a reason of its own; the next start repeats a batch that was not committed.
 
-    `said` is Spark's whole text, for programs that look for a reason; it is never shown.
+    `said` is Spark's whole text, for programs that look for a reason; it is never shown. `fields` names the `file` that
+    Spark could not read, and says with `malformed` that a record in it is not of the source's format.
     """
 
     code = "SPARK_FAILED"
@@ -79,10 +82,19 @@ def explain(error: BaseException, within: BaseException | None = None) -> Bucket
         return SparkLostError("Spark's JVM ended while the job ran: it was killed, or ran out of memory")
     if isinstance(within, SparkFailedError):
         return within
-    failed = found or SparkFailedError(f"Spark ended the query: {cause_line(text)}")
+    failed = found or _failed(text)
     assert isinstance(failed, SparkFailedError)
     failed.said = text
     return failed
+
+
+def _failed(text: str) -> SparkFailedError:
+    cause, file = cause_line(text), _FILE_READ.search(text)
+    if file is None:
+        return SparkFailedError(f"Spark ended the query: {cause}")
+    where = "" if file[1] in cause else f", it could not read {file[1]}"
+    malformed = _MALFORMED.search(text) is not None
+    return SparkFailedError(f"Spark ended the query{where}: {cause}", file=file[1], malformed=malformed)
 
 
 def said_by(error: BaseException) -> str:

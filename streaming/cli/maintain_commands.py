@@ -50,7 +50,7 @@ def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[
     click.echo("nothing to compact" if snapshot_id is None else f"snapshot {snapshot_id}")
 
 
-@program.command()
+@program.command(short_help="Changes the number of buckets.")
 @table_arguments
 @click.option("--bucket-num", type=click.IntRange(min=1), required=True, metavar="N", help="How many buckets.")
 @partition_option
@@ -82,7 +82,7 @@ def expire(
     click.echo(removed if done.snapshots or files or tags else "nothing to expire")
 
 
-@program.command()
+@program.command(short_help="Lists files that nothing names, or removes them.")
 @table_arguments
 @click.option("--delete", is_flag=True, help="Remove the files; otherwise they are only listed.")
 @click.option(
@@ -113,7 +113,7 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, n
     click.echo(size if found.files else "no orphan files", err=True)
 
 
-@program.command()
+@program.command(short_help="Checks a table and says what is broken; changes nothing.")
 @table_arguments
 @click.option("--rows", is_flag=True, help="Also read every live data file: rows, order, buckets, sequence numbers.")
 @format_option

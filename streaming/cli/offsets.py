@@ -11,7 +11,7 @@ from bucketline.streaming.cli.texts import printable
 from bucketline.streaming.job.table_offsets import newest_offsets
 
 
-@program.command()
+@program.command(short_help="Prints the Kafka offsets of the newest snapshots, as JSON.")
 @table_arguments
 @click.option("--user", metavar="USER", help="Commit user; by default that of the newest batch.")
 def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:

@@ -61,7 +61,7 @@ _SETTING = click.option(
 )
 
 
-@program.command()
+@program.command(short_help="Plans compactions for `bucketline compactor`.")
 @table_arguments
 @click.option(
     "--strategy",
@@ -101,7 +101,7 @@ def plan(
     click.echo(_summary(made.plan, made.number), err=True)
 
 
-@program.command()
+@program.command(short_help="Does the compactions that others have planned.")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--once", is_flag=True, help="End when nothing is left to claim.")
 @click.option("--spark", is_flag=True, help="Do the items in tasks of a Spark application, one task each.")

@@ -64,7 +64,15 @@ _REMEDIES = {
     SparkLostError.code: "start the job again, it repeats the batch; give Spark more memory if it ran out",
     IndexStateError.code: "remove the local index; it is built again from the table",
 }
+_MALFORMED_REMEDY = (
+    "correct the file or move it away, then start the job again; with source.format = text and source.decode = json, "
+    "bad lines are bad records, which need not stop the job"
+)
 _RETRY_REMEDY = "the failure may be temporary: run it again"
+_MISSING_REMEDY = (
+    "check the path; if it is a file of a table, run it again in case expiry has just removed it, "
+    "then `bucketline doctor PATH` says what is missing"
+)
 _STORAGE_REMEDY = "check the path, permissions, credentials and free space"
 _MESSAGE_SIGNS = 2000
 _BUG_REMEDY = f"this looks like a bug in bucketline; run it again with --debug (or {DEBUG_VARIABLE}=1) and report it"
@@ -146,7 +154,11 @@ def _report(error: Exception) -> int:
 
 def _remedy(error: BucketlineError) -> str | None:
     if isinstance(error, StorageError):
+        if error.fields.get("missing"):
+            return _MISSING_REMEDY
         return _RETRY_REMEDY if error.fields.get("retryable") else _STORAGE_REMEDY
+    if isinstance(error, SparkFailedError) and error.fields.get("malformed"):
+        return _MALFORMED_REMEDY
     return _REMEDIES.get(error.code)
 
 

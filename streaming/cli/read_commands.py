@@ -56,7 +56,7 @@ _COLUMNS_SCHEMA = pa.schema(
 _OPTIONS_SCHEMA = pa.schema([("option", pa.string()), ("value", pa.string())])
 
 
-@program.command()
+@program.command(short_help="Prints rows of a table.")
 @table_arguments
 @click.option("--columns", metavar="A,B", multiple=True, help="Columns to print, in this order; all by default.")
 @click.option("--where", metavar="SQL", help="Condition, as \"id > 5 AND name LIKE 'a%'\".")
@@ -128,7 +128,7 @@ def files(path: str, option: tuple[str, ...], form: Format) -> None:
     print_table(found.select(_FILE_COLUMNS) if form is Format.TABLE else found, form)
 
 
-@program.command()
+@program.command(short_help="Shows the columns, or the options of the table.")
 @table_arguments
 @click.option("--options", "show_options", is_flag=True, help="The table's options instead of its columns.")
 @format_option

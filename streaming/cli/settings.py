@@ -25,7 +25,7 @@ _IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
 
 
 def settings_table(config: JobConfig) -> pa.Table:
-    """Every setting in force, and those of `create` that are not. Raises as `check_job`."""
+    """Every setting in force, and those of `create` that are not; defaults come last. Raises as `check_job`."""
     schema = check_job(config)
     there = has_table(config)
     options = effective_options(config.settings, schema.options)
@@ -34,7 +34,7 @@ def settings_table(config: JobConfig) -> pa.Table:
         options = {k: s for k, s in options.items() if CREATE_OPTIONS + k not in config.settings or s.origin != "table"}
     job = {key: _told(key, found, there) for key, found in config.settings.items() if not key.startswith(OPTIONS)}
     sink = {OPTIONS + key: found for key, found in options.items() if key not in _IN_A_JOB}
-    shown = show_settings({**_defaults(config), **job, **sink})
+    shown = sorted(show_settings({**_defaults(config), **job, **sink}), key=lambda row: row[2].startswith(DEFAULT))
     return pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in shown], schema=_SCHEMA)
 
 

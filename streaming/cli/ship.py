@@ -21,7 +21,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip can store, so that the same files make the same zip."""
 
 
-@program.command("py-files")
+@program.command("py-files", short_help="Prints the path of the zip for spark-submit's --py-files.")
 @click.option("--directory", metavar="DIR", help="Folder for the zip; by default a cache folder.")
 def py_files(directory: str | None) -> None:
     """Prints the path of the zip for --py-files, building it if needed.
@@ -32,7 +32,7 @@ def py_files(directory: str | None) -> None:
     click.echo(build_zip(Path(directory) if directory is not None else cache_folder()))
 
 
-@program.command("job-file")
+@program.command("job-file", short_help="Prints the path of the script for spark-submit.")
 def job_file() -> None:
     """Prints the path of the script for spark-submit, which runs the job of --conf-file as `ingest` does."""
     script = Path(str(resources.files("bucketline.streaming.submit"))) / "bucketline_ingest.py"

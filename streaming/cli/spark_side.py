@@ -28,7 +28,7 @@ from bucketline.streaming.job.ending import process_ending, signals_to
 _SHOWN_ROWS = 10
 
 
-@program.command()
+@program.command(short_help="Runs the streaming job of a job file.")
 @click.option("--conf-file", metavar="F", required=True, help="The job: .yaml, .json or .properties.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overrides the file; repeatable.")
 @click.option("--reset-identity", is_flag=True, help="Start a new checkpoint at the Kafka offsets in the table.")
@@ -73,7 +73,7 @@ def ingest(
         )
 
 
-@program.command()
+@program.command(short_help="Streams generated orders into a new table and shows it.")
 @click.option("--directory", metavar="D", help="An empty or new folder for all files; by default one in /tmp.")
 @click.option("--batches", type=click.IntRange(1, 100), default=8, show_default=True, help="Micro-batches to stream.")
 @click.option("--events", type=click.IntRange(1, 1_000_000), default=2000, show_default=True, help="Events in each.")

@@ -48,7 +48,7 @@ _BACKLOG_WORDS = {
 }
 
 
-@program.command()
+@program.command(short_help="Shows levels, sorted runs, sizes and the last batches.")
 @table_arguments
 @partition_option
 @click.option(

@@ -90,6 +90,7 @@ def run_quickstart(
     for number in range(batches):
         _write_batch(root / "input", number, list(_events(expected, number, events)))
     path = create_table(str(root / "shop.db" / "orders"), COLUMNS, primary_key=["id"], options=OPTIONS).path
+    tell("starting Spark; its first batch takes longest")
     own = _settings(root)
     with explained(), open_session("bucketline quickstart", None, ending, log, own) as spark, _told_progress(tell):
         ended_early = _stream(spark, root, path, ending)

@@ -129,7 +129,8 @@ def _explained(name: str, message: str, version: str) -> str:
     if name == KAFKA and _UNKNOWN.search(message):
         return (
             f"Spark {version} has no Kafka source here: start the job with "
-            f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{_series(version)}.0; docs/kafka.md names the jars"
+            f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{_series(version)}.0 (without spark-submit: in "
+            "PYSPARK_SUBMIT_ARGS, before pyspark-shell); docs/kafka.md names the jars"
         )
     return f"Spark cannot open source.format = {name!r}: {first}"
 

@@ -300,6 +300,7 @@ def _login(users: Mapping[str, str]) -> Iterable[str]:
 
 
 if __name__ == "__main__":
+    print("starting Kafka; the first start downloads it", flush=True)
     with KafkaBroker(int(sys.argv[1]) if len(sys.argv) > 1 else 9092) as broker:
         print(f"Kafka serves {broker.bootstrap_servers}; Ctrl-C ends it", flush=True)
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())

@@ -46,6 +46,8 @@ def test_print_config_tells_each_setting_and_where_it_comes_from(job: str) -> No
     assert rows["bad-records.max"]["value"] == "0" and "options.bad-records.max" not in rows
     assert rows["options.num-sorted-run.compaction-trigger"]["origin"] == "default"
     assert "hush" not in found.stdout
+    are_defaults = [row["origin"].startswith("default") for row in rows.values()]
+    assert are_defaults == sorted(are_defaults)
 
 
 def test_print_config_says_which_settings_the_table_has_decided(job: str, tmp_path: Path) -> None:
@@ -106,6 +108,9 @@ def test_a_job_without_table_and_create_is_told_that_there_is_none(tmp_path: Pat
         (["--conf-file", "JOB", "--set", "sorce.format=rate"], 3, "did you mean 'source.format'"),
         (["--conf-file", "JOB", "--set", "source.format"], 3, "is not 'key=value'"),
         (["--conf-file", "JOB", "--set", "trigger=soon"], 3, "availableNow"),
+        (["--conf-file", "JOB", "--set", "checkpoint=", "--print-config"], 3, "'checkpoint' = '': it is empty"),
+        (["--conf-file", "JOB", "--set", "table= ", "--print-config"], 3, "'table' = '': it is empty"),
+        (["--conf-file", "JOB", "--set", "options.bucket=8", "--print-config"], 3, "create.options.bucket"),
         (["--conf-file", "JOB", "--set", "options.bucket=8", "--print-config"], 3, "cannot be chosen by a job"),
     ],
 )

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import click
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
@@ -16,7 +17,8 @@ from bucketline.state.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from bucketline.streaming.batch.failure import error_within
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.batch.failure import SparkFailedError, error_within
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.cli.program import Program, program
 
@@ -70,6 +72,26 @@ def test_each_kind_of_error_has_its_exit_code_and_its_line(error: BaseException,
 def test_a_storage_error_that_may_pass_says_so() -> None:
     assert "run it again" in _ended_by(StorageError("x", retryable=True)).stderr
     assert "permissions" in _ended_by(StorageError("x", retryable=False)).stderr
+
+
+def test_a_scan_of_a_missing_data_file_leads_to_doctor(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "id BIGINT NOT NULL", primary_key=["id"], options={"bucket": "1"})
+    table.write(pa.table({"id": [1]}))
+    next((tmp_path / "t").rglob("data-*")).unlink()
+    found = CliRunner().invoke(program, ["scan", table.path])
+    assert found.exit_code == 1 and "bucketline doctor PATH" in found.stderr, found.stderr
+
+
+def test_the_remedy_for_a_malformed_file_is_not_to_start_again_as_it_is() -> None:
+    broken = _ended_by(SparkFailedError("bad", file="a.json", malformed=True)).stderr
+    unread = _ended_by(SparkFailedError("bad", file="a.json", malformed=False)).stderr
+    assert "remedy: correct the file or move it away" in broken
+    assert "remedy: start the job again" in unread
+
+
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    listed = CliRunner().invoke(program, ["--help"], terminal_width=80).stdout.partition("Commands:")[2]
+    assert "quickstart" in listed and "..." not in listed
 
 
 def test_an_error_within_a_text_of_spark_is_found_by_its_class() -> None:

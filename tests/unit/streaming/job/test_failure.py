@@ -43,6 +43,17 @@ Caused by: java.io.IOException: No space left on device
 )
 
 
+BROKEN_FILE = (
+    FAILED
+    + """Job aborted due to stage failure: Task 1 in stage 0.0 failed 1 times:
+x.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///in/4.json.  SQLSTATE: KD001
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(QueryExecutionErrors.scala:1)
+Caused by: x.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records are detected.
+\tat org.apache.spark.sql.catalyst.util.FailureSafeParser.parse(FailureSafeParser.scala:1)
+Caused by: com.fasterxml.jackson.core.io.JsonEOFException: Unexpected end-of-input
+\t... 34 more
+"""
+)
 REFUSED_BY_A_BROKER = (
     FAILED
     + """org.apache.kafka.common.KafkaException: Failed to construct kafka consumer
@@ -71,6 +82,15 @@ def test_an_error_of_spark_is_ours_or_its_innermost_cause(text: str, kind: type[
     found = explain(StreamingQueryException(text))
     assert type(found) is kind and found.message.startswith(message) and "\n" not in found.message
     assert not isinstance(found, SparkFailedError) or text in found.said
+
+
+@pytest.mark.parametrize(
+    ("text", "file", "malformed"), [(BROKEN_FILE, "file:///in/4.json", True), (IN_SPARK, "a.json", False)]
+)
+def test_an_error_names_the_file_that_spark_could_not_read(text: str, file: str, malformed: bool) -> None:
+    found = explain(StreamingQueryException(text))
+    assert found.message.count(file) == 1
+    assert (found.fields["file"], found.fields["malformed"]) == (file, malformed)
 
 
 @pytest.mark.parametrize(
