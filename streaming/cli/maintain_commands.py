@@ -72,7 +72,11 @@ def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: lis
 def expire(
     path: str, option: tuple[str, ...], retain_min: int | None, retain_max: int | None, retain_time: str | None
 ) -> None:
-    """Removes old snapshots, and the files that only they needed. By default as the table's options say."""
+    """Removes old snapshots, and the files that only they needed.
+
+    By default as the table's options say: at least snapshot.num-retained.min (10) snapshots stay, and those younger
+    than snapshot.time-retained (1 h). Tags and readers with a consumer keep what they need.
+    """
     older_than = None if retain_time is None else _duration(retain_time, "--retain-time")
     table = opened(path, option)
     done = table.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than)

@@ -104,8 +104,10 @@ def run_job(
             _LOG.info("starting the query: reading from %s", _source_name(config.source.format, given.options))
             query = _with_trigger(writer, config.trigger).start()
         with kafka_failures(given.options if kafka else None):
-            await_end(query, gate, ending, StartReport())
+            starting = StartReport()
+            await_end(query, gate, ending, starting)
         if config.trigger.interval_ms is None and not gate.is_closed:
+            starting.end(gate)
             _finish(sink, session, str(query.id))
 
 

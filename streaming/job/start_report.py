@@ -38,3 +38,8 @@ class StartReport:
         if doing != self._doing or moment - self._told_at >= _REPEAT_SECONDS:
             self._doing, self._told_at = doing, moment
             self._tell(f"{doing} ({moment - self._since:.0f} s since the query started)")
+
+    def end(self, batch: FirstBatch) -> None:
+        """Says why a query that has read everything wrote no batch."""
+        if not batch.has_begun:
+            self._tell("the source holds nothing new: the job ends without a batch")

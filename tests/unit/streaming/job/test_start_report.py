@@ -48,3 +48,11 @@ def test_each_change_is_told_and_repeated_until_the_first_batch_is_written() -> 
         "the first batch runs (20 s since the query started)",
     ]
     assert query.asked == 20, "Spark is asked once a second, and no more once a batch has begun"
+
+
+def test_a_query_that_ends_without_a_batch_says_that_there_was_nothing_new() -> None:
+    lines: list[str] = []
+    StartReport(lines.append).end(Batch(has_begun=True))
+    assert lines == []
+    StartReport(lines.append).end(Batch())
+    assert lines == ["the source holds nothing new: the job ends without a batch"]
