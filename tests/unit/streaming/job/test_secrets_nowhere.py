@@ -172,6 +172,7 @@ PATH_COMMANDS = (
     ("orphans",),
     ("doctor",),
     ("offsets",),
+    ("plan", "--dry-run"),
 )
 
 

@@ -112,7 +112,7 @@ def test_a_missing_short_or_doubled_file_stops_with_the_remedy(tmp_path: Path) -
     with pytest.raises(CorruptFileError, match="ends inside a hash"):
         found.known([entry])
     (tmp_path / "index" / entry.file_name).unlink()
-    with pytest.raises(CorruptFileError, match=r"is gone.*roll back"):
+    with pytest.raises(CorruptFileError, match=r"is missing.*roll back"):
         found.known([entry])
 
 
