@@ -12,6 +12,7 @@ from typing import Any
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
+    did_you_mean,
     parse_count,
     parse_duration,
     parse_enum,
@@ -22,6 +23,8 @@ from bucketline.conf.option import (
 from bucketline.conf.plan_options import OPTIONS_OF_PLANS, PLAN_PREFIX, PlanOptions, plan_options
 from bucketline.conf.table import memory_options
 from bucketline.conf.table.choices import EvolutionPolicy
+from bucketline.conf.table.other_options import HARMLESS_PREFIXES
+from bucketline.conf.table.table_options import KNOWN_KEYS
 
 MB = 1 << 20
 LEAST_MEMORY_BYTES = MB
@@ -171,6 +174,14 @@ def route_memory(options: Mapping[str, str]) -> int:
     if buffer is None or ROUTE_MEMORY.is_set(options):
         return ROUTE_MEMORY.get(options)
     return max(LEAST_MEMORY_BYTES, buffer)
+
+
+def refuse_unknown_options(options: Mapping[str, str]) -> None:
+    """Returns when each is an option of the sink or of tables; raises OptionError naming the nearest if not."""
+    known = KNOWN_KEYS | OUR_OPTIONS.keys()
+    for key in options:
+        if key not in known and not key.startswith((PLAN_PREFIX, *HARMLESS_PREFIXES)):
+            raise OptionError(f"unknown option '{key}'{did_you_mean(key, known)}", key=key)
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

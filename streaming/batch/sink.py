@@ -11,6 +11,7 @@ from typing import Any
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.secrets import MaskedOptions
+from bucketline.conf.sink_options import refuse_unknown_options
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.finish import finish_stream
@@ -49,6 +50,7 @@ class TableSink:
 
     def __post_init__(self) -> None:
         refuse_storage_keys(self.options, "the sink's options")
+        refuse_unknown_options(self.options)
         # Settings print without their secrets.
         object.__setattr__(self, "options", MaskedOptions(self.options))
         object.__setattr__(self, "storage_options", check_storage_options(self.storage_options))

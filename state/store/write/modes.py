@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 
-from bucketline.conf.sink_options import sink_options, split_options
+from bucketline.conf.sink_options import refuse_unknown_options, sink_options, split_options
 from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table.fixed_options import check_job_options
 from bucketline.conf.table.table_options import check_write_options
@@ -42,6 +42,7 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) ->
     that this release cannot write. Nothing has been written then.
     """
     refuse_storage_keys(job_options, "the job's options")
+    refuse_unknown_options(job_options)
     ours, paimons = split_options(job_options)
     check_job_options(paimons, schema.options)
     effective = replace(schema, options={**schema.options, **paimons})

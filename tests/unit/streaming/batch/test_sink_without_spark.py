@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.errors import StorageError
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
@@ -229,3 +230,8 @@ def test_a_batch_whose_files_are_removed_while_the_driver_is_stopped_is_written_
         if clock.looks < at:
             break
     assert repeated >= 2
+
+
+def test_a_misspelled_option_is_refused_before_a_query_can_start() -> None:
+    with pytest.raises(OptionError, match="did you mean 'compaction'"):
+        TableSink("t", options={"compactin": "none"})
