@@ -35,7 +35,9 @@ class LiveTable:
         *,
         table: TableHandle | None = None,
     ) -> None:
-        self._target = Target(WriteSession(path, options, table=table, storage=storage), user)
+        session = WriteSession(path, options, table=table, storage=storage)
+        session.table.io.require_publish()
+        self._target = Target(session, user)
         with _turns_lock:
             self._turn = _turns.setdefault((self._target.session.table.path, user), _Turn())
 

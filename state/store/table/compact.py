@@ -40,6 +40,7 @@ def compact_table(
     """
 
     def compact() -> int | None:
+        table.io.require_publish()
         session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
         messages = compact_now(session, strategy, partitions, engine=engine, clock=clock, ids=ids)
         return commit_compaction(session, messages, user=ids.new_uuid())

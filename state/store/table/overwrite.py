@@ -66,6 +66,7 @@ def _overwrite_once(
     clock: Clock,
     ids: IdSource,
 ) -> WriteResult | None:
+    table.io.require_publish()
     session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
     session.refresh()
     plan = session.plan

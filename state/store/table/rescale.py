@@ -80,6 +80,7 @@ def plan_rescale(
             "tables with a primary key are; dynamic buckets grow by themselves",
             mode=mode,
         )
+    table.io.require_publish()
     session = WriteSession(table.uri, options or {}, table=table, clock=clock)
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()

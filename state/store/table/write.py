@@ -73,6 +73,7 @@ def _write_once(
     random: Random,
     pause: Pause,
 ) -> WriteResult:
+    table.io.require_publish()
     session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
     session.refresh()
     plan = session.plan

@@ -1,16 +1,18 @@
 """A table on a file system that pyarrow opens by URI: every byte goes there, whichever way the table is written."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import fs
 
+from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.storage import file_io
 from bucketline.state.store.storage.arrow_io import ArrowIO
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.batch.live_table import live_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 URI = "hdfs://namenode/warehouse/shop.db/t"
@@ -53,6 +55,32 @@ def test_rows_written_and_compacted_without_spark_stay_on_the_tables_own_storage
     assert sorted(open_table(URI).to_arrow()["id"].to_pylist()) == [0, 1, 2]
     assert list((store.parent / "local").iterdir()) == []
     assert list(store.glob("warehouse/shop.db/t/bucket-0/*.parquet"))
+
+
+@pytest.mark.parametrize("work", ["write", "compact", "rescale", "overwrite", "stream"])
+def test_a_store_without_safe_commits_is_refused_before_a_file_is_written(
+    store: Path, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    rows = pa.table({"id": [1], "n": pa.array([1], pa.int32())}, schema=COLUMNS)
+    create_table(URI, COLUMNS, ("id",), options={"bucket": "1"}).write(rows)
+    there = sorted(store.rglob("*"))
+
+    def unsafe(uri: str, options: Mapping[str, str]) -> tuple[ArrowIO, str]:
+        files = fs.SubTreeFileSystem(str(store), fs.LocalFileSystem())
+        return ArrowIO(files), uri.removeprefix("hdfs://namenode/").rstrip("/")
+
+    monkeypatch.setattr(file_io, "arrow_io_for", unsafe)
+    table = open_table(URI)
+    works: dict[str, Callable[[], object]] = {
+        "write": lambda: table.write(rows),
+        "compact": lambda: table.compact(),
+        "rescale": lambda: table.rescale(2),
+        "overwrite": lambda: table.overwrite(rows),
+        "stream": lambda: live_table(URI, {}, "q"),
+    }
+    with pytest.raises(UnsupportedTableError, match="cannot commit safely"):
+        works[work]()
+    assert sorted(store.rglob("*")) == there
 
 
 def test_what_travels_to_tasks_names_the_table_absolutely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
