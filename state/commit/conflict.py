@@ -24,6 +24,7 @@ from bucketline.state.format.entries import (
 )
 
 ALREADY_ADDED = "already-added"
+HISTORY_GONE = "history-gone"
 """The only rule after which the files may be in the table: another commit added them."""
 
 KeyOrder = Callable[[bytes], Any]

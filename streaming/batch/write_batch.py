@@ -68,17 +68,19 @@ class Done:
 def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -> tuple[Target, BatchReport]:
     """Writes a batch into a table, exactly once; the target of the next batch, and what there is to say of this one."""
     started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
-    target, decision = decide(target, identity, job)
-    if isinstance(decision, recover.SkipBatch):
-        done = compact_what_was_due(target, identity, engine)
-    else:
-        rows = conform(target, Frame(frame, job.decoder))
-        # Where files were removed before they were committed, all of the batch is written again.
-        target, done = repeat_if_gone(
-            lambda: plan_run_commit(target, identity, engine, rows), again=target.session.refresh
-        )
+    target, done = repeat_if_gone(lambda: write_once(target, identity, engine, Frame(frame, job.decoder), job))
     target, done = settle(target, identity, engine, done)
     return target, report(target, identity, done, started)
+
+
+def write_once(
+    target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame, job: Job
+) -> tuple[Target, Done]:
+    """The steps that are repeated, all of them, where files of the batch were removed before its commit."""
+    target, decision = decide(target, identity, job)
+    if isinstance(decision, recover.SkipBatch):
+        return target, compact_what_was_due(target, identity, engine)
+    return plan_run_commit(target, identity, engine, conform(target, rows))
 
 
 def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
@@ -106,7 +108,7 @@ def conform(target: Target, rows: Frame) -> Frame:
 
 
 def plan_run_commit(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame) -> tuple[Target, Done]:
-    """The three steps that are taken again when files were removed before they were committed."""
+    """A batch that is not in the table yet: what was done for it until its commit."""
     stages = plan(target, identity, engine, rows)
     planned = time.monotonic()
     stages, outcome = run(target, identity, engine, stages, rows)

@@ -10,6 +10,7 @@ from enum import Enum
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.changes import Changes, changed_buckets
 from bucketline.state.commit.conflict import (
+    HISTORY_GONE,
     Conflict,
     check_bucket_counts,
     check_conflicts,
@@ -274,7 +275,7 @@ class CommitChecks:
 
 def _history_gone(since: int, latest: int) -> Conflict:
     return Conflict(
-        "history-gone",
+        HISTORY_GONE,
         f"the work was planned on snapshot {since}, and not all snapshots from there to {latest} can be read: they "
         "have expired meanwhile, or the table was rolled back; plan again from the newest snapshot",
         {"found": latest, "expected": since},

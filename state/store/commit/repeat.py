@@ -1,10 +1,11 @@
-"""Repeats work whose files were removed before their commit."""
+"""Repeats work whose files were removed before their commit, or whose base has expired meanwhile."""
 
 import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from bucketline.state.errors import FilesGoneError
+from bucketline.state.commit.conflict import HISTORY_GONE
+from bucketline.state.errors import CommitConflictError, FilesGoneError
 
 T = TypeVar("T")
 
@@ -15,12 +16,13 @@ TIMES = 3
 files, or the work takes longer than a day."""
 
 
-def repeat_if_gone(work: Callable[[], T], again: Callable[[], object] = lambda: None) -> T:
-    """The result of the work. It must write new files each time; `again` is called before it is repeated."""
+def repeat_if_gone(work: Callable[[], T]) -> T:
+    """The result of the work. Each time it must write new files, on the newest snapshot."""
     for left in range(TIMES - 1, 0, -1):
         try:
             return work()
-        except FilesGoneError as e:
+        except CommitConflictError as e:
+            if not isinstance(e, FilesGoneError) and e.fields.get("rule") != HISTORY_GONE:
+                raise
             _LOG.warning("the work is repeated, at most %d times: %s", left, e)
-            again()
     return work()

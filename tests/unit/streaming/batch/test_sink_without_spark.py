@@ -235,3 +235,22 @@ def test_a_batch_whose_files_are_removed_while_the_driver_is_stopped_is_written_
 def test_a_misspelled_option_is_refused_before_a_query_can_start() -> None:
     with pytest.raises(OptionError, match="did you mean 'compaction'"):
         TableSink("t", options={"compactin": "none"})
+
+
+def test_a_batch_whose_base_expired_while_its_tasks_ran_is_planned_again(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "2"})
+    write(table, 0)
+    rows = pa.table({"id": [1000], "v": [7], "pt": pa.array([0])}).cast(COLUMNS)
+
+    def expire_all_but_the_newest() -> None:
+        cluster.after_action = lambda: None
+        for _ in range(3):
+            open_table(table.path).write(rows)
+        open_table(table.path).expire_snapshots(retain_max=1, retain_min=1)
+
+    cluster = Cluster(random.Random(1), 4, after_action=expire_all_but_the_newest)
+    data = pa.table({"id": range(50), "v": [1] * 50, "pt": pa.array([i % 3 for i in range(50)])}).cast(COLUMNS)
+    identity = BatchIdentity("query", 1, "[0]", "[1]", "digest 1")
+    TableSink(table.path, {}, decode=as_is).write(cluster.frame(data, 2), identity)
+    assert sorted(table.to_arrow()["v"].to_pylist()) == [1] * 50 + [7]
+    assert table.doctor(rows=True) == []
