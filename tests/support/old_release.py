@@ -29,7 +29,8 @@ def unpack_release(commit: str, folder: Path) -> "OldRelease":
         )
     folder.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(folder, filter="tar")
+        # Python 3.11.4 and later warn without a filter; earlier ones know none.
+        files.extractall(folder, **({"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}))
     return OldRelease(folder)
 
 
