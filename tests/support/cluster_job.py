@@ -34,7 +34,7 @@ def main(source: str, table: str, checkpoint: str, told: str) -> None:
 
 def seen_by_worker(rows: Iterator[int]) -> Iterator[dict[str, Any]]:
     """Where a worker imports the package from, as a task of the sink does."""
-    from bucketline.streaming import sink  # noqa: PLC0415 - it is the worker's import that is looked at
+    from bucketline.streaming.batch import sink  # noqa: PLC0415 - it is the worker's import that is looked at
 
     BarrierTaskContext.get().barrier()
     yield {"file": sink.__file__, "pid": os.getpid(), "folder": os.getcwd(), "python": sys.executable}
