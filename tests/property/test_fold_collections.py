@@ -12,7 +12,8 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.entries_of_rows import value_codes
 from bucketline.state.types.logical import DataType, parse_type
 from tests.support.folding import Case, fold_rows, keyed_rows
-from tests.support.merge_reference import RefusedError, aggregate, partial_update, plain
+from tests.support.merge_functions import RefusedError, plain
+from tests.support.merge_reference import aggregate, partial_update
 
 _ROW = {"type": "ROW", "fields": [{"id": 7, "name": "x", "type": "INT"}, {"id": 8, "name": "y", "type": "STRING"}]}
 _TIMED = {"type": "ROW", "fields": [{"id": 7, "name": "x", "type": "INT"}, {"id": 8, "name": "t", "type": "STRING"}]}

@@ -11,7 +11,7 @@ import pyarrow as pa
 from bucketline.state.types.binary_row import encode_row, hash_rows
 from bucketline.state.types.logical import DataType, parse_type_text
 from tests.support import merge_reference
-from tests.support.merge_reference import KIND, SEQ
+from tests.support.merge_functions import KIND, SEQ
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 MODES = ("fixed", "dynamic", "cross-partition", "postpone")

@@ -1,12 +1,12 @@
 """Checks a file's checksums while it is read: a file-like object for Arrow's readers."""
 
-import io
 from collections import OrderedDict
 
 import pyarrow as pa
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, read_checksums
+from bucketline.state.store.storage.positioned import PositionedReader
 
 _PIECE_BYTES = 128 << 10
 """About what ORC's reader asks for at once."""
@@ -15,7 +15,7 @@ _LONG_PIECE_BYTES = 512 << 10
 _MOST_BYTES = 32 << 20
 
 
-class CheckedSource(io.RawIOBase):
+class CheckedSource(PositionedReader):
     """A file-like object that checks each block before it returns bytes of it. Raises CorruptFileError from `read`.
 
     The error is kept too, as `error`: libraries in between make another one of it.
@@ -36,32 +36,8 @@ class CheckedSource(io.RawIOBase):
         self._source, self._size, self._sums, self._tail = source, size, sums, memoryview(tail)
         self._most_bytes = most_bytes
         self._step = self._whole_blocks(_PIECE_BYTES)
-        self._at = 0
         self._pieces: OrderedDict[int, _Piece] = OrderedDict()
         self.error: CorruptFileError | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def size(self) -> int:
-        return self._size
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int = -1) -> "bytes | memoryview":
-        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
-        found = self._between(self._at, end)
-        self._at = max(self._at, end)
-        return found
 
     def read_in_long_pieces(self) -> None:
         """All bytes will be read, so that more of them are fetched at once."""

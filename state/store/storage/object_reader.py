@@ -4,7 +4,6 @@ The first request brings the end of the object, where columnar formats keep thei
 A small object is there by that request alone.
 """
 
-import io
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -21,6 +20,7 @@ from bucketline.state.store.storage.object_errors import (
     status_of,
 )
 from bucketline.state.store.storage.object_store import StoreClients
+from bucketline.state.store.storage.positioned import PositionedReader
 from bucketline.state.store.storage.requests import Request
 
 try:
@@ -37,7 +37,7 @@ _MOST_AHEAD_BYTES = 1 << 20
 _AT_ONCE = 8
 
 
-class ObjectReader(io.RawIOBase):
+class ObjectReader(PositionedReader):
     """An object that does not change. Errors as in FileIO.
 
     A long range is fetched in parts at the same time. Who reads on where the last range ended finds the next one on its
@@ -47,32 +47,8 @@ class ObjectReader(io.RawIOBase):
     def __init__(self, clients: StoreClients, path: str, key: str) -> None:
         self._clients, self._path, self._key = clients, path, key
         self._size, self._tail = _open(clients, path, key)
-        self._at = 0
         self._read_to = -1
         self._ahead: tuple[int, int, Future[memoryview]] | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def size(self) -> int:
-        return self._size
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int = -1) -> "bytes | memoryview":
-        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
-        found = self._between(self._at, end) if self._at < end else b""
-        self._at = max(self._at, end)
-        return found
 
     def readall(self) -> bytes:
         return bytes(self.read())

@@ -1,0 +1,39 @@
+"""A file that is read at any position, for Arrow's readers: where the next read starts is kept here, bytes come from
+whoever has them.
+"""
+
+import io
+
+
+class PositionedReader(io.RawIOBase):
+    """Seeks and reads over `_between`, in a file of `_size` bytes that does not change."""
+
+    _size: int
+    _at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def size(self) -> int:
+        return self._size
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> "bytes | memoryview":
+        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
+        found = self._between(self._at, end) if self._at < end else b""
+        self._at = max(self._at, end)
+        return found
+
+    def _between(self, start: int, end: int) -> "bytes | memoryview":
+        """The bytes from `start` up to `end`, at least one."""
+        raise NotImplementedError
