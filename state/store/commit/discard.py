@@ -1,10 +1,10 @@
-"""Removes the files of a commit that failed; never a file that a snapshot names.
+"""Removes the files of work that failed before or at its commit; never a file that a snapshot names.
 
 Source: Paimon 2.0 CommitCleaner; its abort deletes upgraded files too, which are live, and keeps lost manifests.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import StorageError
@@ -13,6 +13,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_base import changes_since
+from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.storage.file_io import FileIO
 
 
@@ -75,6 +76,17 @@ def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Ite
         for path in (*paths, *(f"{INDEX_DIR}/{e.file_name}" for e in indexes)):
             with suppress(StorageError):
                 io.delete(f"{table_path}/{path}")
+
+
+@contextmanager
+def discarded_on_error(access: BucketAccess) -> Iterator[list[CommitMessage]]:
+    """A list for the messages that the block makes; when the block raises, their files are removed again."""
+    messages: list[CommitMessage] = []
+    try:
+        yield messages
+    except BaseException:
+        discard_made(access.files.io, access.files.table_path, access.schema, messages)
+        raise
 
 
 def discard_manifests(manifests: Manifests, names: Iterable[str]) -> None:

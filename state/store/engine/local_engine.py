@@ -1,12 +1,9 @@
 """The engine of this process: stages run one after the other, here."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bucketline.state.commit.message import CommitMessage
-from bucketline.state.store.commit.discard import discard_made
-from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.engine import Outcome, Parts
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
@@ -35,7 +32,7 @@ class LocalEngine:
         if stages.place is not None:
             write = replace(write, groups=stages.place)
         bucket_write = write.write
-        with _removed_on_error(bucket_write.access) as messages:
+        with discarded_on_error(bucket_write.access) as messages:
             with RunBuffer(
                 budget_bytes=bucket_write.merge_memory_bytes, directory=bucket_write.local_directory
             ) as buffer:
@@ -57,14 +54,3 @@ class LocalEngine:
 
 
 LOCAL_ENGINE = LocalEngine()
-
-
-@contextmanager
-def _removed_on_error(access: BucketAccess) -> Iterator[list[CommitMessage]]:
-    """A list for the messages that the block makes; when it raises, their files are removed again."""
-    messages: list[CommitMessage] = []
-    try:
-        yield messages
-    except BaseException:
-        discard_made(access.files.io, access.files.table_path, access.schema, messages)
-        raise

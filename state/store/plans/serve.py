@@ -13,6 +13,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import Pause
 from bucketline.state.plans.lease import Lease, next_beat_ms
 from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.plans.compactor import Compactor, Finished, RunJobs
 from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
 from bucketline.state.store.plans.make_plan import check_plannable
@@ -108,15 +109,13 @@ def _round(path: str, compactor: Compactor, *, once: bool) -> Sequence[Finished]
 
 
 def run_here(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
-    """Does jobs in this process, one after the other; an error leaves no new files behind."""
-    messages: list[CommitMessage] = []
-    try:
+    """Does jobs, of which there is at least one, in this process, one after the other; an error leaves no new files
+    behind.
+    """
+    # All jobs are of one table.
+    with discarded_on_error(jobs[0].access) as messages:
         for job in jobs:
             messages.append(do_item(job))
-    except BaseException:
-        for job, message in zip(jobs, messages, strict=False):
-            job.access.delete_own(message.made_files, job.place)
-        raise
     return messages
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.write.bucket_writer import BucketState, write_bucket
 from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.store.write.placing import BucketNews, SnapshotNote
@@ -41,8 +42,8 @@ def write_buckets(
         payload = known.get(bucket_id)
         if payload is not None:
             assert stage.groups is not None, "news are for those who made them"
-            with stage.write.access.removed_on_error(bucket_id) as made:
-                made.extend(message.made_files)
+            with discarded_on_error(stage.write.access) as made:
+                made.append(message)
                 message = stage.groups.with_news(message, payload)
         yield as_result(message, stage)
 

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -78,10 +78,10 @@ def test_a_rescale_over_spark_ends_as_one_in_this_process(tmp_path: Path) -> Non
     assert {found[1] for found in levels(here)} > {0, 1}
 
 
-def stages_of(table: bl.Table, source: Parts) -> Stages[Parts]:
+def stages_of(table: bl.Table, source: Parts, trigger: CompactTrigger = CompactTrigger.NONE) -> Stages[Parts]:
     session = WriteSession(table.path, {})
     session.refresh()
-    return session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "me"), source)
+    return session.plan.mode.stages(session.plan, session, WriteScope(trigger, "me"), source)
 
 
 def test_stages_without_work_start_no_task(tmp_path: Path) -> None:
@@ -122,6 +122,23 @@ def test_an_error_leaves_neither_data_files_nor_index_files_behind(tmp_path: Pat
     assert done == ["one"]
     left = [p for p in Path(table.path).rglob("*") if p.is_file() and p.parent.name != "schema"]
     assert left == []
+
+
+def test_an_index_that_cannot_be_written_takes_the_deletion_vectors_of_its_bucket_along(tmp_path: Path) -> None:
+    table = make(tmp_path, bucket="-1", **{"deletion-vectors.enabled": "true"})
+    ids = list(range(20_000))
+    table.write(pa.table({"p": [0] * len(ids), "id": ids, "v": ids}, schema=COLUMNS))
+    table.compact()
+    update_and_insert = pa.table({"p": [0, 0], "id": [7, 20_000], "v": [1, 1]}, schema=COLUMNS)
+    stages = stages_of(table, Parts([GivenRows([update_and_insert])]), CompactTrigger.MINOR)
+    (made,) = LocalEngine().run(stages).messages
+    assert made.compact_index_files and made.new_index_files
+    assert stages.write.groups is not None
+    failing = replace(stages, write=replace(stages.write, groups=FailsAtSecond(stages.write.groups, ["one"])))
+    before = {p for p in Path(table.path).rglob("*") if p.is_file()}
+    with pytest.raises(RuntimeError, match="second bucket"):
+        LocalEngine().run(failing)
+    assert {p for p in Path(table.path).rglob("*") if p.is_file()} == before
 
 
 def test_who_watches_is_told_of_each_bucket(tmp_path: Path) -> None:

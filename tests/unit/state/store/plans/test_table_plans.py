@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.plans.lease import Lease
 from bucketline.state.plans.plan import ItemState, Plan
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
@@ -19,6 +19,8 @@ from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
 from bucketline.state.store.plans.make_plan import KEPT_PLANS, Planned, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.plans.serve import run_here
+from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -336,3 +338,30 @@ def test_a_job_travels(tmp_path: Path) -> None:
     job = work.look(planned.plan, planned.plan.items[0])
     assert isinstance(job, BucketJob)
     assert pickle.loads(pickle.dumps(job)).unit == job.unit and Lease("a", 1).period_ms == 1
+
+
+def all_files(table: Table) -> set[str]:
+    return {str(path) for path in Path(table.path).rglob("*") if path.is_file()}
+
+
+def test_items_done_before_one_fails_leave_neither_data_files_nor_index_files_behind(tmp_path: Path) -> None:
+    table = made(tmp_path, {"deletion-vectors.enabled": "true"}, batches=0)
+    ids = list(range(20_000))
+    table.write(pa.table({"id": ids, "v": ids, "pt": [i % 2 for i in ids]}).cast(COLUMNS))
+    table.compact()
+    # The small files do not merge with the large ones, but mark older rows in them as deleted.
+    table.write(rows(0))
+    table.compact("minor")
+    found, work = plan(table).plan, Worker(table).work
+    work.refresh()
+    jobs = [work.look(found, item) for item in found.items]
+    first, last = jobs[0], jobs[-1]
+    assert len(jobs) > 1 and isinstance(first, BucketJob) and isinstance(last, BucketJob)
+    (done,) = run_here([first])
+    assert done.compact_index_files and done.compact_after
+    bucket = BucketFiles(*last.place, total_buckets=0, files=())
+    os.remove(last.access.files.place(bucket, last.unit.files[0])[1])
+    before = all_files(table)
+    with pytest.raises(StorageError):
+        run_here([first, last])
+    assert all_files(table) == before
