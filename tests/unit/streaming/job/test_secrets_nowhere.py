@@ -123,7 +123,7 @@ def test_what_a_job_logs_and_how_its_values_print_show_no_secret(job: str) -> No
     finally:
         logger.removeHandler(handler)
         logger.level = before
-    sink = TableSink(config.table, {"a.password": "hunter-0-x"}, storage_options=config.storage)
+    sink = TableSink(config.table, {"commit.callback.a.password": "hunter-0-x"}, storage_options=config.storage)
     shown = f"{stream.getvalue()} {config!r} {config.source!r} {sink!r} {caught.value!r} {caught.value.fields}"
     assert "hunter" not in shown
     assert source_identity(config.source) == "kafka://***@localhost:9092"
