@@ -14,9 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.key_index.ready import IndexOrigin, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings, rocks_options, write_sst
 from bucketline.state.store.table.table import open_table
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.cross_write import CrossWrite
+from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 from tests.bench.watch import own_peak_bytes
 
@@ -39,7 +43,8 @@ def ready(path: str, origin: IndexOrigin) -> int:
     """The index, brought to the table's snapshot."""
     session = WriteSession(path, {"local-directory": f"{path}.index"})
     latest = session.refresh()
-    cross = session.plan.cross_write(latest, shares=1)
+    cross = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "bench"), NO_ROWS).place
+    assert isinstance(cross, CrossWrite), cross
     index, report = ready_index(cross.index_plan(0), cross.source(), latest)
     index.close()
     assert report.origin is origin, report

@@ -22,7 +22,7 @@ from tests.support.jars import CHECKOUT
 
 @dataclass(frozen=True, slots=True)
 class Solo:
-    """What one process told."""
+    """What one process printed."""
 
     seconds: float
     cpu: float
