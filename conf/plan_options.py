@@ -15,7 +15,7 @@ from bucketline.conf.option import (
     parse_int,
     parse_size,
 )
-from bucketline.conf.table.compaction_options import COMPACTION_TRIGGER, MAX_SIZE_AMPLIFICATION
+from bucketline.conf.table import compaction_options
 
 
 class Strategy(Enum):
@@ -95,9 +95,7 @@ COMPACTOR_LEASE = Option(
 COMPACTOR_POLL = Option("compactor.poll", parse_duration, 5_000, "time between two looks of a compactor for work")
 
 PLAN_OPTIONS: Mapping[str, Option[object]] = {
-    found.key: found
-    for found in tuple(globals().values())
-    if isinstance(found, Option) and found.key.startswith("comp")
+    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
 }
 """Every option above by its key, in the order of this file."""
 
@@ -136,19 +134,20 @@ def plan_options(options: Mapping[str, str]) -> PlanOptions:
             parse_given_duration(options.get(timed.key, "0 s"))
         except OptionError as e:
             raise OptionError(f"option '{timed.key}': {e.message}", key=timed.key) from e
-    runs = PLAN_MIN_RUNS.find(options)
-    percent = PLAN_MIN_AMPLIFICATION.find(options)
+    runs, percent = PLAN_MIN_RUNS.find(options), PLAN_MIN_AMPLIFICATION.find(options)
     for option, found in ((PLAN_COMMITS, PLAN_COMMITS.get(options)), (PLAN_MIN_RUNS, runs)):
         if found is not None and found < 1:
             raise OptionError(f"option '{option.key}' must be at least 1", key=option.key, value=found)
+    if percent is None:
+        percent = compaction_options.MAX_SIZE_AMPLIFICATION.get(options)
     return PlanOptions(
         strategy=PLAN_STRATEGY.get(options),
         trigger=PLAN_TRIGGER.get(options),
         commits=PLAN_COMMITS.get(options),
         interval_ms=PLAN_INTERVAL.get(options),
         max_bytes=PLAN_MAX_BYTES.find(options),
-        min_runs=max(1, COMPACTION_TRIGGER.get(options)) if runs is None else runs,
-        min_amplification_percent=MAX_SIZE_AMPLIFICATION.get(options) if percent is None else percent,
+        min_runs=max(1, compaction_options.COMPACTION_TRIGGER.get(options)) if runs is None else runs,
+        min_amplification_percent=percent,
         partition_idle_ms=PLAN_PARTITION_IDLE_TIME.find(options),
         full_after_ms=PLAN_FULL_AFTER.find(options),
     )

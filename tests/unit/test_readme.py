@@ -89,6 +89,12 @@ def test_no_option_of_the_sink_is_listed_that_does_not_exist() -> None:
     assert listed == list(SINK_OPTIONS)
 
 
+def test_no_option_of_plans_is_listed_that_does_not_exist() -> None:
+    listed = re.findall(r"^\| `([^`]+)` \|", section("Options of compaction plans", OPTIONS), re.MULTILINE)
+    assert listed == list(PLAN_OPTIONS)
+    assert not KNOWN_KEYS & PLAN_OPTIONS.keys()
+
+
 @pytest.mark.parametrize("option", PLAN_OPTIONS.values(), ids=lambda o: o.key)
 def test_each_option_of_plans_is_listed_with_its_default(option: Option[Any]) -> None:
     table = section("Options of compaction plans", OPTIONS)
