@@ -33,7 +33,12 @@ _SHOWN_ROWS = 10
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overrides the file; repeatable.")
 @click.option("--reset-identity", is_flag=True, help="Start a new checkpoint at the Kafka offsets in the table.")
 @click.option("--allow-reprocess", is_flag=True, help="Write a batch although checkpoint and table disagree.")
-@click.option("--print-config", is_flag=True, help="Print each setting and where it comes from, and stop.")
+@click.option(
+    "--print-config",
+    is_flag=True,
+    help="Print each setting and where it comes from, and stop. An object store is tried as by the job itself: an "
+    "object is written and removed.",
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors, Spark's own too.")
 @format_option
 def ingest(
