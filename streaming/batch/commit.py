@@ -12,9 +12,9 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import SinkOptions
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import CommitKind, Snapshot
-from bucketline.state.store.commit.committer import Committed
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.maintenance.expiry import maybe_expire
 from bucketline.state.store.write.visibility import Rounds, is_lasting

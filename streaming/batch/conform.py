@@ -4,7 +4,7 @@
 leaves unknown columns out; `fail` names them. With the first two, columns that only the table has (another query may
 have added them) are null in the batch.
 
-*Records that tasks decode* tell of their fields only when they are read. Under `evolve` the tasks look for what the
+Fields of *records that tasks decode* are known only when they are read. Under `evolve` the tasks look for what the
 table has no place for; the driver commits the new schema and runs the action again. The other policies read the
 table's columns and pass over the rest.
 """

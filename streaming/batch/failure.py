@@ -54,11 +54,11 @@ class SparkLostError(BucketlineError):
 def error_within(text: str) -> BucketlineError | None:
     """The BucketlineError in the text of an error of Spark; None if there is none."""
     kinds = _kinds_by_name(BucketlineError)
-    told = [(name, message.strip()) for name, message in _OURS.findall(text) if name in kinds]
-    if not told:
+    found = [(name, message.strip()) for name, message in _OURS.findall(text) if name in kinds]
+    if not found:
         return None
     # Causes come first in what Python prints.
-    name, message = told[-1]
+    name, message = found[-1]
     return kinds[name](message)
 
 

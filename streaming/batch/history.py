@@ -48,8 +48,8 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
 
 def key_shares(history: UserHistory) -> int | None:
     """Among how many tasks the stream's newest batch shared the keys; None when it does not say."""
-    told = [s.properties[KEY_SHARES] for s in _known(history) if KEY_SHARES in s.properties]
-    return int(told[0]) if told and told[0].isdigit() else None
+    stated = [s.properties[KEY_SHARES] for s in _known(history) if KEY_SHARES in s.properties]
+    return int(stated[0]) if stated and stated[0].isdigit() else None
 
 
 def check_rolled_back(session: WriteSession, mismatch: CheckpointMismatchError) -> None:

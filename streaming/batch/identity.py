@@ -44,7 +44,12 @@ class BatchIdentity:
     behind: int | None = None
 
     def commit_user(self, sink_id: str | None) -> str:
-        return self.query_id if sink_id is None else f"{self.query_id}-{sink_id}"
+        return commit_user(self.query_id, sink_id)
+
+
+def commit_user(query_id: str, sink_id: str | None) -> str:
+    """The name that a query commits under, by one of its sinks."""
+    return query_id if sink_id is None else f"{query_id}-{sink_id}"
 
 
 def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIdentity:
@@ -90,12 +95,12 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
 
 def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[str] | None]) -> str:
     """A short name of a batch's input. A file source counts by its file names, any other by its offsets."""
-    told = []
+    inputs = []
     for i, new in enumerate(end):
         old = start[i] if start is not None and i < len(start) else None
         names = file_names[i]
-        told.append([old, new] if names is None else sorted(names))
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+        inputs.append([old, new] if names is None else sorted(names))
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def source_topics(offsets: str | None) -> tuple[str, ...]:
@@ -128,21 +133,25 @@ def starts_after(start: str | None, end: str | None) -> bool:
 
 
 def _checkpoint_of(spark: Any, query_id: str) -> str | None:
-    """Where the running query keeps its checkpoint; None when this Spark does not tell."""
-    jvm = spark.sparkContext._jvm
-    query = spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
+    """Where the running query keeps its checkpoint; None when this Spark does not say."""
+    query = _running(spark, query_id)
     return None if query is None else str(query.resolvedCheckpointRoot())
 
 
 def _latest_offsets(spark: Any, query_id: str) -> list[Any]:
     """The newest offsets that each source had when the query last reported its progress; empty before that."""
-    jvm = spark.sparkContext._jvm
-    query = spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
+    query = _running(spark, query_id)
     progress = None if query is None else query.lastProgress()
     if progress is None:
         return []
     texts = [source.latestOffset() for source in progress.sources()]
     return [json.loads(t) if t is not None and t.startswith("{") else None for t in texts]
+
+
+def _running(spark: Any, query_id: str) -> Any:
+    """Spark's own object of a query that runs; None when there is none."""
+    jvm = spark.sparkContext._jvm
+    return spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
 
 
 def _offsets(spark: Any, root: str, batch_id: int) -> Offsets | None:

@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_columns(names: Sequence[str], schema: TableSchema) -> None:
-    """Holds a DataFrame's columns against the table's, by name.
+    """Compares a DataFrame's columns with the table's, by name.
 
     Raises SchemaMismatchError naming the columns that are unknown, missing or there twice.
     """
@@ -45,7 +45,7 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
 
 
 def check_session(spark: Any) -> None:
-    """Holds a session's settings against what the sink needs; advice is logged once a session.
+    """Compares a session's settings with what the sink needs; advice is logged once a session.
 
     Raises OptionError for settings under which the sink cannot work.
     """

@@ -16,8 +16,6 @@ from bucketline.streaming.batch.commit import CommitReport
 
 _LOG = logging.getLogger("bucketline.progress")
 
-NOTHING_HIDDEN = Hidden()
-
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
@@ -103,9 +101,9 @@ def describe_batch(
     outcome: Outcome,
     report: CommitReport,
     seconds: tuple[float, float, float],
-    behind: int | None = None,
-    postponed: tuple[int, int] = (0, 0),
-    hidden: Hidden = NOTHING_HIDDEN,
+    behind: int | None,
+    postponed: tuple[int, int],
+    hidden: Hidden,
 ) -> BatchReport:
     """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit.
 
@@ -144,24 +142,24 @@ def describe_skipped(
     table: str,
     batch_id: int,
     messages: tuple[CommitMessage, ...],
-    report: CommitReport | None,
+    report: CommitReport,
     seconds: float,
-    hidden: Hidden = NOTHING_HIDDEN,
+    hidden: Hidden,
 ) -> BatchReport:
     """The report of a batch that was in the table already; `messages` are of the compaction it still owed."""
     return BatchReport(
         table=table,
         batch_id=batch_id,
         skipped=True,
-        snapshot_ids=() if report is None else report.committed.snapshot_ids,
+        snapshot_ids=report.committed.snapshot_ids,
         input_rows=0,
         stored_rows=0,
         stored_bytes=0,
         level_files=_levels(messages),
-        compacted_files=0 if report is None else _compacted(messages, report),
-        compaction_dropped=report is not None and report.committed.dropped is not None,
+        compacted_files=_compacted(messages, report),
+        compaction_dropped=report.committed.dropped is not None,
         rejected_rows=0,
-        expired_snapshots=0 if report is None else report.expired_snapshots,
+        expired_snapshots=report.expired_snapshots,
         spilled_bytes=0,
         behind_records=None,
         plan_seconds=0.0,

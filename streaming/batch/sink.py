@@ -15,7 +15,7 @@ from bucketline.conf.sink_options import refuse_unknown_options
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.finish import finish_stream
-from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.identity import BatchIdentity, commit_user
 from bucketline.streaming.batch.live_table import forget_table, live_table
 from bucketline.streaming.batch.log import log_to_standard_error
 from bucketline.streaming.batch.make_visible import hidden_rows
@@ -84,7 +84,7 @@ class TableSink:
 
         For bounded queries: a later start does it as well. What could not be done is a warning.
         """
-        user = query_id if self.sink_id is None else f"{query_id}-{self.sink_id}"
+        user = commit_user(query_id, self.sink_id)
         try:
             table = live_table(self.path, self.options, user, self.storage_options)
             table.keep(finish_stream(table.target, SparkEngine(spark)))

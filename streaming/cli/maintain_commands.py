@@ -132,8 +132,8 @@ def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: boo
         print_table(_findings_table(found), form)
     errors = sum(f.severity is Severity.ERROR for f in found)
     warnings = counted(len(found) - errors, "warning")
-    told = warnings if not errors else f"{counted(errors, 'error')}, {warnings}"
-    click.echo(told if found else "no problems found", err=True)
+    problems = warnings if not errors else f"{counted(errors, 'error')}, {warnings}"
+    click.echo(problems if found else "no problems found", err=True)
     context.exit(FAILED if errors else DONE)
 
 

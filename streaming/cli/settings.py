@@ -32,13 +32,13 @@ def settings_table(config: JobConfig) -> pa.Table:
     if not there:
         # They are shown as what they are: options of the section `create`.
         options = {k: s for k, s in options.items() if CREATE_OPTIONS + k not in config.settings or s.origin != "table"}
-    job = {key: _told(key, found, there) for key, found in config.settings.items() if not key.startswith(OPTIONS)}
+    job = {key: _shown(key, found, there) for key, found in config.settings.items() if not key.startswith(OPTIONS)}
     sink = {OPTIONS + key: found for key, found in options.items() if key not in _IN_A_JOB}
     shown = sorted(show_settings({**_defaults(config), **job, **sink}), key=lambda row: row[2].startswith(DEFAULT))
     return pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in shown], schema=_SCHEMA)
 
 
-def _told(key: str, found: Setting, there: bool) -> Setting:
+def _shown(key: str, found: Setting, there: bool) -> Setting:
     if not there or not key.startswith(_CREATE):
         return found
     return Setting(found.text, f"{found.origin}; without effect: there is a table")

@@ -22,7 +22,7 @@ from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.json_convert import cut_digits, scale_count
 from bucketline.streaming.decode.records import UpdateBefore, decode_debezium, decode_json
-from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRows
+from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRows, pack_rejects
 from bucketline.streaming.decode.schema_needs import Watch
 
 METADATA: Mapping[str, str] = {
@@ -140,18 +140,15 @@ class DecodeStep:
     def _rejects(self, records: pa.Table, bad: Mapping[int, str]) -> RejectedRows | None:
         if not bad:
             return None
-        told = sorted(bad)[: self.reject_limit]
-        some = records.take(pa.array(told, pa.int64()))
+        kept = sorted(bad)[: self.reject_limit]
+        some = records.take(pa.array(kept, pa.int64()))
         columns = [
-            pa.array([bad[at] for at in told], pa.string())
+            pa.array([bad[at] for at in kept], pa.string())
             if field.name == "reason"
             else _column(some, field.name).cast(field.type)
             for field in REJECTS_SCHEMA
         ]
-        blob = pa.BufferOutputStream()
-        with pa.ipc.new_stream(blob, REJECTS_SCHEMA) as stream:
-            stream.write_table(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA))
-        return RejectedRows(len(told), blob.getvalue().to_pybytes())
+        return RejectedRows(len(kept), pack_rejects(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA)))
 
 
 def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:

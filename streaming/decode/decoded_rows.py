@@ -61,13 +61,13 @@ def judge_rows(found: Found, fields: tuple[DataField, ...], *, record_count: int
     rows = (
         pa.RecordBatch.from_arrays(fitted, schema=schema) if fitted else pa.RecordBatch.from_struct_array(found.structs)
     )
-    told = sorted(bad.items())
+    reasons = sorted(bad.items())
     return Decoded(
         rows=rows,
         kinds=kinds,
         origin=origin,
-        bad=pa.array([at for at, _ in told], pa.int64()),
-        reasons=pa.array([reason for _, reason in told], pa.string()),
+        bad=pa.array([at for at, _ in reasons], pa.int64()),
+        reasons=pa.array([reason for _, reason in reasons], pa.string()),
         skipped_count=record_count - seen,
         need=pruned(found.need),
     )

@@ -1,23 +1,22 @@
-"""Checks a job before Spark starts or anything is written: settings, source, table and sink must fit together."""
+"""Checks a job before Spark starts: settings, source, table and sink must fit together."""
 
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.source_options import source_options
-from bucketline.conf.table.read_options import is_read_option
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.table.table import open_table
 from bucketline.state.store.write.modes import plan_write
 from bucketline.streaming.decode.step_for_table import decode_step
-from bucketline.streaming.job.job_table import has_table, no_table
+from bucketline.streaming.job.job_table import has_table, no_table, open_existing
 
 
 def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
-    """The schema that the job writes with: that of its table, or of the table it would create. Nothing is written.
+    """The schema that the job writes with: that of its table, or of the table it would create.
 
+    Nothing is left behind; an object store is tried with an object that is removed again (`require_publish`).
     Raises the BucketlineError with which the job would fail before its first batch.
     """
     source_options(config.source)
@@ -32,8 +31,7 @@ def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
 def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
     """The schema of the job's table; if it does not exist, the one that the section `create` describes."""
     if has_table(config):
-        reading = {key: text for key, text in config.options.items() if is_read_option(key)}
-        return open_table(config.table, options=reading, storage_options=config.storage).table_schema
+        return open_existing(config).table_schema
     if config.create is None:
         raise no_table(config)
     check_table_path(config.table)

@@ -31,6 +31,11 @@ def open_or_create(config: JobConfig) -> Table:
             if not has_table(config):
                 raise
             # Another job has created it in the meantime.
+    return open_existing(config)
+
+
+def open_existing(config: JobConfig) -> Table:
+    """The job's table, with those of the job's options that are for reading. Raises as `open_table`."""
     reading = {key: text for key, text in config.options.items() if is_read_option(key)}
     return open_table(config.table, options=reading, storage_options=config.storage)
 

@@ -92,7 +92,7 @@ def run_quickstart(
     path = create_table(str(root / "shop.db" / "orders"), COLUMNS, primary_key=["id"], options=OPTIONS).path
     tell("starting Spark; its first batch takes longest")
     own = _settings(root)
-    with explained(), open_session("bucketline quickstart", None, ending, log, own) as spark, _told_progress(tell):
+    with explained(), open_session("bucketline quickstart", None, ending, log, own) as spark, _progress_to(tell):
         ended_early = _stream(spark, root, path, ending)
     return QuickstartRun(path, expected, batches, batches * events, ending.asked_by if ended_early else None)
 
@@ -168,14 +168,14 @@ def _settings(root: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _told_progress(tell: Callable[[str], None]) -> Iterator[None]:
+def _progress_to(tell: Callable[[str], None]) -> Iterator[None]:
     """Passes the sink's line about each batch to `tell`."""
 
-    class Told(logging.Handler):
+    class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             tell(record.getMessage())
 
-    logger, handler = logging.getLogger("bucketline.progress"), Told()
+    logger, handler = logging.getLogger("bucketline.progress"), Lines()
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

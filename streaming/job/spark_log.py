@@ -24,7 +24,7 @@ _LEVELS: Mapping[str, str] = {
 """Loggers that print the error of a task or of the query, with its traceback (their packages differ by Spark
 version). Some warn at every stop and every failed task: no job to cancel, interrupted tasks; or each time that Kafka
 did not answer a request for offsets."""
-_TOLD_BY_US = r"(?s)(.*\n\s+at .*|Task \d+ in stage .* failed \d+ times; aborting job.*)"
+_REPORTED_BY_US = r"(?s)(.*\n\s+at .*|Task \d+ in stage .* failed \d+ times; aborting job.*)"
 """Messages with a traceback in their text: several loggers repeat the error of a task. Messages about lost executors
 stay."""
 _PYTHON_REPEATING = "py4j"
@@ -45,13 +45,13 @@ def spark_log(context: Any, log: SparkLog) -> Iterator[None]:
         accumulators.handle_error = _say_nothing
     log4j = context._jvm.org.apache.logging.log4j
     result = getattr(log4j.core, "Filter$Result")
-    told = log4j.core.filter.RegexFilter.createFilter(_TOLD_BY_US, None, False, result.DENY, result.NEUTRAL)
-    before = _quiet(log4j, told)
+    reported = log4j.core.filter.RegexFilter.createFilter(_REPORTED_BY_US, None, False, result.DENY, result.NEUTRAL)
+    before = _quiet(log4j, reported)
     try:
         yield
     finally:
         with suppress(Py4JError, ConnectionError):
-            _restore(log4j, told, before)
+            _restore(log4j, reported, before)
             # This is not reached if the JVM has ended: threads that were calling it still log.
             python.setLevel(python_before)
             root.removeFilter(_is_not_of_py4j)
@@ -66,7 +66,7 @@ def _say_nothing(request: object, address: object) -> None:
     """Replaces the traceback that PySpark's server prints when the JVM has ended."""
 
 
-def _quiet(log4j: Any, told: Any) -> dict[str, Any]:
+def _quiet(log4j: Any, reported: Any) -> dict[str, Any]:
     """Sets the levels and the filter; returns those set before, None for a logger that followed its parent."""
     context = log4j.LogManager.getContext(False)
     config = context.getConfiguration()
@@ -75,15 +75,15 @@ def _quiet(log4j: Any, told: Any) -> dict[str, Any]:
         own = config.getLoggerConfig(name)
         before[name] = own.getLevel() if own.getName() == name else None
         log4j.core.config.Configurator.setLevel(name, log4j.Level.valueOf(level))
-    config.getRootLogger().addFilter(told)
+    config.getRootLogger().addFilter(reported)
     context.updateLoggers()
     return before
 
 
-def _restore(log4j: Any, told: Any, before: Mapping[str, Any]) -> None:
+def _restore(log4j: Any, reported: Any, before: Mapping[str, Any]) -> None:
     context = log4j.LogManager.getContext(False)
     config = context.getConfiguration()
-    config.getRootLogger().removeFilter(told)
+    config.getRootLogger().removeFilter(reported)
     for name, level in before.items():
         own = config.getLoggerConfig(name)
         if own.getName() != name:

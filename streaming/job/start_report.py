@@ -25,7 +25,7 @@ class StartReport:
         self._tell = tell if tell is not None else lambda line: _LOG.info("%s", line)
         self._now = now
         self._since = now()
-        self._looked_at = self._told_at = self._since - _REPEAT_SECONDS
+        self._looked_at = self._logged_at = self._since - _REPEAT_SECONDS
         self._doing: str | None = None
 
     def watch(self, query: Any, batch: FirstBatch) -> None:
@@ -35,8 +35,8 @@ class StartReport:
             return
         self._looked_at = moment
         doing = "the first batch runs" if batch.has_begun else f"waiting for the first batch: {query.status['message']}"
-        if doing != self._doing or moment - self._told_at >= _REPEAT_SECONDS:
-            self._doing, self._told_at = doing, moment
+        if doing != self._doing or moment - self._logged_at >= _REPEAT_SECONDS:
+            self._doing, self._logged_at = doing, moment
             self._tell(f"{doing} ({moment - self._since:.0f} s since the query started)")
 
     def end(self, batch: FirstBatch) -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from bucketline.state.commit.message import CommitMessage, decode_messages, encode_messages
 from bucketline.state.store.plans.item_work import BucketJob, do_item
+from bucketline.streaming.tasks.read_task import drain, task_number
 from bucketline.streaming.tasks.worker import in_worker
 
 _RESULT_DDL = "number int, payload binary"
@@ -22,10 +22,8 @@ class ItemTask:
     jobs: tuple[BucketJob, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            del batch
-        context = TaskContext.get()
-        own = 0 if context is None else context.partitionId()
+        drain(batches)
+        own = task_number()
         payload = encode_messages([do_item(self.jobs[own])])
         yield pa.record_batch([pa.array([own], pa.int32()), pa.array([payload], pa.binary())], schema=_RESULT)
 

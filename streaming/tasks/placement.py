@@ -1,7 +1,7 @@
 """Placing shards on tasks exactly: a key for each shard that Spark's hash partitioning sends to that task.
 
-`repartition(n, column)` hashes the column, so equal shares need the hash inverted; a shard's key is the smallest
-non-negative int that lands on it. This is the only path: `repartitionById` exists from Spark 4.1 on only.
+`repartition(n, column)` hashes the column, so the hash is inverted: a shard's key is the smallest non-negative int that
+lands on its task. This is the only path: `repartitionById` exists from Spark 4.1 on only.
 
 Source: Spark 4.0 HashPartitioning (pmod of Murmur3Hash, seed 42) and Murmur3_x86_32.hashInt.
 """
