@@ -24,8 +24,10 @@ from bucketline.state.format.entries import (
 )
 
 ALREADY_ADDED = "already-added"
-HISTORY_GONE = "history-gone"
 """The only rule after which the files may be in the table: another commit added them."""
+
+HISTORY_GONE = "history-gone"
+"""The rule that a commit breaks if snapshots since its plan cannot be read any more: its work must be planned again."""
 
 KeyOrder = Callable[[bytes], Any]
 """Serialized key -> a value that compares as Paimon compares keys."""

@@ -116,7 +116,7 @@ def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[Commit
     committed = target.session.commit(messages, user=user, identifier=batch_id, kind=CommitKind.COMPACT)
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
-    return CommitReport(committed, 0, _expire(target.session))
+    return CommitReport(committed, 0, _expire(target.session, committed.snapshots))
 
 
 def settle_skipped(target: Target) -> None:
@@ -152,7 +152,7 @@ def _mark_and_expire(target: Target, made: tuple[Snapshot, ...]) -> int:
     if made:
         with _logged("moving the writer's marker tag"):
             mark(target, _to_mark(made))
-    return _expire(target.session)
+    return _expire(target.session, made)
 
 
 def _to_mark(made: tuple[Snapshot, ...]) -> Snapshot:
@@ -164,10 +164,11 @@ def _to_mark(made: tuple[Snapshot, ...]) -> Snapshot:
     return newest
 
 
-def _expire(session: WriteSession) -> int:
+def _expire(session: WriteSession, made: tuple[Snapshot, ...]) -> int:
+    table, newest_id = session.table, made[-1].id if made else None
     expired = 0
     with _logged("expiring snapshots"):
-        expired = maybe_expire(session.table.io, session.table.path, session.plan.schema)
+        expired = maybe_expire(table.io, table.path, session.plan.schema, newest_id=newest_id)
     return expired
 
 

@@ -25,7 +25,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
     own = writer_of(target.user)
     newest_id = latest.id if latest else 0
     walked_to = newest_id + 1
-    for snapshot in store.newest_first(newest_id, state.seen_id):
+    for snapshot in store.newest_first(latest or 0, state.seen_id):
         walked_to = snapshot.id
         if writer_of(snapshot.commit_user) != own:
             continue
@@ -116,7 +116,7 @@ def _others(target: Target) -> tuple[Snapshot, ...]:
     """The newest visible snapshot of each other streaming query; asked once, for a query's first batch."""
     latest = target.session.view.snapshot
     newest: dict[str, Snapshot] = {}
-    for snapshot in target.session.table.snapshot_store.newest_first(latest.id if latest else 0):
+    for snapshot in target.session.table.snapshot_store.newest_first(latest or 0):
         writer = writer_of(snapshot.commit_user)
         if END_OFFSETS not in snapshot.properties or writer == writer_of(target.user):
             continue

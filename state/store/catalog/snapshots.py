@@ -7,7 +7,6 @@ not exist, and reads a table without snapshot files as empty, even if something 
 from collections.abc import Iterator
 
 from bucketline.state.commit.newest import Vanished
-from bucketline.state.commit.replay import newest_of_user
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import EARLIEST, LATEST, SNAPSHOT_DIR, parse_snapshot_id, snapshot_name
@@ -81,20 +80,16 @@ class Snapshots:
         """All existing snapshot ids, ascending, from a listing."""
         return sorted(self._listed_ids())
 
-    def newest_first(self, start: int, stop: int = 0) -> Iterator[Snapshot]:
-        """Snapshots from id `start` down to `stop` + 1, each read when needed; ends early at a missing one."""
-        for snapshot_id in range(start, stop, -1):
-            found = self.get(snapshot_id)
+    def newest_first(self, start: int | Snapshot, stop: int = 0) -> Iterator[Snapshot]:
+        """Snapshots from `start`, an id or one that was read already, down to id `stop` + 1, each read when needed;
+        ends early at a missing one.
+        """
+        start_id = start.id if isinstance(start, Snapshot) else start
+        for snapshot_id in range(start_id, stop, -1):
+            found = start if isinstance(start, Snapshot) and snapshot_id == start_id else self.get(snapshot_id)
             if found is None:
                 return
             yield found
-
-    def newest_of_user(self, user: str, limit: int) -> Snapshot | None:
-        """The user's newest snapshot among the newest `limit` ones; None when it is not there."""
-        newest = self.latest_id()
-        if newest is None:
-            return None
-        return newest_of_user(self.newest_first(newest, max(newest - limit, 0)), user)
 
     def publish(self, snapshot: Snapshot) -> bool:
         """Publishes the snapshot as the table's next one; False when its id is taken. Errors as in FileIO.publish."""

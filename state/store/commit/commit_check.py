@@ -129,7 +129,7 @@ class CommitChecks:
         if half.kind is CommitKind.COMPACT or identity.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
             return None
         latest_id = 0 if latest is None else latest.id
-        newer = list(self._snapshots.newest_first(latest_id, seen))
+        newer = list(self._snapshots.newest_first(latest or 0, seen))
         twin = find_twin(newer, identity.user, identity.identifier)
         if twin is None and len(newer) != latest_id - seen:
             return _history_gone(seen, latest_id)
@@ -140,7 +140,7 @@ class CommitChecks:
         matter. For tables whose buckets depend on their rows: two writers would put one key into two buckets.
         """
         latest_id = 0 if latest is None else latest.id
-        newer = list(self._snapshots.newest_first(latest_id, seen))
+        newer = list(self._snapshots.newest_first(latest or 0, seen))
         if len(newer) != latest_id - seen:
             return _history_gone(seen, latest_id)
         own = writer_of(identity.user)

@@ -63,7 +63,8 @@ def catch_up(
     """
     steps, note = _steps(index.label, source.snapshots, latest), read_note(index)
     if isinstance(steps, MustRebuild) and note is not None:
-        proven = next((s for s in _newer(index.label, source.snapshots, latest) if note.proves(s, index.label)), None)
+        newer = source.snapshots.newest_first(latest, index.label.snapshot_id)
+        proven = next((s for s in newer if note.proves(s, index.label)), None)
         if proven is not None:
             index.apply(note.change(index), label_of(proven))
             steps = _steps(index.label, source.snapshots, latest)
@@ -121,13 +122,6 @@ def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Sn
     if len(steps) < len(found):
         return MustRebuild(f"snapshots after {label.snapshot_id}, which the index reflects, have expired")
     return [*steps, latest] if label.snapshot_id < latest.id else []
-
-
-def _newer(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> Iterator[Snapshot]:
-    """Snapshots with higher ids that can be read, from the latest on."""
-    if latest.id > label.snapshot_id:
-        yield latest
-    yield from snapshots.newest_first(latest.id - 1, label.snapshot_id)
 
 
 def _read_delta(

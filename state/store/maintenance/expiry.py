@@ -103,14 +103,18 @@ def expire_snapshots(
     return _Expiry(io, path, schema).run(retention or Retention.of(schema.settings.retention), clock)
 
 
-def maybe_expire(io: FileIO, path: str, schema: TableSchema, clock: Clock = SYSTEM_CLOCK) -> int:
+def maybe_expire(
+    io: FileIO, path: str, schema: TableSchema, clock: Clock = SYSTEM_CLOCK, *, newest_id: int | None = None
+) -> int:
     """As `expire_snapshots`, after a commit: the number of removed snapshots; 0 for write-only and postpone tables.
     When nothing is due it costs a few small reads. An error here does not affect the commit.
+
+    `newest_id` is the snapshot that the caller has just made; None: the newest is looked for.
     """
     if schema.settings.compaction.write_only or schema.settings.bucket.count == POSTPONE_BUCKETS:
         return 0
     retention = Retention.of(schema.settings.retention)
-    if not _is_due(Snapshots(io, path), retention, clock):
+    if not _is_due(Snapshots(io, path), retention, clock, newest_id):
         return 0
     return expire_snapshots(io, path, schema, clock, retention=retention).snapshots
 
@@ -145,8 +149,9 @@ def move_tag(
         _Expiry(io, path, schema).release(old.snapshot)
 
 
-def _is_due(snapshots: Snapshots, retention: Retention, clock: Clock) -> bool:
-    earliest, latest = snapshots.earliest_id(), snapshots.latest_id()
+def _is_due(snapshots: Snapshots, retention: Retention, clock: Clock, newest_id: int | None) -> bool:
+    earliest = snapshots.earliest_id()
+    latest = snapshots.latest_id() if newest_id is None else newest_id
     if earliest is None or latest is None or latest - earliest < retention.min_count:
         return False
     if latest - earliest >= retention.max_count:
@@ -187,9 +192,10 @@ class _Expiry:
         back, and then its files are orphans.
         """
         earliest = self._snapshots.earliest_id()
-        oldest = None if earliest is None else self._snapshots.get(earliest)
-        others = [t.snapshot for t in self._tags.list()]
-        if oldest is None or released.id >= oldest.id or any(o.id == released.id for o in others):
+        if earliest is None or released.id >= earliest:
+            return
+        oldest, others = self._snapshots.get(earliest), [t.snapshot for t in self._tags.list()]
+        if oldest is None or any(o.id == released.id for o in others):
             return
         before = [s for s in others if s.id < released.id]
         after = sorted((s for s in (*others, oldest) if s.id > released.id), key=lambda s: s.id)

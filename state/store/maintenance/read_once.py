@@ -3,7 +3,6 @@
 Manifests, lists and index manifests never change and their names are never used again, so what was read stays valid.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from bucketline.state.format.paths import MANIFEST_DIR
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.remembered import Remembered
 
 REMEMBERED_BYTES = 256 << 20
 """Default for the bytes of manifest files that are kept; the least recently used is dropped first."""
@@ -18,26 +18,18 @@ REMEMBERED_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReadOnceIO:
-    """A FileIO that keeps up to `limit_bytes` of what it has read from manifest folders. For one thread."""
+    """A FileIO that keeps what it has read from manifest folders, within the bytes of `remembered`."""
 
     inner: FileIO
-    limit_bytes: int = REMEMBERED_BYTES
-    _known: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
-    _used: list[int] = field(default_factory=lambda: [0])
+    remembered: Remembered = field(default_factory=lambda: Remembered(REMEMBERED_BYTES, REMEMBERED_BYTES))
 
     def read(self, path: str) -> bytes:
-        known = self._known.get(path)
-        if known is not None:
-            self._known.move_to_end(path)
-            return known
-        data = self.inner.read(path)
-        if f"/{MANIFEST_DIR}/" in path:
-            self._known[path] = data
-            self._used[0] += len(data)
-            while self._used[0] > self.limit_bytes:
-                _, oldest = self._known.popitem(last=False)
-                self._used[0] -= len(oldest)
-        return data
+        found = self.remembered.get(path)
+        if found is None:
+            found = self.inner.read(path)
+            if f"/{MANIFEST_DIR}/" in path:
+                self.remembered.put(path, found)
+        return found
 
     def require_publish(self) -> None:
         self.inner.require_publish()

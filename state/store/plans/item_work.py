@@ -167,7 +167,7 @@ class TableWork:
         newest = session.view.snapshot
         user = commit_user(session.plan.schema.settings.commit.user_prefix, plan.user)
         store = session.table.snapshot_store
-        for snapshot in store.newest_first(newest.id, plan.base_snapshot) if newest is not None else ():
+        for snapshot in store.newest_first(newest or 0, plan.base_snapshot):
             # A prefix may have been set or removed since.
             ours = snapshot.commit_user == user or snapshot.commit_user.endswith(plan.user)
             if ours and str(item.number) in snapshot.properties.get(ITEMS, "").split(","):

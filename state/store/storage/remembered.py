@@ -8,13 +8,21 @@ _LARGEST_BYTES = 4 << 20
 
 
 class Remembered:
-    """Up to `budget_bytes` of files; what was used longest ago goes first. For several threads."""
+    """Up to `budget_bytes` of files, none above `largest_bytes`; what was used longest ago goes first. For several
+    threads.
+    """
 
-    def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
+    def __init__(self, budget_bytes: int = BUDGET_BYTES, largest_bytes: int = _LARGEST_BYTES) -> None:
         self._budget_bytes = budget_bytes
+        self._largest_bytes = min(budget_bytes, largest_bytes)
         self._used_bytes = 0
         self._files: OrderedDict[str, bytes] = OrderedDict()
         self._lock = Lock()
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes of the files that are remembered."""
+        return self._used_bytes
 
     def get(self, key: str) -> bytes | None:
         with self._lock:
@@ -25,7 +33,7 @@ class Remembered:
 
     def put(self, key: str, data: bytes) -> None:
         """Remembers a file, unless it is so large that it would push out many others."""
-        if len(data) > min(_LARGEST_BYTES, self._budget_bytes):
+        if len(data) > self._largest_bytes:
             return
         with self._lock:
             self._forget(key)

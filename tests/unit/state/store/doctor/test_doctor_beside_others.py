@@ -15,6 +15,7 @@ from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.maintenance.expiry import _Expiry
 from bucketline.state.store.maintenance.read_once import ReadOnceIO
+from bucketline.state.store.storage.remembered import Remembered
 from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.examined import Waits
 from tests.support.faulty_io import FaultyIO
@@ -262,13 +263,13 @@ def test_what_is_remembered_of_manifests_stays_within_its_bytes(made: Table) -> 
     files = sorted(folder.iterdir())
     limit = sum(f.stat().st_size for f in files) // 2
     calls = FaultyIO(made.io)
-    reader = ReadOnceIO(calls, limit)
+    reader = ReadOnceIO(calls, Remembered(limit, limit))
     for _ in range(2):
         for f in files:
             assert reader.read(str(f)) == f.read_bytes()
     assert len(files) < len(calls.calls) <= 2 * len(files)
     reader.read(str(files[-1]))
-    assert sum(map(len, reader._known.values())) <= limit and len(calls.calls) <= 2 * len(files)
+    assert 0 < reader.remembered.used_bytes <= limit and len(calls.calls) <= 2 * len(files)
 
 
 def test_values_outside_of_statistics_are_found(table: Table) -> None:

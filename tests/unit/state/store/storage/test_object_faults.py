@@ -82,6 +82,9 @@ def test_writers_side_by_side_lose_and_double_no_row(proxy: FaultProxy, s3_serve
     assert [t for t in tasks if said[t] == "written" and found[t] != 1] == []
     assert [(t, said[t]) for t in tasks if said[t].startswith("not written") and found[t] != 0] == []
     assert max(found.values()) == 1
+    # The hint LATEST may be behind: a writer could not write it, or one that committed earlier wrote it later.
+    open_table(uri, storage_options=s3_server.storage).write(pa.table({"writer": [3], "number": [0]}, COLUMNS))
+    assert open_table(uri, storage_options=s3_server.storage).to_arrow().num_rows == rows.num_rows + 1
     snapshots = object_io(uri, s3_server.endpoint)[0].list_names(f"{uri.removeprefix('s3://')}/snapshot")
     ids = sorted(int(m[1]) for name in snapshots if (m := re.fullmatch(r"snapshot-(\d+)", name)))
     assert ids == list(range(1, len(ids) + 1))

@@ -97,6 +97,6 @@ def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(s3_server: S3S
         taken.append(io.requests.since(before))
     quiet = [t for t in taken[1:] if t.put <= 7]
     assert len(quiet) >= 8
-    assert {(t.put, t.list, t.delete) for t in quiet} == {(7, 3, 0)}
-    assert max(t.total for t in quiet) <= 33
-    assert max(t.total for t in taken) <= 51
+    assert {(t.put, t.list, t.delete) for t in quiet} == {(7, 2, 0)}
+    assert max(t.total for t in quiet) <= 26
+    assert max(t.total for t in taken) <= 44
