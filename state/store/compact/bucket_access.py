@@ -12,6 +12,8 @@ from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSour
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.run import KeyOrder
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.catalog.schemas import Schemas
@@ -46,8 +48,17 @@ class BucketAccess:
         return FileAccess(io, path, self.schema, schema_of)
 
     @cached_property
+    def compact_options(self) -> CompactOptions:
+        """What is compacted, of a table with a primary key. Raises OptionError as `CompactOptions.of`."""
+        return CompactOptions.of(self.schema.settings)
+
+    @cached_property
     def key_order(self) -> KeyOrder:
         return key_order([f.type for f in self.schema.select(self.schema.trimmed_primary_key)])
+
+    def levels(self, files: Sequence[DataFileMeta]) -> Levels:
+        """The live files of a bucket as a tree."""
+        return Levels.from_files(files, self.compact_options.num_levels, self.key_order)
 
     def writer(
         self,

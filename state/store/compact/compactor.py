@@ -4,13 +4,14 @@ replace which.
 Source: Paimon 2.0 MergeTreeCompactTask, MergeTreeCompactRewriter, ChangelogMergeTreeRewriter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
+from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.merge.change_rows import PART, ChangeRule, split_marked
@@ -27,7 +28,7 @@ from bucketline.state.lsm.tree.upgrade import Rewrite, Upgrade, plan_rewrite
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.older_values import Above, OlderValues
-from bucketline.state.store.read.bucket_deletions import BucketDeletions
+from bucketline.state.store.read.bucket_deletions import BucketDeletions, VectorFiles, load_deletions
 from bucketline.state.store.read.merge_read import FileAccess, merge_columns, merge_section, run_batch_bytes
 from bucketline.state.store.read.prune import BucketFiles
 
@@ -53,21 +54,36 @@ class CompactResult:
         names = {f.file_name for f in self.before}
         return tuple(f for f in self.after if f.file_name not in names)
 
+    def message(self, bucket_id: BucketId, total_buckets: int) -> CommitMessage:
+        """What is to be committed; files of that bucket record `total_buckets`."""
+        partition, bucket = bucket_id
+        return CommitMessage(
+            partition=partition,
+            bucket=bucket,
+            total_buckets=total_buckets,
+            compact_before=self.before,
+            compact_after=self.after,
+            compact_changelog=self.changelog,
+            compact_index_files=() if self.index is None else (self.index,),
+            deleted_compact_index_files=self.replaced_index,
+        )
+
 
 def compact_unit(
     access: BucketAccess,
     bucket_id: BucketId,
-    levels: Levels,
+    live: Sequence[DataFileMeta],
     unit: CompactUnit,
-    options: CompactOptions,
     *,
     memory_bytes: int,
-    deletions: BucketDeletions | None = None,
+    vector_files: VectorFiles = (),
 ) -> CompactResult:
-    """Compacts a unit of one bucket. Memory: about `memory_bytes` of Arrow data, whatever the size of the bucket.
-    `deletions` are the bucket's deletion vectors if the table has them; they are changed in place. After an error none
-    of the new files are left; the files of the unit are never changed.
+    """Compacts a unit of one bucket, whose live files are `live`. Memory: about `memory_bytes` of Arrow data, whatever
+    the size of the bucket. `vector_files` are those with the bucket's deletion vectors, if the table has them. After an
+    error none of the new files are left; the files of the unit are never changed.
     """
+    levels, options = access.levels(live), access.compact_options
+    deletions = load_deletions(access.files, vector_files) if options.deletion_vectors else None
     files = access.files if deletions is None else replace(access.files, deletions=deletions)
     work = _Compaction(access, files, bucket_id, levels, unit, options, memory_bytes, deletions)
     try:

@@ -16,8 +16,6 @@ from bucketline.state.commit.replay import commit_user
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.lsm.tree.compact_options import CompactOptions
-from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import CompactUnit
 from bucketline.state.plans.item_unit import Obsolete, live_inputs, unit_of
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
@@ -25,8 +23,8 @@ from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.committer import Committed, Committer
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
-from bucketline.state.store.compact.compactor import CompactResult, compact_unit
-from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
+from bucketline.state.store.compact.compactor import compact_unit
+from bucketline.state.store.read.bucket_deletions import VectorFiles
 from bucketline.state.store.write.write_session import WriteSession
 
 ITEMS = "bucketline.plan-items"
@@ -180,14 +178,12 @@ def do_item(job: BucketJob) -> CommitMessage:
     access, item = job.access, job.item
     if not access.schema.primary_keys:
         done = compact_append(access, item.place, job.unit.files, full=True, vector_files=job.vector_files)
-        return _message(item, done)
-    options = CompactOptions.of(access.schema.settings)
-    levels = Levels.from_files(job.files, options.num_levels, access.key_order)
-    deletions = load_deletions(access.files, job.vector_files) if options.deletion_vectors else None
-    done = compact_unit(
-        access, item.place, levels, job.unit, options, memory_bytes=job.memory_bytes, deletions=deletions
-    )
-    return _message(item, done)
+    else:
+        memory_bytes = job.memory_bytes
+        done = compact_unit(
+            access, item.place, job.files, job.unit, memory_bytes=memory_bytes, vector_files=job.vector_files
+        )
+    return done.message(item.place, item.total_buckets)
 
 
 def _unit(
@@ -195,18 +191,4 @@ def _unit(
 ) -> CompactUnit | Obsolete:
     if not access.schema.primary_keys:
         return CompactUnit(tuple(inputs), item.output_level)
-    options = CompactOptions.of(access.schema.settings)
-    return unit_of(item, inputs, Levels.from_files(files, options.num_levels, access.key_order), options)
-
-
-def _message(item: Item, done: CompactResult) -> CommitMessage:
-    return CommitMessage(
-        partition=item.partition,
-        bucket=item.bucket,
-        total_buckets=item.total_buckets,
-        compact_before=done.before,
-        compact_after=done.after,
-        compact_changelog=done.changelog,
-        compact_index_files=() if done.index is None else (done.index,),
-        deleted_compact_index_files=done.replaced_index,
-    )
+    return unit_of(item, inputs, access.levels(files), access.compact_options)

@@ -5,7 +5,7 @@ Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the co
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
@@ -21,14 +21,12 @@ from bucketline.state.lsm.merge.changelog_folds import LogEverything
 from bucketline.state.lsm.merge.fold import Fold, fold_for
 from bucketline.state.lsm.merge.fold_choice import early_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
-from bucketline.state.lsm.tree.compact_options import CompactOptions
-from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import CompactResult, compact_unit
-from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files
+from bucketline.state.store.read.bucket_deletions import VectorFiles, masked_files
 from bucketline.state.store.write.run_passes import few_runs, runs_at_once
 from bucketline.state.store.write.sealed_runs import SealedRun, sequence_offsets, unseal
 from bucketline.state.types.arrow import SEQUENCE
@@ -82,10 +80,6 @@ class BucketWrite:
     compact_memory_bytes: int
     local_directory: str | None = None
 
-    @property
-    def compact_options(self) -> CompactOptions:
-        return CompactOptions.of(self.access.schema.settings)
-
 
 def write_bucket(
     write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
@@ -103,7 +97,8 @@ def write_bucket(
             flushed = Flushed(_append(write, bucket_id, state, runs) if runs else [])
             made += flushed.files
             compacted = _compact_appended(write, bucket_id, state, flushed.files)
-        return _message(write, bucket_id, flushed, compacted)
+        message = compacted.message(bucket_id, write.counts.of(bucket_id[0]))
+        return replace(message, new_files=tuple(flushed.files), changelog_files=tuple(flushed.changelog))
 
 
 def _compact_appended(
@@ -122,18 +117,13 @@ def compact_bucket(
     """Picks and runs the compaction that the trigger asks for; an empty result when nothing is due."""
     if not state.complete:
         return CompactResult()
-    access = write.access
     files = (*state.files, *new_files)
     unit = pick_unit(write, files, masked_files(state.vector_files))
     if unit is None:
         return CompactResult()
-    options = write.compact_options
-    levels = Levels.from_files(files, options.num_levels, access.key_order)
-    deletions = None
-    if options.deletion_vectors:
-        deletions = load_deletions(access.files, state.vector_files)
+    memory_bytes = write.compact_memory_bytes
     return compact_unit(
-        access, bucket_id, levels, unit, options, memory_bytes=write.compact_memory_bytes, deletions=deletions
+        write.access, bucket_id, files, unit, memory_bytes=memory_bytes, vector_files=state.vector_files
     )
 
 
@@ -144,8 +134,7 @@ def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collect
     """
     if write.trigger is CompactTrigger.NONE or not files:
         return None
-    options = write.compact_options
-    levels = Levels.from_files(files, options.num_levels, write.access.key_order)
+    levels, options = write.access.levels(files), write.access.compact_options
     if write.trigger is CompactTrigger.FULL:
         return pick_full(levels, options, must_rewrite=masked if options.deletion_vectors else ())
     # Creation times are local wall-clock time, so they are compared with the same.
@@ -228,19 +217,3 @@ def _sequenced(blob: pa.Buffer, start: int) -> Iterator[pa.RecordBatch]:
     for batch in unseal(blob):
         position = batch.schema.get_field_index(SEQUENCE)
         yield batch.set_column(position, SEQUENCE, pc.add(batch.column(position), pa.scalar(start, pa.int64())))
-
-
-def _message(write: BucketWrite, bucket_id: BucketId, flushed: Flushed, compacted: CompactResult) -> CommitMessage:
-    partition, bucket = bucket_id
-    return CommitMessage(
-        partition=partition,
-        bucket=bucket,
-        total_buckets=write.counts.of(partition),
-        new_files=tuple(flushed.files),
-        changelog_files=tuple(flushed.changelog),
-        compact_before=compacted.before,
-        compact_after=compacted.after,
-        compact_changelog=compacted.changelog,
-        compact_index_files=() if compacted.index is None else (compacted.index,),
-        deleted_compact_index_files=compacted.replaced_index,
-    )

@@ -5,6 +5,7 @@ What sets the bucket modes apart is asked of the plan's `mode`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from bucketline.conf.errors import OptionError
@@ -111,7 +112,7 @@ class Mode:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WritePlan:
     """How one job writes one table. `schema` carries the options in force: the table's, then the job's."""
 
@@ -137,7 +138,7 @@ class WritePlan:
         """Whether this job compacts the buckets it writes."""
         return self._why_not_compacting is None
 
-    @property
+    @cached_property
     def compact_options(self) -> CompactOptions:
         return CompactOptions.of(self.schema.settings)
 
