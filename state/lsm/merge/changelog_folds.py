@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bucketline.state.lsm.aggregate.events import Indices, Mask
 from bucketline.state.lsm.merge.change_rows import LEVEL, ChangeRule, changes, is_add, marked
-from bucketline.state.lsm.merge.fold import Fold, Kinds
+from bucketline.state.lsm.merge.fold import Fold, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,6 @@ class LogEverything:
     """The result of the inner fold, and every row as a changelog row. The result carries PART."""
 
     inner: Fold
-
-    @property
-    def is_selection(self) -> bool:
-        return False
-
-    def select(self, starts: Mask, kinds: Kinds) -> Indices:
-        raise AssertionError("it keeps rows twice, so that it selects nothing")
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
         return marked(self.inner.fold(table, starts), table)
@@ -40,13 +33,6 @@ class FullChangelog:
     last_level: int
     rule: ChangeRule
     stores: bool = True
-
-    @property
-    def is_selection(self) -> bool:
-        return False
-
-    def select(self, starts: Mask, kinds: Kinds) -> Indices:
-        raise AssertionError("it compares rows, so that it selects nothing")
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
         numbers = np.cumsum(starts) - 1
@@ -67,7 +53,7 @@ class FullChangelog:
 def _merged(fold: Fold, rows: pa.Table, starts: Mask) -> tuple[pa.Table, Indices]:
     """One row per key, and for each key its row number, -1 for none, because some folds drop keys."""
     numbered = rows.append_column(_NUMBER, pa.array(np.cumsum(starts) - 1))
-    if fold.is_selection:
+    if isinstance(fold, Selection):
         merged = fold.fold(numbered, starts)
         at = np.full(int(starts.sum()), -1, np.int64)
         at[merged[_NUMBER].to_numpy()] = np.arange(merged.num_rows)

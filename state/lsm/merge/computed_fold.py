@@ -18,13 +18,6 @@ class ComputedFold(ABC):
 
     folds_lone_rows: bool = False
 
-    @property
-    def is_selection(self) -> bool:
-        return False
-
-    def select(self, starts: Mask, kinds: np.ndarray) -> Indices:
-        raise AssertionError("a computing fold selects nothing")
-
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
         """As `Fold.fold`; every key has exactly one row in the result."""
         first = np.flatnonzero(starts)

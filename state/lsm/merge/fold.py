@@ -30,10 +30,7 @@ Indices = NDArray[np.int64]
 
 
 class Fold(Protocol):
-    """One merge engine. `is_selection`: each key's result is one of its rows or none, see Selection."""
-
-    @property
-    def is_selection(self) -> bool: ...
+    """What the rows of a key become; see also Selection."""
 
     def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
         """At most one row per key. Shapes: n sorted rows, `starts` true at the first row of each key; same columns out.
@@ -42,26 +39,22 @@ class Fold(Protocol):
         """
         ...
 
-    def select(self, starts: Starts, kinds: Kinds) -> Indices:
-        """The rows that `fold` would keep, ascending; only if `is_selection`. `kinds` are the rows' kinds."""
-        ...
-
 
 class Selection(ABC):
-    """A fold that only selects rows: the others need not be moved in memory."""
+    """A fold that only selects rows: each key's result is one of its rows or none. The others need not be moved in
+    memory.
+    """
 
     __slots__ = ()
-
-    @property
-    def is_selection(self) -> bool:
-        return True
 
     def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
         chosen = self.select(starts, table[VALUE_KIND].to_numpy())
         return table if len(chosen) == table.num_rows else table.take(pa.array(chosen))
 
     @abstractmethod
-    def select(self, starts: Starts, kinds: Kinds) -> Indices: ...
+    def select(self, starts: Starts, kinds: Kinds) -> Indices:
+        """The rows that `fold` keeps, ascending. `kinds` are the rows' kinds."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.changelog_folds import FullChangelog
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
-from bucketline.state.lsm.merge.fold import Fold, KeepAll, fold_for
+from bucketline.state.lsm.merge.fold import Fold, KeepAll, Selection, fold_for
 from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, NewestValue
 
 
@@ -31,7 +31,7 @@ def sealing_fold(schema: TableSchema) -> Fold | None:
 def early_fold(schema: TableSchema) -> Fold:
     """The fold that may merge some runs of a flush early: that of sealing if it selects rows, else none."""
     fold = sealing_fold(schema)
-    return fold if fold is not None and fold.is_selection else KeepAll()
+    return fold if isinstance(fold, Selection) else KeepAll()
 
 
 def needs_levels(fold: Fold) -> bool:

@@ -15,7 +15,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.events import Indices, Mask
 from bucketline.state.lsm.merge.change_rows import LEVEL, ChangeRule, changes, is_add, marked
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
-from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, Deduplicate, Fold, Kinds
+from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, Deduplicate, Fold
 from bucketline.state.lsm.tree.sort_keys import sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, logical_type
 from bucketline.state.types.distinct import distinct
@@ -49,13 +49,6 @@ class NewestValue:
 
     inner: ComputedFold
 
-    @property
-    def is_selection(self) -> bool:
-        return False
-
-    def select(self, starts: Mask, kinds: Kinds) -> Indices:
-        raise AssertionError("a computing fold selects nothing")
-
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
         kept = _candidates(table, starts)
         rows = table.drop_columns([LEVEL])
@@ -86,13 +79,6 @@ class LookupFold:
     older: OlderRows | None
     rule: ChangeRule | None
     stores: bool = True
-
-    @property
-    def is_selection(self) -> bool:
-        return False
-
-    def select(self, starts: Mask, kinds: Kinds) -> Indices:
-        raise AssertionError("it may look rows up, so that it selects nothing")
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
         kept = _candidates(table, starts)
@@ -155,13 +141,6 @@ class FirstRowLookup:
     logs: bool
     ignore_delete: bool = False
     stores: bool = True
-
-    @property
-    def is_selection(self) -> bool:
-        return False
-
-    def select(self, starts: Mask, kinds: Kinds) -> Indices:
-        raise AssertionError("it may look rows up, so that it selects nothing")
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
         numbers = np.cumsum(starts) - 1

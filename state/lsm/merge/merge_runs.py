@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bucketline.state.lsm.merge.fold import Fold, Starts
+from bucketline.state.lsm.merge.fold import Fold, Selection, Starts
 from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key, merge_order, sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
 from bucketline.state.types.order import normalized_keys
@@ -40,7 +40,7 @@ def merge_runs(
     A single run is passed through as it is when the fold selects rows: its keys are unique already.
     Memory: about one batch of each run and four times `batch_rows` rows, or `batch_bytes` bytes where that is less.
     """
-    if len(runs) == 1 and fold.is_selection:
+    if len(runs) == 1 and isinstance(fold, Selection):
         yield from (b for b in runs[0] if b.num_rows)
         return
     plan = _Plan(tuple(keys), tuple(sequence_fields), descending, fold)
@@ -136,7 +136,7 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
     rows = pa.Table.from_batches([s.rows for p in pieces for s in p.slices])
     if not starts.all():
         order = _by_age(order, starts, pieces, rows, plan)
-    if plan.fold.is_selection:
+    if isinstance(plan.fold, Selection):
         kinds = rows[VALUE_KIND].to_numpy()
         chosen = plan.fold.select(starts, kinds if order is None else kinds[order])
         if order is not None:

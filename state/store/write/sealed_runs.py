@@ -21,7 +21,7 @@ from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.fold import Fold
+from bucketline.state.lsm.merge.fold import Fold, Selection
 from bucketline.state.store.write.grouping import Grouping, KeyShares
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.binary_row import encode_rows
@@ -139,7 +139,7 @@ class RunSealer:
             direction: Literal["ascending", "descending"] = "descending" if plan.sequence_descending else "ascending"
             order = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
             chosen = order
-            if plan.fold is not None and plan.fold.is_selection:
+            if isinstance(plan.fold, Selection):
                 starts = key_changes(sort_columns.select(list(keys)).take(order), keys)
                 chosen = order[plan.fold.select(starts, np.asarray(kinds.take(members))[order])]
             ranks, members = ranks[chosen], members[chosen]
