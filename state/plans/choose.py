@@ -13,12 +13,10 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
-from bucketline.state.lsm.tree.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full, pick_level0
+from bucketline.state.lsm.tree.pick import CompactUnit, hour_of, last_full_seed_ms, pick_due, pick_full, pick_level0
 from bucketline.state.lsm.tree.run import KeyOrder
 from bucketline.state.plans.item_unit import why_unsound
 from bucketline.state.plans.plan import InputFile, Item
-
-HOUR_MS = 3_600_000
 
 PartitionTest = Callable[[bytes], bool]
 
@@ -130,24 +128,16 @@ def _unit(
         full = pick_full(levels, options, must_rewrite=must_rewrite)
         if full is not None:
             return full
-    hour = local_ms // HOUR_MS % 24
     if plan.strategy is Strategy.FULL:
         return pick_full(levels, options, must_rewrite=must_rewrite)
     if plan.strategy is Strategy.LEVEL_0:
-        return pick_level0(levels, options, hour=hour) if len(levels.level0) >= plan.min_runs else None
+        return pick_level0(levels, options, hour=hour_of(local_ms)) if len(levels.level0) >= plan.min_runs else None
     if plan.strategy is Strategy.SIZE_AMPLIFICATION:
         enough = len(levels.runs()) > 1 and _amplification(levels) >= plan.min_amplification_percent
         return pick_full(levels, options) if enough else None
     if plan.strategy is Strategy.READ_AMPLIFICATION and len(levels.runs()) < plan.min_runs:
         return None
-    picked = pick_compaction(
-        levels,
-        options,
-        now_ms=local_ms,
-        last_full_ms=last_full_ms,
-        hour=hour,
-        idle_count=max(0, len(levels.level0) - 1),
-    ).unit
+    picked = pick_due(levels, options, local_ms)
     if picked is None and plan.strategy is Strategy.READ_AMPLIFICATION and len(levels.runs()) > 1:
         return pick_full(levels, options)
     return picked

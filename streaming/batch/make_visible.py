@@ -16,9 +16,9 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import CommitKind, FileKind
-from bucketline.state.store.engine.compaction import Work, compact_buckets
+from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
-from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
 from bucketline.state.store.write.visibility import (
     FileNames,
     Hidden,

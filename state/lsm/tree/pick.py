@@ -18,11 +18,15 @@ __all__ = [
     "CompactUnit",
     "Pick",
     "drops_deletes",
+    "hour_of",
     "last_full_seed_ms",
     "pick_compaction",
+    "pick_due",
     "pick_full",
     "pick_level0",
 ]
+
+_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,27 @@ def pick_compaction(
         files, candidate.output_level, drop_deletes=drops_deletes(levels, candidate.output_level, options)
     )
     return Pick(unit, was_full=candidate.full, idle_count=idle_count)
+
+
+def pick_due(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
+    """What `pick_compaction` picks at a local wall-clock time, where nothing but the files is known of the past.
+
+    Creation times are local wall-clock time too.
+    """
+    return pick_compaction(
+        levels,
+        options,
+        now_ms=local_ms,
+        last_full_ms=last_full_seed_ms(levels),
+        hour=hour_of(local_ms),
+        # Every trigger without a pick has left a file on level 0.
+        idle_count=max(0, len(levels.level0) - 1),
+    ).unit
+
+
+def hour_of(local_ms: int) -> int:
+    """The hour of the day, 0..23."""
+    return local_ms // _HOUR_MS % 24
 
 
 def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collection[str] = ()) -> CompactUnit | None:

@@ -1,17 +1,11 @@
 """Compaction of buckets as they are, by any engine."""
 
-from collections.abc import Sequence
-
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.engine.engine import NO_ROWS, Engine
-from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite
+from bucketline.state.store.write.bucket_writer import BucketWrite, Work
 from bucketline.state.store.write.grouping import OneBucket
 from bucketline.state.store.write.stages import Stages, WriteStage
 from bucketline.state.store.write.write_plan import WritePlan
-
-Work = Sequence[tuple[BucketId, BucketState]]
-"""Buckets to compact, with their live files."""
 
 
 def compact_buckets(engine: Engine, plan: WritePlan, write: BucketWrite, work: Work) -> tuple[CommitMessage, ...]:

@@ -15,10 +15,10 @@ from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import Clock, IdSource, Pause, Random
 from bucketline.state.errors import CommittedNotVisibleError
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.store.engine.compaction import Work, compact_buckets
+from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
 from bucketline.state.store.write.visibility import (
     Budget,
     FileNames,

@@ -21,7 +21,7 @@ from bucketline.state.lsm.merge.changelog_folds import LogEverything
 from bucketline.state.lsm.merge.fold import Fold, fold_for
 from bucketline.state.lsm.merge.fold_choice import early_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
-from bucketline.state.lsm.tree.pick import CompactUnit, last_full_seed_ms, pick_compaction, pick_full
+from bucketline.state.lsm.tree.pick import CompactUnit, pick_due, pick_full
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
@@ -55,6 +55,10 @@ class BucketState:
     files: tuple[DataFileMeta, ...] = ()
     complete: bool = True
     vector_files: VectorFiles = ()
+
+
+Work = Sequence[tuple[BucketId, BucketState]]
+"""Buckets to compact, as the table holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +141,7 @@ def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collect
     levels, options = write.access.levels(files), write.access.compact_options
     if write.trigger is CompactTrigger.FULL:
         return pick_full(levels, options, must_rewrite=masked if options.deletion_vectors else ())
-    # Creation times are local wall-clock time, so they are compared with the same.
-    now_ms = write.access.clock.local_ms()
-    return pick_compaction(
-        levels,
-        options,
-        now_ms=now_ms,
-        last_full_ms=last_full_seed_ms(levels),
-        hour=now_ms // 3_600_000 % 24,
-        # Every trigger without a pick has left a file on level 0.
-        idle_count=max(0, len(levels.level0) - 1),
-    ).unit
+    return pick_due(levels, options, write.access.clock.local_ms())
 
 
 @dataclass(frozen=True, slots=True)

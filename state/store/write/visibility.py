@@ -22,13 +22,11 @@ from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.read.prune import hides_level0
-from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
+from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
 from bucketline.state.store.write.write_session import WriteSession
 
 FileNames = Mapping[BucketId, frozenset[str]]
 """Names of files by bucket; no bucket without any."""
-
-Work = Sequence[tuple[BucketId, BucketState]]
 
 _SHORTEST_WAIT_MS = 20
 _LONGEST_WAIT_MS = 5_000
@@ -65,7 +63,7 @@ def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> F
 
 
 def all_on_level0(view: LiveFiles) -> FileNames:
-    """All live level-0 files of real buckets: who has written one cannot be told from it."""
+    """All live level-0 files of real buckets, whoever has written them: a file does not say that."""
     named = {b: frozenset(f.file_name for f in view.files(b) if f.level == 0) for b in view.buckets() if b[1] >= 0}
     return {b: names for b, names in named.items() if names}
 

@@ -10,11 +10,12 @@ from bucketline.conf.plan_options import PlanOptions, Strategy, plan_options
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
-from bucketline.state.plans.choose import HOUR_MS, PlannedBucket, choose_append, choose_keyed, is_due
+from bucketline.state.plans.choose import PlannedBucket, choose_append, choose_keyed, is_due
 from bucketline.state.plans.item_unit import Obsolete, live_inputs, unit_of, why_unsound
 from bucketline.state.plans.plan import Item
 from tests.support.commits import number_of
 from tests.support.levels import levels_of, sized_file
+from tests.support.stopped import HOUR_MS
 
 NOW_MS = 1000 * HOUR_MS
 
