@@ -40,10 +40,11 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What the folder showed: numbers of plans, ascending, and the files of items by plan and number."""
+    """What the folder showed: numbers of plans, ascending, the files of items by plan and number, and their names."""
 
     plan_numbers: tuple[int, ...] = ()
     items: Mapping[tuple[str, int], _Listed] = field(default_factory=dict)
+    item_names: tuple[str, ...] = ()
 
     def is_closed(self, plan: Plan) -> bool:
         """Whether all items of a plan have results, as far as the listing shows."""
@@ -68,19 +69,21 @@ class PlanFolder:
         """One listing. Raises StorageError."""
         numbers: list[int] = []
         items: dict[tuple[str, int], _Listed] = {}
+        item_names: list[str] = []
         names = self._io.list_names(self.directory)
         for name in names:
             plan, item = _PLAN.fullmatch(name), _ITEM.fullmatch(name)
             if plan is not None:
                 numbers.append(int(plan[1]))
             elif item is not None:
+                item_names.append(name)
                 found = items.setdefault((item[1], int(item[2])), _Listed())
                 if item[3] == "result":
                     found.has_result = True
                 elif item[4] is not None:
                     found.epochs[item[3]].add(int(item[4]))
         self._forget_others(set(numbers), {f"{self.directory}/{name}" for name in names})
-        return Listing(tuple(sorted(numbers)), items)
+        return Listing(tuple(sorted(numbers)), items, tuple(item_names))
 
     def _forget_others(self, numbers: set[int], paths: set[str]) -> None:
         """Holds no more in memory than what is listed."""
@@ -232,12 +235,11 @@ def named_by_plans(io: FileIO, path: str) -> set[str]:
     """
     folder = PlanFolder(io, path)
     listing = folder.list()
-    names = [n for n in io.list_names(folder.directory) if _ITEM.fullmatch(n)]
     try:
         known = {plan.plan_id for plan in folder.plans(listing).values()}
     except CorruptFileError:
-        return set(names)
-    return {name for name in names if plan_id_in(name) in known}
+        return set(listing.item_names)
+    return {name for name in listing.item_names if plan_id_in(name) in known}
 
 
 def broken_plans(io: FileIO, path: str) -> Iterator[tuple[str, str]]:

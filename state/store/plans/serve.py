@@ -1,4 +1,4 @@
-"""A compactor as a process: looks for work in several tables, again and again, until it is told to stop.
+"""A compactor as a process: looks for work in several tables, again and again, until it is asked to stop.
 
 A first request to stop lets the items in work come to their end; a second one, raised by whoever asks, gives them back.
 """

@@ -63,7 +63,9 @@ def test_the_files_of_an_item_tell_its_whole_story() -> None:
     assert plans.record(PLAN, 0, done) == done
     assert plans.record(PLAN, 0, Result(ItemState.OBSOLETE, None, "late")) == done
     assert plans.list().is_closed(PLAN)
+    before = len(io.calls)
     named = named_by_plans(cast(FileIO, io), "t")
+    assert [name for name, _ in io.calls[before:]].count("list_names") == 1
     assert len(named) == 5 and all(name.startswith("item-") for name in named)
     plans.remove(1, PLAN, plans.list())
     assert plans.list().plan_numbers == () and named_by_plans(cast(FileIO, io), "t") == set()
