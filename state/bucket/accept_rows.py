@@ -75,8 +75,8 @@ def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | Non
     for bad, why in _poison_masks(data, schema):
         if not pc.any(bad).as_py():
             continue
-        told = pc.if_else(bad, pa.scalar(why), pa.scalar(None, pa.string()))
-        reasons = told if reasons is None else pc.coalesce(reasons, told)
+        texts = pc.if_else(bad, pa.scalar(why), pa.scalar(None, pa.string()))
+        reasons = texts if reasons is None else pc.coalesce(reasons, texts)
     return reasons
 
 

@@ -78,13 +78,13 @@ class Allocation:
             left -= share
             if not left:
                 break
-        rebucketed = np.repeat(np.array(chosen, np.int32), shares)
+        allocated = np.repeat(np.array(chosen, np.int32), shares)
         if left:
-            spread = self._spread(hashes[len(rebucketed) :], rows)
+            spread = self._spread(hashes[len(allocated) :], rows)
             for bucket, share in zip(*np.unique(spread, return_counts=True), strict=True):
                 rows[int(bucket)] += int(share)
-            rebucketed = np.concatenate([rebucketed, spread])
-        return rebucketed, Allocation(rows, self.own, self.rule)
+            allocated = np.concatenate([allocated, spread])
+        return allocated, Allocation(rows, self.own, self.rule)
 
     def _open(self, wanted: int) -> list[tuple[int, int]]:
         """(bucket, room) of the owned buckets that rows may go to, in order; together room for `wanted` if there is."""

@@ -9,7 +9,7 @@ SkipNewExistingProcessor). Different on purpose: UseOldExistingProcessor turns e
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -193,9 +193,9 @@ class _Allocator:
         places, counts = np.unique((partitions.astype(np.int64) << 32) | buckets, return_counts=True)
         for place, count in zip(places.tolist(), counts.tolist(), strict=True):
             code, bucket = divmod(place, 1 << 32)
-            fill = self.allocations.get(code, self._empty)
-            rows = {**fill.rows, bucket: max(0, fill.rows.get(bucket, 0) - count)}
-            self.allocations[code] = Allocation(rows, fill.own, fill.rule)
+            before = self.allocations.get(code, self._empty)
+            rows = {**before.rows, bucket: max(0, before.rows.get(bucket, 0) - count)}
+            self.allocations[code] = replace(before, rows=rows)
 
 
 def _follow_rows(

@@ -137,7 +137,7 @@ class DynamicAssigner:
     """One assigner of one partition. Never changed: `assign` gives the assigner of the next rows."""
 
     known: KnownHashes
-    fill: Allocation
+    allocation: Allocation
 
     @staticmethod
     def starting(
@@ -159,12 +159,12 @@ class DynamicAssigner:
             return Assignment(found, _EMPTY_HASHES, _EMPTY_HASHES), self
         fresh, first, which = np.unique(hashes[unknown], return_index=True, return_inverse=True)
         arrival = np.argsort(first)
-        rebucketed, fill = self.fill.allocate(fresh[arrival])
+        allocated, allocation = self.allocation.allocate(fresh[arrival])
         bucket_of = np.empty(len(fresh), np.int32)
-        bucket_of[arrival] = rebucketed
+        bucket_of[arrival] = allocated
         found[unknown] = bucket_of[which]
-        after = DynamicAssigner(self.known.joined(fresh, bucket_of), fill)
-        return Assignment(found, fresh[arrival], rebucketed), after
+        after = DynamicAssigner(self.known.joined(fresh, bucket_of), allocation)
+        return Assignment(found, fresh[arrival], allocated), after
 
 
 def assigner_of(known_buckets: Int32s, hashes: Int32s, assigners: int) -> Int32s:

@@ -62,7 +62,7 @@ class PlaceTask:
             accepted = 0
         if accepted:
             # No row went anywhere: there is none to count them with.
-            yield self._note(STATS, stats_blob(TaskStats(-1, accepted, 0.0, 0.0, 0)), origin=share)
+            yield self._note(STATS, stats_blob(TaskStats(accepted, 0.0, 0.0, 0)), origin=share)
 
     def _note(self, kind: str, blob: bytes, *, origin: int, row_count: int = 0) -> pa.RecordBatch:
         return routed_note(kind, shard_key=self.to.any_key, origin=origin, row_count=row_count, blob=blob)

@@ -62,7 +62,6 @@ class WriteTask:
                     yield result(MESSAGES, encode_messages([compact_idle(self.stage, bucket_id)]))
         yield stats_result(
             TaskStats(
-                shard=number,
                 accepted_rows=rows,
                 receive_seconds=received - started,
                 write_seconds=time.monotonic() - received,

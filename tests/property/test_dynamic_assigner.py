@@ -78,7 +78,7 @@ def test_assigning_columns_equals_assigning_rows(batches, index, assigners, targ
     for batch in batches:
         result, assigner = assigner.assign(int32s(batch))
         assert result.buckets.tolist() == [reference.assign(h) for h in batch]
-        assert dict(assigner.fill.rows) == reference.rows
+        assert dict(assigner.allocation.rows) == reference.rows
         assert dict(zip(assigner.known.hashes.tolist(), assigner.known.buckets.tolist(), strict=True)) == dict(
             sorted(reference.bucket_of.items())
         )

@@ -30,7 +30,7 @@ Indices = NDArray[np.int64]
 
 
 class Fold(Protocol):
-    """What the rows of a key become; see also Selection."""
+    """What the rows of a key become. See also `Selection`."""
 
     def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
         """At most one row per key. Shapes: n sorted rows, `starts` true at the first row of each key; same columns out.

@@ -31,9 +31,8 @@ NO_ROWS = Parts()
 
 @dataclass(frozen=True, slots=True)
 class TaskStats:
-    """What a write task says of itself; `shard` is its number, -1 where rows are not sent to tasks by bucket."""
+    """What a write task says of itself."""
 
-    shard: int
     accepted_rows: int
     receive_seconds: float
     write_seconds: float

@@ -73,7 +73,7 @@ class KeySpill:
         splitters = [sample[int(i)] for i in picked]
         names = [f"{self._directory}/range-{i}.arrow" for i in range(len(splitters) + 1)]
         with local_disk(self._directory):
-            self._rebucket(splitters, names)
+            self._split(splitters, names)
             os.remove(self._path)
         for name in names:
             with local_disk(self._directory):
@@ -83,7 +83,7 @@ class KeySpill:
             if parts:
                 yield concat_keys(parts)
 
-    def _rebucket(self, splitters: list[pa.Scalar], names: list[str]) -> None:
+    def _split(self, splitters: list[pa.Scalar], names: list[str]) -> None:
         with pa.OSFile(self._path) as source, pa.ipc.open_stream(source) as reader, rocks_errors(self._directory):
             writers = [pa.ipc.new_stream(name, reader.schema) for name in names]
             for batch in reader:

@@ -77,11 +77,6 @@ class ShardKeys:
         return found
 
 
-def shard_of_keys(keys: HashedKeys, shards: int) -> np.ndarray:
-    """The shard of each key. Shapes: n keys in, n int32 out."""
-    return hash_share(keys.hashes, shards)
-
-
 def live_keys(
     access: FileAccess,
     entries: Iterable[ManifestEntry],

@@ -194,8 +194,7 @@ class Table(TableHandle):
     def files(self) -> pa.Table:
         """The live data files of the snapshot that the options name, else the newest: the columns of Paimon's $files.
 
-        Files of a fallback branch are among them only for partitions that
-        this branch has files of and shows none.
+        Files of a fallback branch are among them only for partitions of which this branch has files, but shows none.
         """
         return live_files(self)
 

@@ -1,14 +1,13 @@
 """One share of the keys of a cross-partition table: rows in arrival order → rows with partition and bucket, as runs.
 
-The share's key index says where each key lives; it is brought to the snapshot the batch is written on, and never told
-of the batch itself: the next batch takes that from the table. What earlier rows of the batch did is kept beside it.
+The share's key index says where each key lives. It is brought to the snapshot the batch is written on; what the batch
+itself does goes into it with the next batch, from the table. What earlier rows of the batch did is kept beside it.
 """
 
 import logging
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain
 
 import numpy as np
@@ -33,8 +32,8 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold_choice import sealing_fold
 from bucketline.state.store.catalog.manifests import Manifests
-from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.key_index.backup import BackupFolder, back_up
 from bucketline.state.store.key_index.catch_up import IndexSource
 from bucketline.state.store.key_index.expiry import forget_expired
@@ -43,7 +42,6 @@ from bucketline.state.store.key_index.note import write_note
 from bucketline.state.store.key_index.ready import IndexOrigin, IndexPlan, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.key_index.table_keys import ShardKeys
-from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.write.grouping import GivenBuckets
 from bucketline.state.store.write.key_assign import PlacedBatch, place_batch
@@ -121,17 +119,10 @@ class CrossWrite(Placing):
 
     def source(self) -> IndexSource:
         """The table the index is of."""
-        io, path = file_io_for(self.uri, self.schema.storage)
-        stored = Schemas(io, path).read_under(self.schema)
-
-        @cache
-        def schema_of(schema_id: int) -> TableSchema:
-            return self.schema if schema_id == self.schema.id else stored(schema_id)
-
+        access = BucketAccess(self.uri, self.schema).files
+        io, path = access.io, access.table_path
         partition_types = [f.type for f in self.schema.select(self.schema.partition_keys)]
-        return IndexSource(
-            FileAccess(io, path, self.schema, schema_of), Manifests(io, path, partition_types), Snapshots(io, path)
-        )
+        return IndexSource(access, Manifests(io, path, partition_types), Snapshots(io, path))
 
     def seal_plan(self) -> SealPlan:
         """How placed rows become runs."""

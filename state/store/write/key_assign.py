@@ -20,9 +20,10 @@ from bucketline.state.bucket.cross_partition import (
     placed_rows,
 )
 from bucketline.state.bucket.key_entries import number_keys
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.table_keys import ShardKeys
-from bucketline.state.types.binary_row import encode_rows
+from bucketline.state.store.write.sealed_runs import partition_codes
 from bucketline.state.types.distinct import distinct
 
 
@@ -60,12 +61,12 @@ def place_batch(
     """
     schema = shard.schema
     flat = rows.combine_chunks()
-    distinct, numbers = number_keys(shard.keys(flat))
-    old = index.lookup(distinct.normalized, alive_since=alive_since)
-    codes, old, stored = _row_and_old_codes(index, flat, old, shard)
+    keys, numbers = number_keys(shard.keys(flat))
+    old = index.lookup(keys.normalized, alive_since=alive_since)
+    codes, old, stored = _row_and_old_codes(index, flat, old, schema)
     names = index.partitions(stored.tolist())
     allocations = {n: Allocation(index.rows(code), own, rule) for n, code in enumerate(stored.tolist())}
-    batch = KeyedRows(numbers, distinct.hashes, codes, np.asarray(kinds))
+    batch = KeyedRows(numbers, keys.hashes, codes, np.asarray(kinds))
     engine = old_place_rule(schema)
     placement = place_rows(batch, old, engine, allocations=allocations, empty=Allocation({}, own, rule))
     partitions = tuple(names[code] for code in stored.tolist())
@@ -77,19 +78,19 @@ def place_batch(
         partitions=partitions,
         codes=placement.partitions,
         buckets=placement.buckets,
-        keys=distinct.normalized,
+        keys=keys.normalized,
         effect=effect.with_codes(stored.astype(np.int32)),
     )
 
 
-def _row_and_old_codes(index: KeyIndex, rows: pa.Table, old: Places, shard: ShardKeys) -> tuple[Int32s, Places, Int32s]:
+def _row_and_old_codes(
+    index: KeyIndex, rows: pa.Table, old: Places, schema: TableSchema
+) -> tuple[Int32s, Places, Int32s]:
     """Partitions of rows and of old places, numbered 0, 1, ... in this batch; and the index's code of each number."""
-    fields = shard.schema.select(shard.schema.partition_keys)
-    columns = [rows[f.name].combine_chunks() for f in fields]
-    encoded = encode_rows(columns, [f.type for f in fields], with_arity=True).dictionary_encode()
-    own_codes = index.codes(encoded.dictionary.to_pylist())
+    named, codes_here = partition_codes(rows, schema)
+    own_codes = index.codes(named)
     stored = distinct(own_codes.astype(np.int32), old.partitions[old.partitions != NOWHERE].astype(np.int32))
-    of_rows = np.searchsorted(stored, own_codes)[np.asarray(encoded.indices)].astype(np.int32)
+    of_rows = np.searchsorted(stored, own_codes)[codes_here].astype(np.int32)
     known = old.partitions != NOWHERE
     numbers = np.full(len(old.partitions), NOWHERE, np.int32)
     numbers[known] = np.searchsorted(stored, old.partitions[known])

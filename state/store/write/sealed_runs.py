@@ -57,9 +57,9 @@ class SealPlan:
     """How rows are grouped and ordered; plain values, so that it travels to executors.
 
     `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`
-    rows are neither sorted nor folded. `other_totals` are the partitions
-    whose files were written with another bucket count, and that count: no row of theirs may be written. The buffer
-    holds `budget_bytes` of rows, a run `run_bytes` before compression.
+    rows are neither sorted nor folded. `other_totals` are the partitions whose files were written with another bucket
+    count, and that count: no row of theirs may be written. The buffer holds `budget_bytes` of rows, a run `run_bytes`
+    before compression.
     """
 
     schema: TableSchema
