@@ -43,8 +43,9 @@ def ready(path: str, origin: IndexOrigin) -> int:
     """The index, brought to the table's snapshot."""
     session = WriteSession(path, {"local-directory": f"{path}.index"})
     latest = session.refresh()
-    cross = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "bench"), NO_ROWS).place
-    assert isinstance(cross, CrossWrite), cross
+    scope = WriteScope(CompactTrigger.NONE, "bench", key_shares=1)
+    cross = session.plan.mode.stages(session.plan, session, scope, NO_ROWS).place
+    assert isinstance(cross, CrossWrite) and cross.shares == 1
     index, report = ready_index(cross.index_plan(0), cross.source(), latest)
     index.close()
     assert report.origin is origin, report
