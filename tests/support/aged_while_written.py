@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.errors import CommitConflictError, StorageError
+from bucketline.state.errors import CommitConflictError, CommitOutcomeUnknownError, StorageError
 from bucketline.state.store.table.table import open_table
 from tests.support.own_rows_worker import rows
 from tests.support.stopped import HOUR_MS, let_storage_age
@@ -21,9 +21,11 @@ from tests.support.stopped import HOUR_MS, let_storage_age
 
 @dataclass
 class Written:
-    """The ids that a writer has written, those it was refused and why, and errors that say neither."""
+    """The ids that a writer has written, those that it may have written, those it was refused and why, and errors that
+    say neither."""
 
     ids: list[int] = field(default_factory=list)
+    unclear: list[int] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -39,6 +41,8 @@ def write_rows(path: str, writer: int, writers: int, start: Any, enough: Any, to
         try:
             table.write(rows([new], number))
             written.ids.append(new)
+        except CommitOutcomeUnknownError:
+            written.unclear.append(new)
         except (CommitConflictError, StorageError) as e:
             written.refused.append((new, f"{type(e).__name__}: {e}"))
         except BucketlineError as e:

@@ -32,18 +32,20 @@ _FOREVER_MS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class BroughtFile:
-    """A new file of a commit; its bytes if the entry has them, and its creation time."""
+    """A new file of a commit; its bytes if the entry has them, its creation time, and whether it is a data file that
+    the commit makes live."""
 
     path: str
     size_bytes: int | None = None
     made_ms: int | None = None
+    is_live: bool = False
 
 
 def brought_files(root: str, schema: TableSchema, half: Half) -> list[BroughtFile]:
     """The files that nothing names before the half of a commit is published. An upgraded file is named already by an
     older snapshot."""
     return [
-        *(f for e in _added(half.entries) for f in _of_entry(root, schema, e)),
+        *(f for e in _added(half.entries) for f in _of_entry(root, schema, e, is_live=True)),
         *(f for e in half.changelog for f in _of_entry(root, schema, e)),
         *(_of_index(root, schema, e) for e in half.index if e.kind is FileKind.ADD),
     ]
@@ -82,6 +84,16 @@ class FilesProof:
                 return None
         every = (*self._files, *(BroughtFile(path) for path in self._manifests))
         return next((f.path for f in every if not self._is_whole(f)), None)
+
+    @property
+    def manifest_names(self) -> frozenset[str]:
+        """The names of the files that the commit has made in the manifest folder."""
+        return frozenset(path.rpartition("/")[2] for path in self._manifests)
+
+    @property
+    def data_names(self) -> frozenset[str]:
+        """The names of the live data files that the commit brings."""
+        return frozenset(f.path.rpartition("/")[2] for f in self._files if f.is_live)
 
     @property
     def is_recent(self) -> bool:
@@ -139,10 +151,10 @@ def _added(entries: Sequence[ManifestEntry]) -> Iterator[ManifestEntry]:
     return (e for e in entries if e.kind is FileKind.ADD and e.file.file_name not in before)
 
 
-def _of_entry(root: str, schema: TableSchema, entry: ManifestEntry) -> Iterator[BroughtFile]:
+def _of_entry(root: str, schema: TableSchema, entry: ManifestEntry, *, is_live: bool = False) -> Iterator[BroughtFile]:
     file = entry.file
     own, *beside = data_paths(root, schema, entry)
-    yield BroughtFile(own, file.file_size, file.creation_time_ms)
+    yield BroughtFile(own, file.file_size, file.creation_time_ms, is_live)
     yield from (BroughtFile(path, None, file.creation_time_ms) for path in beside)
 
 

@@ -219,7 +219,7 @@ class Committer:
             if publication.fate is Fate.UNKNOWN:
                 return outcome_unknown(snapshot, str(publication.error))
             if publication.fate is Fate.WON:
-                self._write_hints(snapshot)
+                self._write_hints(snapshot, proof)
                 return snapshot
             discard_manifests(self._manifests, of_try)
             if publication.gone is not None:
@@ -306,10 +306,13 @@ class Committer:
         index = None if plan.index_entries is None else store.write_index(plan.index_entries)
         return plan.snapshot(base=base_list, delta=delta_list, changelog=changelog, index_manifest=index)
 
-    def _write_hints(self, snapshot: Snapshot) -> None:
-        """Hints are optional: readers find the snapshot without them."""
+    def _write_hints(self, snapshot: Snapshot, proof: FilesProof) -> None:
+        """Hints are optional: readers find the snapshot without them. Paimon believes one that names a snapshot without
+        a follower, so a writer that was stopped until both had expired corrects what it wrote."""
         with suppress(StorageError):
             self._snapshots.write_latest_hint(snapshot.id)
+            if not proof.is_certain and not self._snapshots.exists(snapshot.id):
+                self._snapshots.write_latest_hint(max(self._snapshots.ids(), default=snapshot.id))
             if snapshot.id == 1:
                 self._snapshots.write_earliest_hint(1)
 

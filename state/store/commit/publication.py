@@ -4,14 +4,16 @@ After an unclear answer the same bytes are published again: then either they are
 attempt succeeds. A first attempt that is still running does no harm, because publishing never replaces a file.
 Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; distinguished by uuid here, so compactions too. Unlike
 there, a writer that slept until its id had been used and had expired does not turn the table back, and neither does one
-whose files were removed while it slept.
+whose files were removed while it slept. A snapshot that is not there any more may have expired: then it was in the
+table, others may have built on it, and its manifests are still in use.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from bucketline.state.errors import CorruptFileError, StorageError
-from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.entries import ManifestFileMeta, Snapshot
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_proof import FilesProof
@@ -75,10 +77,15 @@ def publish_snapshot(
             is_there = True
             if gone is None and not proof.is_certain:
                 gone = proof.first_gone(snapshots.path(snapshot.id))
-            if gone is not None:
-                _take_back(snapshots, snapshot, gone, retries)
+            fate = _place(snapshots, manifests, snapshot, before, proof)
+            if gone is not None and fate is Fate.WON:
+                fate = _take_back(snapshots, snapshot, gone, retries)
+            if fate is Fate.UNKNOWN:
+                fate = _trace(snapshots, manifests, proof)
+            if fate is Fate.UNKNOWN:
+                return Publication(fate, error or _no_trace(snapshots, snapshot))
+            if gone is not None and fate is Fate.LOST:
                 return Publication(Fate.LOST, gone=gone)
-            fate = _place(snapshots, manifests, snapshot, before)
             return Publication(lost if fate is Fate.LOST else fate)
         except StorageError as e:
             if error is None and not is_there and not e.fields.get("retryable"):
@@ -105,8 +112,9 @@ def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) ->
     return Publication(Fate.WON if found.uuid == snapshot.uuid else Fate.LOST)
 
 
-def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str, retries: Retries) -> None:
-    """Removes a snapshot that was published too late: its files were removed while this process was stopped.
+def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str, retries: Retries) -> Fate:
+    """Removes a snapshot that was published too late: its files were removed while this process was stopped. LOST then;
+    UNKNOWN where the snapshot has gone already: its files have expired with it, if it was in the table.
 
     Raises CorruptFileError where another one builds on it already, or none would be left; it stays then.
     """
@@ -114,16 +122,27 @@ def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str, retries: Ret
     if not has_before and snapshot.id > 1 and snapshots.ids() == [snapshot.id]:
         raise _broken(snapshot, gone, "all snapshots before it have expired; put the file back from a copy")
     is_base = snapshots.exists(snapshot.id + 1)
+    # Looked for after its follower, so that the follower cannot have been there and have expired.
+    if snapshots.get(snapshot.id) != snapshot:
+        return Fate.UNKNOWN
     if not is_base and has_before:
         # As before a rollback: other writers that have seen the snapshot ask the hint whether it may be gone.
         snapshots.write_latest_hint(snapshot.id - 1)
     while not is_base:
         snapshots.delete(snapshot.id)
         if not snapshots.exists(snapshot.id + 1):
-            return
+            return Fate.UNKNOWN if max(snapshots.ids(), default=0) > snapshot.id else Fate.LOST
         # It was built upon just now, by a commit that may have missed this one, and is taken back itself then.
         snapshots.publish(snapshot)
         is_base = not retries.wait() or snapshots.exists(snapshot.id + 1)
+    while retries.wait():
+        # Its files go before it when it expires.
+        if snapshots.get(snapshot.id) != snapshot:
+            return Fate.UNKNOWN
+        if (snapshots.earliest_id() or 0) > snapshot.id:
+            # It expired before it was deleted here, and came back.
+            snapshots.delete(snapshot.id)
+            return Fate.UNKNOWN
     rest = f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1}"
     raise _broken(snapshot, gone, f"{rest} and write the rows again")
 
@@ -136,8 +155,10 @@ def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:
     )
 
 
-def _place(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, before: Snapshot | None) -> Fate:
-    """Whether a published snapshot is part of the table's history.
+def _place(
+    snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, before: Snapshot | None, proof: FilesProof
+) -> Fate:
+    """Whether a published snapshot is part of the table's history; UNKNOWN where it is not there any more.
 
     If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
     what was published then is an island that no newer snapshot builds on. It is taken back, and so is one whose
@@ -153,10 +174,40 @@ def _place(snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, befor
         snapshots.delete(snapshot.id)
         return Fate.LOST
     follower = snapshots.get(snapshot.id + 1)
-    if follower is None:
-        # Snapshots expire oldest first, so a follower cannot have gone before this one.
+    # Looked for after its follower: snapshots expire oldest first, so none has gone while this one was there.
+    if snapshots.get(snapshot.id) != snapshot:
+        return Fate.UNKNOWN
+    holds = False if follower is None else _holds(manifests, manifests.read_list(follower.base_manifest_list), proof)
+    if holds is None:
+        return Fate.UNKNOWN
+    if not holds:
         snapshots.delete(snapshot.id)
-        return Fate.LOST
-    inherited = {m.file_name for m in manifests.read_list(follower.base_manifest_list)}
-    builds_on_it = all(m.file_name in inherited for m in manifests.base_and_delta(snapshot))
-    return Fate.WON if builds_on_it else Fate.UNKNOWN
+    return Fate.WON if holds else Fate.LOST
+
+
+def _trace(snapshots: Snapshots, manifests: Manifests, proof: FilesProof) -> Fate:
+    """WON if the newest snapshot still holds what this one brought. UNKNOWN if not: it may have been compacted since,
+    or the table was rolled back.
+    """
+    newest = snapshots.latest()
+    is_held = newest is not None and _holds(manifests, manifests.base_and_delta(newest), proof)
+    return Fate.WON if is_held else Fate.UNKNOWN
+
+
+def _holds(manifests: Manifests, named: Sequence[ManifestFileMeta], proof: FilesProof) -> bool | None:
+    """Whether a state with these manifests holds a manifest or a data file of the proof; None: it brought no data file,
+    and its manifests may have been merged. Reads all manifests where none is the proof's own.
+    """
+    if any(m.file_name in proof.manifest_names for m in named):
+        return True
+    if not proof.data_names:
+        return None
+    return any(e.file.file_name in proof.data_names for e in manifests.live_in(named))
+
+
+def _no_trace(snapshots: Snapshots, snapshot: Snapshot) -> StorageError:
+    return StorageError(
+        f"{snapshots.path(snapshot.id)} was written and has expired since, and the newest snapshot holds none of its "
+        "files: what it wrote was compacted, or never was in the table",
+        path=snapshots.path(snapshot.id),
+    )

@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 
+from bucketline.state.commit.conflict import HISTORY_GONE
 from bucketline.state.commit.expire import Retention
 from bucketline.state.commit.file_age import CLOCK_SKEW_MS, PROOF_MS, QUICK_MS, REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
@@ -257,6 +258,77 @@ def test_a_writer_that_is_stopped_until_its_base_has_expired_plans_again(with_vi
         if next(reads) <= at:
             break
     assert at > 2
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+@pytest.mark.parametrize("stop_ms", [0, 30 * HOUR_MS])
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("merges", [False, True])
+def test_a_writer_that_is_stopped_from_its_publication_on_until_snapshots_have_expired_harms_nothing(
+    is_compacted: bool, merges: bool, stop_ms: int, kept: int
+) -> None:
+    """At each call: others go on, compact the bucket, and let snapshots expire."""
+    for at in count(1):
+        table = CommitTable(options={"manifest.merge-min-count": "2" if merges else "30"}).create()
+        storage = table.storage
+        assert isinstance(storage, MemoryIO)
+        storage.now_ms = table.pause.clock.now
+        _append(table, 0)
+        ours = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-ours.parquet"),))
+        table.put_files([ours])
+        calls: list[str] = []
+
+        def go_on(
+            name: str,
+            path: str,
+            table: CommitTable = table,
+            storage: MemoryIO = storage,
+            at: int = at,
+            calls: list[str] = calls,
+        ) -> None:
+            if name != "publish" and not calls:
+                return
+            calls.append(name)
+            if len(calls) != at:
+                return
+            if is_compacted:
+                _compact(table)
+            for n in (11, 12, 13):
+                _append(table, n)
+            table.pause.clock.now += stop_ms
+            storage.now_ms += stop_ms
+            retention = Retention(min_count=kept, max_count=kept, time_ms=0, limit=50)
+            expire_snapshots(storage, table.path, table.schema, table.pause.clock, retention=retention)
+
+        outcome = table.committer(FaultyIO(storage, before_call=go_on)).commit([ours], user="me", identifier=1)
+        assert_whole(table)
+        ids = table.snapshots.ids()
+        assert ids == list(range(ids[0], ids[-1] + 1)) and table.snapshots.latest() == table.latest()
+        is_there = "data-ours.parquet" in table.live_names()
+        if isinstance(outcome, Unknown):
+            assert is_compacted
+        elif isinstance(outcome, Conflict):
+            assert not is_there and outcome.rule == HISTORY_GONE
+        elif not is_compacted or len(calls) < at:
+            assert is_there
+        if len(calls) < at:
+            break
+    assert at > 3
+
+
+def _append(table: CommitTable, n: int) -> None:
+    message = CommitMessage(EMPTY_ROW, n % 2, 2, new_files=(data_file(f"data-{n}.parquet"),))
+    outcome = table.committer().commit(table.put_files([message]), user="rival", identifier=n)
+    assert isinstance(outcome, Committed)
+
+
+def _compact(table: CommitTable) -> None:
+    """Replaces all files of bucket 0 by one."""
+    merged = data_file("data-merged.parquet", level=5)
+    files = tuple(e.file for e in table.live() if e.bucket == 0)
+    message = CommitMessage(EMPTY_ROW, 0, 2, compact_before=files, compact_after=(merged,))
+    outcome = table.committer().commit(table.put_files([message]), user="rival", identifier=10, kind=CommitKind.COMPACT)
+    assert isinstance(outcome, Committed) and outcome.snapshots
 
 
 def test_a_commit_that_is_tried_for_hours_proves_its_files_each_time() -> None:
