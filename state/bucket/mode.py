@@ -31,6 +31,36 @@ class BucketMode(Enum):
     POSTPONE = "postpone"
     UNAWARE = "unaware"
 
+    @property
+    def hashes_keys(self) -> bool:
+        """Whether the bucket key alone decides the bucket: all rows of a bucket prove it, and a filter may use it."""
+        return self is BucketMode.FIXED
+
+    @property
+    def opens_buckets(self) -> bool:
+        """Whether new keys fill buckets, and open a new one when all are full."""
+        return self in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION)
+
+    @property
+    def has_hash_index(self) -> bool:
+        """Whether the table stores, for each bucket, the hashes of the keys in it."""
+        return self is BucketMode.DYNAMIC
+
+    @property
+    def moves_keys(self) -> bool:
+        """Whether a key may move to another partition."""
+        return self is BucketMode.CROSS_PARTITION
+
+    @property
+    def postpones(self) -> bool:
+        """Whether rows wait in bucket -2 until a compaction moves them to real buckets."""
+        return self is BucketMode.POSTPONE
+
+    @property
+    def has_buckets(self) -> bool:
+        """Whether rows belong to a bucket; without, deletion vectors belong to the files by name."""
+        return self is not BucketMode.UNAWARE
+
 
 def bucket_mode(schema: TableSchema) -> BucketMode:
     """The table's bucket mode. Raises OptionError when `bucket` is not a number, or one that this table cannot have."""

@@ -184,7 +184,7 @@ def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[Bucket
         lines.append(
             f"compaction due in {len(due):,} of {counted(len(buckets), 'bucket')}{held_back}" if due else _NOT_DUE
         )
-    if mode is BucketMode.POSTPONE:
+    if mode.postpones:
         lines.append(_waiting_line(buckets))
     return [*lines, *_plan_lines(table)]
 

@@ -192,7 +192,7 @@ SURVEY_SCHEMA = pa.schema(
 
 def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str | None:
     """Advice for a table whose partitions need different numbers of buckets; None if one number fits all."""
-    if mode is not BucketMode.FIXED:
+    if not mode.hashes_keys:
         return None
     sizes = [(_bucket_count(p.buckets), p.size_bytes) for p in partitions]
     large = sum(size > count * LARGE_BUCKET_BYTES for count, size in sizes)
@@ -246,13 +246,13 @@ def _skew(members: Sequence[BucketSurvey]) -> float:
 
 
 def _advice(members: Sequence[BucketSurvey], mode: BucketMode, skew: float, is_small: bool) -> str | None:
-    if mode is BucketMode.POSTPONE and any(b.bucket < 0 for b in members):
+    if mode.postpones and any(b.bucket < 0 for b in members):
         return "readers do not see rows in the postpone bucket: compact the table to move them to buckets"
     count, total = _bucket_count(members), sum(b.size_bytes for b in members)
     fitting = _fitting(total)
-    if mode in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
+    if mode.opens_buckets:
         return _dynamic_advice(count, total, fitting, is_small)
-    if mode is BucketMode.UNAWARE:
+    if not mode.has_buckets:
         return None
     if total > count * LARGE_BUCKET_BYTES:
         return f"more than 1 GB a bucket: about {fitting} buckets instead of {count} would fit better"

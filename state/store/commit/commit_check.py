@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.changes import Changes, changed_buckets
 from bucketline.state.commit.conflict import (
     HISTORY_GONE,
@@ -100,7 +100,7 @@ class CommitChecks:
 
     def __init__(self, schema: TableSchema, snapshots: Snapshots, manifests: Manifests) -> None:
         self._snapshots, self._manifests = snapshots, manifests
-        self._mode = bucket_mode(schema)
+        self._has_postponed_rows = bucket_mode(schema).postpones
         key_types = [f.type for f in schema.select(schema.trimmed_primary_key)]
         self._key_order = key_order(key_types) if schema.primary_keys else None
         self._has_vectors = schema.settings.changelog.deletion_vectors
@@ -197,7 +197,7 @@ class CommitChecks:
         conflict = None if based_on is None else self._check_target(target, base.latest, based_on)
         if conflict is not None:
             return conflict
-        live = [e for e in base.entries_in(target) if e.bucket >= 0 or self._mode is BucketMode.POSTPONE]
+        live = [e for e in base.entries_in(target) if e.bucket >= 0 or self._has_postponed_rows]
         entries = overwrite_entries(live, half.entries)
         if based_on is not None:
             # A rescale writes the rows of these files again.
@@ -263,7 +263,7 @@ class CommitChecks:
             return _history_gone(based_on, latest_id)
         for snapshot, delta in changes:
             for entry in delta:
-                if target(entry.partition) and (entry.bucket >= 0 or self._mode is BucketMode.POSTPONE):
+                if target(entry.partition) and (entry.bucket >= 0 or self._has_postponed_rows):
                     return Conflict(
                         "target-changed",
                         f"snapshot {snapshot.id} ({snapshot.commit_kind.value} by {snapshot.commit_user}) changed a "

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.changes import Changes, collect_changes
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.manifest_merge import ManifestMergeOptions
@@ -73,7 +73,7 @@ class Committer:
         self._checks = CommitChecks(schema, self._snapshots, self._manifests)
         self._settings = RetrySettings.of(schema.settings.commit)
         self._planned_ms = 0
-        self._vectors_by_file = bucket_mode(schema) is BucketMode.UNAWARE
+        self._vectors_by_file = not bucket_mode(schema).has_buckets
 
     def commit(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bucketline.conf.table.table_settings import TableSettings
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
@@ -71,7 +71,7 @@ def _index_change(
     """The new index file, if one is needed, and the removed ones. A bucket has one index file, which only a new one
     replaces; without buckets index files are added and removed by name.
     """
-    by_name = bucket_mode(access.schema) is BucketMode.UNAWARE
+    by_name = not bucket_mode(access.schema).has_buckets
     if by_name and deletions.is_empty:
         return None, touched
     bitmap64 = access.schema.settings.changelog.vectors_of_64_bits

@@ -12,7 +12,7 @@ import numpy as np
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.allocation import Int32s
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.hash_index import decode_hash_index
 from bucketline.state.store.catalog.kept_files import index_path, located, reach
@@ -30,7 +30,7 @@ def hash_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     Memory: the hashes of one partition, 4 bytes a key, and a record batch of keys. Raises CorruptFileError,
     StorageError when the snapshot's manifests cannot be read.
     """
-    if bucket_mode(table.table_schema) is not BucketMode.DYNAMIC:
+    if not bucket_mode(table.table_schema).has_hash_index:
         return
     index = hash_entries(table.manifests.read_index(snapshot.index_manifest))
     buckets = group_by_bucket(table.manifests.live_entries(snapshot))

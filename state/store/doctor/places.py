@@ -6,7 +6,7 @@ Two jobs that write at once leave a key in two partitions. Readers see two rows,
 from collections.abc import Iterator
 from contextlib import closing
 
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.kept_files import reraise_unless_missing
@@ -27,7 +27,7 @@ def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     StorageError when files cannot be read for another reason than that they are gone, or the disk is full.
     """
     schema = table.table_schema
-    if bucket_mode(schema) is not BucketMode.CROSS_PARTITION or schema.settings.bucket.index_ttl_ms is not None:
+    if not bucket_mode(schema).moves_keys or schema.settings.bucket.index_ttl_ms is not None:
         return
     keys = ShardKeys(schema)
     access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.fixed import assign_fixed_buckets
-from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
+from bucketline.state.bucket.mode import bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_ranges import is_blob_file
 from bucketline.state.store.doctor.problem import Problem, State
@@ -40,7 +40,7 @@ def row_problems(access: FileAccess, bucket: BucketFiles, state: State) -> Itera
 def _in_file(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> Iterator[tuple[str, str]]:
     schema = access.schema
     keys = list(schema.trimmed_primary_key)
-    is_fixed = bucket_mode(schema) is BucketMode.FIXED and bucket.total_buckets > 0 and bucket.bucket >= 0
+    is_fixed = bucket_mode(schema).hashes_keys and bucket.total_buckets > 0 and bucket.bucket >= 0
     hashed = list(bucket_keys(schema)) if is_fixed else []
     system = [SEQUENCE] if schema.primary_keys else []
     stats = StatsCheck(schema, access.schema_of(file.schema_id), file)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from bucketline.conf.table.choices import MergeEngine
 from bucketline.state.bucket.fixed import assign_fixed_buckets
-from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode
+from bucketline.state.bucket.mode import bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.entries import ManifestEntry
 from bucketline.state.format.row_ranges import TRACKED, RowRange, row_ranges, stats_fields, written_fields
@@ -120,7 +120,7 @@ class _Pruning:
 
     def by_bucket(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
         """Only the buckets that can have rows with the wanted bucket key, by each partition's own bucket count."""
-        if bucket_mode(self.schema) is not BucketMode.FIXED:
+        if not bucket_mode(self.schema).hashes_keys:
             return list(buckets)
         pinned = pinned_values(self.arrow, self.expression)
         keys = bucket_keys(self.schema)

@@ -6,7 +6,7 @@ The one bucket mode that needs RocksDB; `modes` imports this module when it meet
 from dataclasses import replace
 from typing import Any
 
-from bucketline.state.bucket.mode import BucketMode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.write.cross_write import CrossWrite
@@ -48,7 +48,7 @@ class CrossPartition(Mode):
         raise UnsupportedTableError(
             f"{plan.uri} cannot be overwritten: its keys move between partitions, and one that is in a partition "
             "that stays would be in two; write -D rows instead",
-            mode=BucketMode.CROSS_PARTITION.value,
+            mode=bucket_mode(plan.schema).value,
         )
 
     def advice(self, plan: WritePlan, stages: Stages[Any], workers: Workers) -> str | None:

@@ -1,5 +1,8 @@
 """Bucket modes and bucket keys as table options and keys decide them."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from bucketline.conf.errors import OptionError
@@ -8,6 +11,7 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type
 
+ROOT = Path(__file__).parents[4]
 _NESTED = DataType(TypeRoot.ARRAY, element=parse_type("INT"))
 
 
@@ -97,3 +101,14 @@ def test_a_bucket_key_that_cannot_be_one_is_refused(schema) -> None:
 def test_a_primary_key_of_partition_columns_only_is_refused() -> None:
     with pytest.raises(UnsupportedTableError):
         bucket_keys(_schema("dt", "dt", bucket="4"))
+
+
+def test_only_the_mode_itself_and_the_factory_of_writers_know_the_modes_apart() -> None:
+    """Others ask what a mode does, so that a new one is added in these two modules and one of its own."""
+    naming = {
+        str(path.relative_to(ROOT))
+        for top in ("conf", "state", "streaming")
+        for path in (ROOT / top).rglob("*.py")
+        if re.search(r"BucketMode\.[A-Z]", path.read_text(encoding="utf-8"))
+    }
+    assert naming == {"state/bucket/mode.py", "state/store/write/modes.py"}
