@@ -22,8 +22,8 @@ The public names of `import bucketline as bl`. This page is made from the docstr
 `pyarrow.compute.Expression`. `Version` is the id of a snapshot or the name of a tag. Every function raises
 subclasses of `BucketlineError`; [errors](errors.md) says what to do about each.
 """
-FIRST = ("create_table", "open_table", "Table", "WriteResult", "TableSink", "compact", "rescale")
-MEMBERS = {"Table": ("schema", "options", "primary_key", "partition_by", "comment", "uri", "refreshed")}
+FIRST = ("create_table", "open_table", "Table", "catalog", "Catalog", "WriteResult", "TableSink", "compact", "rescale")
+MEMBERS = {"Table": ("schema", "options", "primary_key", "partition_by", "comment", "uri", "refreshed"), "Catalog": ()}
 """Classes whose methods are shown, with those of their bases that are."""
 RESULTS: tuple[type, ...] = (ExpireResult, OrphanResult, Finding)
 WIDTH = 110

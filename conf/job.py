@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
 from bucketline.conf.durations import check_given_durations, parse_given_duration
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
@@ -76,7 +77,7 @@ class Setting:
 class JobConfig:
     """A streaming job. `options` are per-job options of sink and table; `settings` say where each text comes from.
 
-    `storage` are the storage options of table and bad records.
+    `table` is a name where there is a `catalog`. `storage` are the storage options of table and bad records.
     """
 
     table: str
@@ -88,6 +89,7 @@ class JobConfig:
     bad_records: BadRecords
     settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)
     storage: Mapping[str, str] = field(default_factory=dict)
+    catalog: CatalogSettings | None = None
 
 
 def parse_trigger(text: str) -> Trigger:
@@ -106,7 +108,7 @@ def parse_trigger(text: str) -> Trigger:
         raise OptionError(f"neither 'availableNow' nor an interval: {e.message}", value=text) from e
 
 
-TABLE = Option("table", parse_given_text, None, "path or URI of the table's directory")
+TABLE = Option("table", parse_given_text, None, "path or URI of the table's directory; with `catalog` its name there")
 SOURCE_FORMAT = Option("source.format", parse_given_text, None, "name of a Spark streaming source, like kafka")
 SOURCE_DECODE = Option("source.decode", parse_enum(RecordFormat), RecordFormat.NONE, "how values become columns")
 CHECKPOINT = Option("checkpoint", parse_given_text, None, "directory where Spark keeps the job's progress")
@@ -120,9 +122,10 @@ JOB_KEYS = tuple(found.key for found in tuple(globals().values()) if isinstance(
 """The keys of a job file that are no families. Those of bad records are the sink's as well."""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
-JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE)
-"""Families of keys; the rest of such a key is an option of Spark's source, of the new table, of sink and table, or of
-the storage."""
+CATALOG = "catalog."
+JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE, CATALOG)
+"""Families of keys; the rest of such a key is an option of Spark's source, of the new table, of sink and table, of the
+storage, or of the catalog."""
 
 
 def job_config(settings: Mapping[str, Setting]) -> JobConfig:
@@ -130,6 +133,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
     missing table, source format, checkpoint or schema.
     """
     texts = {key: found.text for key, found in settings.items()}
+    catalog, storage = _family(texts, CATALOG), check_storage_options(_family(texts, STORAGE))
     return JobConfig(
         table=TABLE.get(texts),
         source=SourceConfig(
@@ -143,7 +147,8 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
         options=_family(texts, OPTIONS),
         bad_records=BadRecords(BAD_RECORDS_PATH.find(texts), BAD_RECORDS_MAX.get(texts)),
         settings=dict(settings),
-        storage=check_storage_options(_family(texts, STORAGE)),
+        storage=storage,
+        catalog=catalog_settings(catalog, storage) if catalog else None,
     )
 
 

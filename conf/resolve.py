@@ -8,8 +8,10 @@ from pathlib import Path
 
 import yaml
 
+from bucketline.conf.catalog_options import CATALOG_OPTIONS
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import (
+    CATALOG,
     CREATE_OPTIONS,
     JOB_KEYS,
     JOB_PREFIXES,
@@ -111,7 +113,7 @@ def _nearest_key(key: str) -> str | None:
     options = {name: OPTIONS + name for name in (*HONOURED, *OUR_OPTIONS) if name not in FIXED_BY_TABLE}
     fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
     names = {name: f"{SOURCE_OPTIONS}{name}" for name in KAFKA_OPTIONS} | fixed | options
-    storage = {name: STORAGE + name for name in STORAGE_OPTIONS}
+    storage = {name: STORAGE + name for name in STORAGE_OPTIONS} | {n: CATALOG + n for n in CATALOG_OPTIONS}
     if key in names | storage:
         return (names | storage)[key]
     for prefix in JOB_PREFIXES:

@@ -15,6 +15,12 @@ class TableNotFoundError(UnsupportedTableError):
     code = "TABLE_NOT_FOUND"
 
 
+class DatabaseNotFoundError(UnsupportedTableError):
+    """The catalog has no database of this name; the caller uses another name, or creates the database."""
+
+    code = "DATABASE_NOT_FOUND"
+
+
 class BranchNotFoundError(UnsupportedTableError):
     """The table has no branch of this name; the caller uses another name, or creates the branch."""
 

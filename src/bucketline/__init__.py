@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         CommitOutcomeUnknownError,
         CommittedNotVisibleError,
         CorruptFileError,
+        DatabaseNotFoundError,
         FilesGoneError,
         IndexStateError,
         MissingSnapshotError,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from bucketline.state.store.engine.local_engine import LocalEngine
     from bucketline.state.store.table.table import Table, create_table, open_table
     from bucketline.state.store.table.write_result import WriteResult
+    from bucketline.state.store.warehouse.catalog import Catalog, catalog
     from bucketline.streaming.batch.procedures import compact, rescale, spark_engine
     from bucketline.streaming.batch.recover import CheckpointMismatchError
     from bucketline.streaming.batch.sink import TableSink
@@ -69,6 +71,7 @@ _MODULES = {
         "CommitOutcomeUnknownError",
         "CommittedNotVisibleError",
         "CorruptFileError",
+        "DatabaseNotFoundError",
         "FilesGoneError",
         "IndexStateError",
         "MissingSnapshotError",
@@ -80,6 +83,7 @@ _MODULES = {
     ),
     "bucketline.state.store.table.table": ("Table", "create_table", "open_table"),
     "bucketline.state.store.table.write_result": ("WriteResult",),
+    "bucketline.state.store.warehouse.catalog": ("Catalog", "catalog"),
     "bucketline.streaming.batch.procedures": ("compact", "rescale", "spark_engine"),
     "bucketline.streaming.batch.recover": ("CheckpointMismatchError",),
     "bucketline.streaming.decode.rejects": ("RejectedRecordsError",),
@@ -93,6 +97,7 @@ __all__ = [
     "AddColumn",
     "BranchNotFoundError",
     "BucketlineError",
+    "Catalog",
     "ChangeComment",
     "ChangeNullability",
     "ChangeType",
@@ -101,6 +106,7 @@ __all__ = [
     "CommitOutcomeUnknownError",
     "CommittedNotVisibleError",
     "CorruptFileError",
+    "DatabaseNotFoundError",
     "DropColumn",
     "Engine",
     "FilesGoneError",
@@ -125,6 +131,7 @@ __all__ = [
     "UserNotFoundError",
     "WriteResult",
     "__version__",
+    "catalog",
     "compact",
     "create_table",
     "open_table",

@@ -1,23 +1,27 @@
 """Arguments of several commands: the table's PATH, read options, storage options, `--format`, lists of names."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from bucketline.conf.catalog_options import WAREHOUSE
 from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_assignments, read_settings_file
 from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.warehouse.catalog import Catalog, catalog
+from bucketline.state.store.warehouse.metastore import Place
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _STORAGE = "bucketline.storage"
+_CATALOG = "bucketline.catalog"
 
 
 def table_arguments(command: Command) -> Command:
-    """Adds `PATH`, read options and storage options; the command gets `path` and `option`, see `opened`."""
+    """Adds `PATH`, options of reading, storage and catalog; the command gets `path` and `option`, see `opened`."""
     command = click.option(
         "-o",
         "--option",
@@ -29,28 +33,42 @@ def table_arguments(command: Command) -> Command:
 
 
 def storage_arguments(command: Command) -> Command:
-    """Adds `--storage` and `--storage-file`; the command reads them with `given_storage`."""
+    """Adds `--storage`, `--warehouse`, `--catalog` and their files; the command reads them with `given_storage` and
+    `given_catalog`."""
+    command = _settings_options(
+        command, _CATALOG, "--catalog", "Option of the catalog, as metastore=jdbc; PATH is a name then; repeatable."
+    )
     command = click.option(
-        "--storage-file",
-        metavar="F.yaml",
+        "--warehouse",
+        metavar="DIR",
         expose_value=False,
-        callback=lambda context, parameter, path: _keep(context, "file", {} if path is None else _storage_file(path)),
-        help="File with storage options; keeps secrets off the command line.",
+        callback=lambda context, parameter, path: _keep(
+            context, _CATALOG, "warehouse", {} if path is None else {WAREHOUSE.key: path}
+        ),
+        help="Folder or URI with databases; PATH is a table's name then, as shop.orders.",
     )(command)
-    return click.option(
-        "--storage",
-        metavar="KEY=VALUE",
-        multiple=True,
-        expose_value=False,
-        callback=lambda context, parameter, texts: _keep(context, "line", assignments(texts, "--storage")),
-        help="Storage option, as s3.endpoint=http://localhost:9000; repeatable.",
-    )(command)
+    return _settings_options(
+        command, _STORAGE, "--storage", "Storage option, as s3.endpoint=http://localhost:9000; repeatable."
+    )
 
 
 def given_storage() -> dict[str, str]:
     """The storage options of the command that runs; those on the command line override those of the file."""
-    found: dict[str, dict[str, str]] = click.get_current_context().meta.get(_STORAGE, {})
-    return {**found.get("file", {}), **found.get("line", {})}
+    return _given(_STORAGE)
+
+
+def given_catalog() -> Catalog | None:
+    """The catalog that the command names, None if it names none: then tables are paths."""
+    found = _given(_CATALOG)
+    return catalog(found, given_storage()) if found else None
+
+
+def given_place(path: str, options: Mapping[str, str]) -> tuple[Place, dict[str, str]]:
+    """Where the table of the argument PATH is, and the options to open it with."""
+    found = given_catalog()
+    if found is None:
+        return Place(path, given_storage()), dict(options)
+    return found.place(path), found.read_options(path, options)
 
 
 def format_option(command: Command) -> Command:
@@ -67,8 +85,11 @@ def format_option(command: Command) -> Command:
 
 
 def opened(path: str, option: Sequence[str]) -> Table:
-    """The table that the arguments name."""
-    return open_table(path, options=assignments(option, "-o"), storage_options=given_storage())
+    """The table that the arguments name: by its path, or by its name in the catalog."""
+    found, options = given_catalog(), assignments(option, "-o")
+    if found is not None:
+        return found.table(path, options=options)
+    return open_table(path, options=options, storage_options=given_storage())
 
 
 def assignments(texts: Sequence[str], name: str) -> dict[str, str]:
@@ -96,12 +117,36 @@ def partition_option(command: Command) -> Command:
     )(command)
 
 
-def _keep(context: click.Context, origin: str, settings: dict[str, str]) -> None:
-    context.meta.setdefault(_STORAGE, {})[origin] = settings
+def _settings_options(command: Command, kind: str, name: str, text: str) -> Command:
+    """Adds an option for KEY=VALUE texts, and one for a file of them."""
+    command = click.option(
+        f"{name}-file",
+        metavar="F.yaml",
+        expose_value=False,
+        callback=lambda context, parameter, path: _keep(context, kind, "file", {} if path is None else _file(path)),
+        help=f"File with what {name} takes; keeps secrets off the command line.",
+    )(command)
+    return click.option(
+        name,
+        metavar="KEY=VALUE",
+        multiple=True,
+        expose_value=False,
+        callback=lambda context, parameter, texts: _keep(context, kind, "line", assignments(texts, name)),
+        help=text,
+    )(command)
+
+
+def _keep(context: click.Context, kind: str, origin: str, settings: dict[str, str]) -> None:
+    context.meta.setdefault(kind, {})[origin] = settings
     program.keep_secret(settings)
 
 
-def _storage_file(path: str) -> dict[str, str]:
+def _given(kind: str) -> dict[str, str]:
+    found: dict[str, dict[str, str]] = click.get_current_context().meta.get(kind, {})
+    return {**found.get("file", {}), **found.get("warehouse", {}), **found.get("line", {})}
+
+
+def _file(path: str) -> dict[str, str]:
     return {key: setting.text for key, setting in read_settings_file(path).items()}
 
 

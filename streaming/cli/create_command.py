@@ -1,14 +1,22 @@
 """`create`: a new table."""
 
+from functools import partial
+
 import click
 
 from bucketline.state.store.table.table import create_table
-from bucketline.streaming.cli.arguments import assignments, given_storage, names, storage_arguments
+from bucketline.streaming.cli.arguments import assignments, given_catalog, given_storage, names, storage_arguments
 from bucketline.streaming.cli.program import program
 
 
 @program.command()
-@click.option("--table", "path", metavar="PATH", required=True, help="Where: <warehouse>/<db>.db/<table>.")
+@click.option(
+    "--table",
+    "path",
+    metavar="PATH",
+    required=True,
+    help="Where: <warehouse>/<db>.db/<table>, or a name in the catalog.",
+)
 @click.option(
     "--schema", "columns", metavar="TEXT", required=True, help="Columns, as 'id BIGINT NOT NULL, v STRING COMMENT ...'."
 )
@@ -26,13 +34,14 @@ def create(
     comment: str | None,
 ) -> None:
     """Creates a table. Types mean what they mean in Paimon: TIMESTAMP has no zone, TIMESTAMP_LTZ is an instant."""
-    made = create_table(
+    found = given_catalog()
+    create_in = partial(create_table, storage_options=given_storage()) if found is None else found.create_table
+    made = create_in(
         path,
         columns,
         primary_key=names(primary_key),
         partition_by=names(partition_by),
         options=assignments(option, "-o"),
         comment=comment,
-        storage_options=given_storage(),
     )
     click.echo(made.path)

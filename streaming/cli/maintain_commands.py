@@ -16,7 +16,7 @@ from bucketline.state.store.table.compact import STRATEGIES, compact_table
 from bucketline.streaming.cli.arguments import (
     assignments,
     format_option,
-    given_storage,
+    given_place,
     opened,
     partition_option,
     table_arguments,
@@ -125,7 +125,8 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, n
 def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: bool, form: Format) -> None:
     """Checks the rules that every writer must keep, and says what is broken. Changes nothing; exits with 1 on
     errors."""
-    table = open_to_examine(path, assignments(option, "-o"), given_storage())
+    place, options = given_place(path, assignments(option, "-o"))
+    table = open_to_examine(place.uri, options, place.storage)
     with progress_bar("states and buckets") as bar:
         found = examine(table, rows=rows, watch=bar.show)
     if found or form is not Format.TABLE:

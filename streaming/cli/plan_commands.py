@@ -26,13 +26,12 @@ from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, compactor_of, few, run_here, serve_plans
 from bucketline.state.store.table.partition_choice import choose_partitions
-from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.table.table import Table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.log import log_to_standard_error
 from bucketline.streaming.cli.arguments import (
     assignments,
     format_option,
-    given_storage,
     opened,
     partition_option,
     storage_arguments,
@@ -144,7 +143,7 @@ def compactor(
         engine = spark_module("tasks.item_task").SparkItems(spark_module("job.session").start_session("bucketline"))
         most = tasks or engine.parallelism
         run, take = engine.run, lambda open_items: most
-    tables = [open_table(path, storage_options=given_storage()) for path in paths]
+    tables = [opened(path, ()) for path in paths]
     compactors = {t.path: compactor_of(t, given, run, lease_ms=lease_ms, take=take) for t in tables}
     stop = Stop()
     with _stopped_by_signals(stop):

@@ -22,6 +22,7 @@ from bucketline.state.errors import (
     CommitConflictError,
     CommitOutcomeUnknownError,
     CorruptFileError,
+    DatabaseNotFoundError,
     FilesGoneError,
     IndexStateError,
     MissingSnapshotError,
@@ -41,6 +42,7 @@ DEBUG_VARIABLE = "BUCKETLINE_DEBUG"
 _EXIT_CODES: tuple[tuple[type[BucketlineError], int], ...] = (
     (OptionError, CONFIGURATION),
     (TableNotFoundError, CONFIGURATION),
+    (DatabaseNotFoundError, CONFIGURATION),
     (BranchNotFoundError, CONFIGURATION),
     (UserNotFoundError, CONFIGURATION),
     (CommitConflictError, CONFLICT),
@@ -49,6 +51,7 @@ _EXIT_CODES: tuple[tuple[type[BucketlineError], int], ...] = (
 )
 _REMEDIES = {
     TableNotFoundError.code: "check the path, or create the table with `bucketline create`",
+    DatabaseNotFoundError.code: "check the name and the warehouse, or create the database (Catalog.create_database)",
     BranchNotFoundError.code: "choose one with -o branch=NAME",
     UserNotFoundError.code: "choose one with --user, or omit it for the newest",
     FilesTooYoungError.code: "wait until they are a day old; or, if nobody writes to the table at all, pass "

@@ -7,10 +7,9 @@ from bucketline.conf.source_options import source_options
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
-from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.write.modes import plan_write
 from bucketline.streaming.decode.step_for_table import decode_step
-from bucketline.streaming.job.job_table import has_table, no_table, open_existing
+from bucketline.streaming.job.job_table import check_name, has_table, no_table, open_existing, require_publish
 
 
 def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
@@ -20,7 +19,8 @@ def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
     Raises the BucketlineError with which the job would fail before its first batch.
     """
     source_options(config.source)
-    file_io_for(config.table, config.storage)[0].require_publish()
+    check_name(config)
+    require_publish(config)
     schema = job_schema(config, clock=clock)
     decode_step(config.source.decode, schema, config.bad_records)
     effective_options(config.settings, schema.options)
@@ -34,12 +34,13 @@ def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema
         return open_existing(config).table_schema
     if config.create is None:
         raise no_table(config)
-    check_table_path(config.table)
+    if config.catalog is None:
+        check_table_path(config.table)
     return plan_schema(
         config.create.schema,
         config.create.primary_key,
         config.create.partition_by,
-        config.create.options,
+        {**({} if config.catalog is None else config.catalog.table_defaults), **config.create.options},
         config.create.comment,
         storage_options=config.storage,
         time_ms=clock.now_ms(),

@@ -1,12 +1,17 @@
 """A job's table, created if it does not exist."""
 
+from functools import partial
+
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import CREATE_SCHEMA, JobConfig
+from bucketline.conf.job import CREATE_SCHEMA, TABLE, JobConfig
 from bucketline.conf.table.read_options import is_read_option
 from bucketline.state.errors import TableNotFoundError
+from bucketline.state.format.table_name import parse_table_name
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.warehouse.catalog import catalog_of
+from bucketline.state.store.warehouse.metastore import Place
 
 
 def open_or_create(config: JobConfig) -> Table:
@@ -17,15 +22,15 @@ def open_or_create(config: JobConfig) -> Table:
     if not has_table(config):
         if config.create is None:
             raise no_table(config)
+        create_in = partial(create_table, storage_options=config.storage)
         try:
-            return create_table(
+            return (create_in if config.catalog is None else catalog_of(config.catalog).create_table)(
                 config.table,
                 config.create.schema,
                 primary_key=config.create.primary_key,
                 partition_by=config.create.partition_by,
                 options=config.create.options,
                 comment=config.create.comment,
-                storage_options=config.storage,
             )
         except OptionError:
             if not has_table(config):
@@ -37,6 +42,8 @@ def open_or_create(config: JobConfig) -> Table:
 def open_existing(config: JobConfig) -> Table:
     """The job's table, with those of the job's options that are for reading. Raises as `open_table`."""
     reading = {key: text for key, text in config.options.items() if is_read_option(key)}
+    if config.catalog is not None:
+        return catalog_of(config.catalog).table(config.table, options=reading)
     return open_table(config.table, options=reading, storage_options=config.storage)
 
 
@@ -52,5 +59,26 @@ def no_table(config: JobConfig) -> TableNotFoundError:
 
 def has_table(config: JobConfig) -> bool:
     """Whether the job's table exists."""
+    if config.catalog is not None:
+        return catalog_of(config.catalog).has_table(config.table)
     io, root = file_io_for(config.table, config.storage)
     return Schemas(io, root).latest_id() is not None
+
+
+def require_publish(config: JobConfig) -> None:
+    """Returns if commits can be published where the job's table is, or will be. Raises UnsupportedTableError."""
+    place = Place(config.table, config.storage)
+    if config.catalog is not None:
+        try:
+            place = catalog_of(config.catalog).place(config.table)
+        except TableNotFoundError:
+            return  # The catalog says where the table is once it has made it.
+    file_io_for(place.uri, place.storage)[0].require_publish()
+
+
+def check_name(config: JobConfig) -> None:
+    """Returns if a job can write to a table of that name. Raises OptionError."""
+    if config.catalog is not None and parse_table_name(config.table).branch is not None:
+        raise OptionError(
+            f"{config.table!r} names a branch; a job names its table, and the branch by options.branch", key=TABLE.key
+        )

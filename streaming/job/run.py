@@ -88,14 +88,14 @@ def run_job(
             found = read_checkpoint(session, config.checkpoint, table)
             check_source(found, given.options, None if allow_reprocess else cluster)
         sink = TableSink(
-            config.table,
+            config.table if config.catalog is None else table.uri,
             options=sink_options_of(config),
             checkpoint=config.checkpoint,
             decode=step,
             source=source_identity(config.source),
             cluster=cluster,
             allow_reprocess=allow_reprocess,
-            storage_options=config.storage,
+            storage_options=table.storage,
         )
         gate = BatchGate(sink)
         with kafka_failures(given.options if kafka else None), explained():

@@ -12,9 +12,12 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.new_table import check_new_table, lift_keys
-from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.errors import CorruptFileError, SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import fold_for
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import DataField, all_fields
@@ -59,6 +62,24 @@ def plan_schema(
     if keys:
         fold_for(new)
     return new
+
+
+def publish_first_schema(io: FileIO, root: str, new: TableSchema) -> bool:
+    """Makes the table at `root`; False when there is one.
+
+    Raises CorruptFileError for snapshots without a schema, UnsupportedTableError on storage that cannot publish.
+    """
+    io.require_publish()
+    schemas = Schemas(io, root)
+    if schemas.latest_id() is not None:
+        return False
+    if Snapshots(io, root).latest_id() is not None:
+        raise CorruptFileError(
+            f"{root} has snapshots and no schema: a table is there whose schema files are gone; put them back from a "
+            "copy, or make the new table elsewhere",
+            path=root,
+        )
+    return schemas.create(new)
 
 
 def check_table_path(path: str) -> None:

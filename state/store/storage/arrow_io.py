@@ -120,6 +120,12 @@ class ArrowIO:
         with _storage_errors(directory), suppress(FileNotFoundError):
             self.filesystem.delete_dir(directory)
 
+    def move_folder(self, directory: str, target: str) -> None:
+        """Gives a folder another name, in one step where the file system can."""
+        with _storage_errors(directory):
+            self._make_folder(target)
+            self.filesystem.move(directory, target)
+
     def open_input(self, path: str) -> pa.NativeFile:
         with _storage_errors(path):
             return self.filesystem.open_input_file(path)

@@ -123,13 +123,18 @@ class LocalIO:
             os.unlink(path)
 
     def move(self, path: str, target: str) -> bool:
-        """Gives a file another name on the same file system, in one step; False when there is none."""
+        """Gives a file or folder another name on the same file system, in one step; False when there is none."""
         with _storage_errors(path):
             try:
                 os.rename(path, target)
             except FileNotFoundError:
                 return False
             return True
+
+    def make_folder(self, directory: str) -> None:
+        """Creates a folder and its parents, durably; one that is there is no error."""
+        with _storage_errors(directory):
+            _make_folders(directory)
 
     def delete_folder(self, directory: str) -> None:
         with _storage_errors(directory), suppress(FileNotFoundError):

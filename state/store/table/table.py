@@ -24,12 +24,9 @@ from bucketline.state.commit.schema_change import (
     UnsetOption,
 )
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
-from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.catalog.alter import alter_table, column_changes, column_path, column_type, position_of
 from bucketline.state.store.catalog.branches import Branches
-from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
-from bucketline.state.store.catalog.schemas import Schemas
-from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema, publish_first_schema
 from bucketline.state.store.catalog.table_handle import TableHandle, branch_path, newest_schema, remote_location
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.doctor.examine import examine
@@ -384,15 +381,7 @@ def create_table(
         time_ms=clock.now_ms(),
     )
     io, root = file_io_for(path, new.storage)
-    io.require_publish()
-    schemas = Schemas(io, root)
-    if schemas.latest_id() is None and Snapshots(io, root).latest_id() is not None:
-        raise CorruptFileError(
-            f"{root} has snapshots and no schema: a table is there whose schema files are gone; put them back from a "
-            "copy, or make the new table elsewhere",
-            path=root,
-        )
-    if schemas.latest_id() is not None or not schemas.create(new):
+    if not publish_first_schema(io, root, new):
         if exist_ok:
             return open_table(path, storage_options=storage_options)
         raise OptionError(f"there is a table at {root} already", key="path", path=root)

@@ -1,0 +1,78 @@
+"""The name of a table in a catalog: database and table, and a branch after `$branch_`.
+
+Source: Paimon 2.0 Identifier, CatalogUtils, Catalog.
+"""
+
+from dataclasses import dataclass, replace
+
+from bucketline.conf.errors import OptionError
+
+DEFAULT_DATABASE = "default"
+SYSTEM_DATABASE = "sys"
+DATABASE_SUFFIX = ".db"
+_SYSTEM_TABLE, _BRANCH = "$", "branch_"
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table of a database; `branch` is None for the branch `main`."""
+
+    database: str
+    table: str
+    branch: str | None = None
+
+    def __str__(self) -> str:
+        branch = "" if self.branch is None else f"{_SYSTEM_TABLE}{_BRANCH}{self.branch}"
+        return f"{self.database}.{self.table}{branch}"
+
+    @property
+    def without_branch(self) -> "TableName":
+        return replace(self, branch=None)
+
+
+def parse_table_name(text: str) -> TableName:
+    """The name in `database.table`, `database.table$branch_name` or `table`, which is in the database `default`.
+
+    Raises OptionError for names that no folder can have, and for system tables.
+    """
+    database, dot, rest = text.partition(".")
+    if not dot:
+        database, rest = DEFAULT_DATABASE, text
+    table, dollar, suffix = rest.partition(_SYSTEM_TABLE)
+    branch = None
+    if dollar:
+        if not suffix.startswith(_BRANCH) or _SYSTEM_TABLE in suffix:
+            raise OptionError(
+                f"{text!r} names a system table; open {database}.{table} and ask it: snapshots(), files(), tags()",
+                key="table",
+                value=text,
+            )
+        branch = suffix.removeprefix(_BRANCH)
+    check_database_name(database)
+    _check_folder_name(table, "table", text)
+    return TableName(database, table, None if branch in (None, "main") else branch)
+
+
+def check_database_name(name: str) -> None:
+    """Returns if a database can have that name. Raises OptionError."""
+    _check_folder_name(name, "database", name)
+    if name == SYSTEM_DATABASE:
+        raise OptionError(f"the database '{SYSTEM_DATABASE}' is reserved for system tables", key="database", value=name)
+    if "." in name:
+        raise OptionError(f"database name {name!r}: '.' stands before the table's name", key="database", value=name)
+
+
+def check_case(name: TableName) -> None:
+    """Returns if database and table are in lower case. Raises OptionError."""
+    for part in (name.database, name.table):
+        if part != part.lower():
+            raise OptionError(f"{part!r} is not in lower case, and 'case-sensitive' is false", key="table", value=part)
+
+
+def _check_folder_name(name: str, what: str, text: str) -> None:
+    if not name.strip() or name != name.strip() or name in (".", ".."):
+        raise OptionError(f"{text!r}: {name!r} is not a valid {what} name", key=what, value=text)
+    if any(sign in name for sign in "/\\\x00$"):
+        raise OptionError(
+            f"{text!r}: a {what} is a folder, so its name cannot hold '/', '\\' or '$'", key=what, value=text
+        )

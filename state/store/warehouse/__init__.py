@@ -1,0 +1,1 @@
+"""Tables by name: databases and tables of a warehouse."""

@@ -1,0 +1,234 @@
+"""`Catalog`: the databases and tables of a warehouse by name. The rules are here, names are kept by a `Metastore`.
+
+Source: Paimon 2.0 AbstractCatalog, CatalogFactory.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
+from bucketline.conf.errors import OptionError
+from bucketline.conf.table.read_options import BRANCH
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.errors import DatabaseNotFoundError, TableNotFoundError, UnsupportedTableError
+from bucketline.state.format.table_name import (
+    DEFAULT_DATABASE,
+    TableName,
+    check_case,
+    check_database_name,
+    parse_table_name,
+)
+from bucketline.state.store.catalog.new_schema import plan_schema
+from bucketline.state.store.catalog.schemas import readable_schemas
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.warehouse.folders import FolderMetastore
+from bucketline.state.store.warehouse.metastore import Metastore, Place
+
+_OUTSIDE = ("data-file.external-paths", "global-index.external-path")
+"""Options that put files of a table outside its folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Tables by name: `shop.orders` is the table `orders` of the database `shop`, and `orders` is in `default`.
+
+    Made by `catalog(...)`. It can be pickled, and holds no connection.
+    """
+
+    settings: CatalogSettings
+    metastore: Metastore
+
+    @property
+    def warehouse(self) -> str:
+        """The path or URI of the warehouse, as it was given."""
+        return self.settings.warehouse
+
+    def list_databases(self) -> list[str]:
+        """The names of all databases, sorted."""
+        return sorted(self.metastore.databases())
+
+    def create_database(self, name: str, *, exist_ok: bool = False) -> None:
+        """Creates a database. Raises OptionError for an invalid name, and for an existing one unless `exist_ok`."""
+        check_database_name(name)
+        check_case_of(self.settings, TableName(name, ""))
+        if not self.metastore.make_database(name) and not exist_ok:
+            raise OptionError(f"Database {name} already exists.", key="database", value=name)
+
+    def drop_database(self, name: str, *, missing_ok: bool = False, cascade: bool = False) -> None:
+        """Removes a database; `cascade` also removes its tables with all their rows.
+
+        Raises DatabaseNotFoundError unless `missing_ok`; OptionError when it has tables, without `cascade`.
+        """
+        check_database_name(name)
+        if not self.metastore.has_database(name):
+            if missing_ok:
+                return
+            raise _no_database(name, self)
+        tables = self.metastore.tables(name)
+        if tables and not cascade:
+            raise OptionError(
+                f"Database {name} is not empty: it has {', '.join(tables[:5])}; drop its tables first, or pass "
+                "cascade=True",
+                key="database",
+                value=name,
+            )
+        for table in tables:
+            self.drop_table(f"{name}.{table}", missing_ok=True)
+        self.metastore.remove_database(name)
+
+    def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
+        """The names of a database's tables, sorted, without the database's. Raises DatabaseNotFoundError."""
+        check_database_name(database)
+        found = self.metastore.tables(database)
+        if not found and database != DEFAULT_DATABASE and not self.metastore.has_database(database):
+            raise _no_database(database, self)
+        return sorted(found)
+
+    def has_table(self, name: str) -> bool:
+        """Whether there is a table of that name."""
+        return self.metastore.has_table(self._name(name))
+
+    def create_table(
+        self,
+        name: str,
+        schema: pa.Schema | str,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        *,
+        exist_ok: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> Table:
+        """Creates a table in a database that exists, and opens it. The database `default` is made at need.
+
+        `exist_ok` opens an existing table, whatever its columns and options. Arguments and errors are otherwise those
+        of the function `create_table`; also raises DatabaseNotFoundError. Nothing has been written then.
+        """
+        found = self._name(name, "create_table")
+        planned = plan_schema(
+            schema,
+            primary_key,
+            partition_by,
+            {**self.settings.table_defaults, **(options or {})},
+            comment,
+            storage_options=self.settings.storage,
+            time_ms=clock.now_ms(),
+        )
+        if found.database == DEFAULT_DATABASE:
+            self.metastore.make_database(DEFAULT_DATABASE)
+        elif not self.metastore.has_database(found.database):
+            raise _no_database(found.database, self)
+        if not self.metastore.make_table(found, planned) and not exist_ok:
+            raise OptionError(f"Table {found} already exists.", key="table", value=name)
+        return self.table(name)
+
+    def table(self, name: str, *, options: Mapping[str, str] | None = None) -> Table:
+        """The table of that name, with its newest schema; `shop.orders$branch_test` is its branch `test`.
+
+        `options` and errors are those of `open_table`. Raises DatabaseNotFoundError, TableNotFoundError.
+        """
+        place, given = self.place(name), self.read_options(name, options)
+        try:
+            return open_table(place.uri, options=given, storage_options=place.storage)
+        except TableNotFoundError as e:
+            raise self._no_table(self._name(name)) from e
+
+    def drop_table(self, name: str, *, missing_ok: bool = False) -> None:
+        """Removes a table and all its rows, at once. No writer may be active.
+
+        Raises TableNotFoundError unless `missing_ok`; UnsupportedTableError for a table with files outside its folder.
+        """
+        found = self._name(name, "drop_table")
+        if not self.metastore.has_table(found):
+            if missing_ok:
+                return
+            raise self._no_table(found)
+        place = self.metastore.place(found)
+        for schema in readable_schemas(*file_io_for(place.uri, place.storage)):
+            for key in _OUTSIDE:
+                if key in schema.options:
+                    raise UnsupportedTableError(
+                        f"{found} has files outside its folder ('{key}'), which would be left; drop it by Paimon",
+                        key=key,
+                        path=place.uri,
+                    )
+        self.metastore.remove_table(found)
+
+    def rename_table(self, name: str, to: str) -> None:
+        """Gives a table another name; `to` names the database too. No writer may be active.
+
+        Raises TableNotFoundError, DatabaseNotFoundError; OptionError when the new name is taken; UnsupportedTableError
+        on storage that cannot rename a folder in one step.
+        """
+        found, target = self._name(name, "rename_table"), self._name(to, "rename_table")
+        if not self.metastore.has_table(found):
+            raise self._no_table(found)
+        if not self.metastore.has_database(target.database):
+            raise _no_database(target.database, self)
+        if self.metastore.has_table(target):
+            raise OptionError(f"Table {target} already exists.", key="table", value=to)
+        self.metastore.rename_table(found, target)
+
+    def place(self, name: str) -> Place:
+        """What opens a table in any process: where it is, or would be made.
+
+        Raises TableNotFoundError where only the table itself says where it is, and there is none.
+        """
+        found = self._name(name)
+        try:
+            return self.metastore.place(found.without_branch)
+        except TableNotFoundError as e:
+            raise self._no_table(found) from e
+
+    def read_options(self, name: str, options: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The options to open a table with: those given, and the branch that the name has."""
+        branch, given = self._name(name).branch, dict(options or {})
+        if branch is not None:
+            if given.get(BRANCH.key, branch) != branch:
+                raise OptionError(f"{name!r} and '{BRANCH.key}' name two branches", key=BRANCH.key)
+            given[BRANCH.key] = branch
+        return given
+
+    def _name(self, text: str, action: str | None = None) -> TableName:
+        """The name that a text means; for an `action` it names no branch."""
+        found = parse_table_name(text)
+        check_case_of(self.settings, found)
+        if action is not None and found.branch is not None:
+            raise OptionError(f"{action} takes a table, not its branch {found.branch!r}", key="table", value=text)
+        return found
+
+    def _no_table(self, name: TableName) -> TableNotFoundError | DatabaseNotFoundError:
+        if not self.metastore.has_database(name.database):
+            return _no_database(name.database, self)
+        return TableNotFoundError(f"there is no table {name} in the warehouse {self.warehouse}", table=str(name))
+
+
+def catalog(warehouse: str | Mapping[str, str], storage_options: Mapping[str, str] | None = None) -> Catalog:
+    """The catalog of a warehouse: its path or URI, or options of the catalog, as `{"warehouse": "s3://lake/wh"}`.
+
+    `storage_options` say how its storage is reached; they may be among the options too. Sends no request. Raises
+    OptionError for unknown options.
+    """
+    return catalog_of(catalog_settings(warehouse, storage_options))
+
+
+def catalog_of(settings: CatalogSettings) -> Catalog:
+    """The catalog with settings that have been checked. Sends no request."""
+    return Catalog(settings, FolderMetastore.at(settings.warehouse, settings.storage))
+
+
+def check_case_of(settings: CatalogSettings, name: TableName) -> None:
+    """Returns if the catalog allows the name's capitals. Raises OptionError."""
+    if not settings.is_case_sensitive:
+        check_case(name)
+
+
+def _no_database(name: str, catalog: Catalog) -> DatabaseNotFoundError:
+    return DatabaseNotFoundError(
+        f"Database {name} does not exist in the warehouse {catalog.warehouse}; create it with create_database",
+        database=name,
+    )
