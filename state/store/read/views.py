@@ -139,7 +139,7 @@ def files_table(
 def partition_text(schema: TableSchema, partition: bytes) -> str:
     """A partition as Paimon's system tables show it: `{2024-01-01, 7}`, values cast to STRING; `{}` for none."""
     types = [f.type for f in schema.select(schema.partition_keys)]
-    return "{" + ", ".join(map(_cast_text, decode_row(partition, types), types)) + "}"
+    return "{" + ", ".join(map(_shown_text, decode_row(partition, types), types)) + "}"
 
 
 def key_text(schema: TableSchema, key: bytes) -> str | None:
@@ -201,9 +201,12 @@ def _internal_text(value: object, data_type: DataType) -> str:
     return value.hex() if isinstance(value, bytes) else legacy_text(value, data_type)
 
 
-def _cast_text(value: object, data_type: DataType) -> str:
-    if value is None:
-        return "null"
+def _shown_text(value: object, data_type: DataType) -> str:
+    return "null" if value is None else value_text(value, data_type)
+
+
+def value_text(value: object, data_type: DataType) -> str:
+    """A value cast to STRING; bytes in hex."""
     if isinstance(value, bytes):
         return value.hex()
     if data_type.root is TypeRoot.TIMESTAMP_LTZ:

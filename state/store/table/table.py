@@ -38,6 +38,7 @@ from bucketline.state.store.maintenance.orphans import OrphanResult, remove_orph
 from bucketline.state.store.read.table_read import Filter, Request, live_files, read_table
 from bucketline.state.store.read.views import snapshots_table
 from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import (
     branch_table,
@@ -194,6 +195,13 @@ class Table(TableHandle):
         Files of a fallback branch are among them only for partitions of which this branch has files, but shows none.
         """
         return live_files(self)
+
+    def system(self, name: str) -> pa.Table:
+        """A system table, with Paimon's columns: `snapshots`, `files`, `schemas`, `options`, `tags`, `branches`,
+        `consumers`, `manifests`, `partitions`, `buckets`, `aggregation_fields`, `table_indexes`, `statistics`, `ro`,
+        `audit_log` or `binlog`. Raises OptionError for another name."""
+        schema, rows = system_table(self, name)
+        return pa.Table.from_batches(rows, schema=schema)
 
     def tags(self) -> pa.Table:
         """All tags, by snapshot, with the columns of Paimon's $tags; `time_retained` is a duration."""

@@ -1,0 +1,68 @@
+"""The newest record of each key with its row kind, deletes included: what a log of a snapshot shows.
+
+Source: Paimon 2.0 MergeFileSplitRead.forceKeepDelete.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+import pyarrow as pa
+
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.lsm.merge.fold_choice import reading_fold
+from bucketline.state.lsm.tree.interval import sections
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.datafile.data_files import BATCH_ROWS
+from bucketline.state.store.index.deletion_vectors import find_deletions
+from bucketline.state.store.read.fallback import own_sight
+from bucketline.state.store.read.merge_read import (
+    FileAccess,
+    merge_columns,
+    merge_section,
+    plan_projection,
+    read_stored_rows,
+    refuse_unreadable,
+)
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.read.table_read import Rows, plan_sights
+from bucketline.state.types.arrow import VALUE_KIND, arrow_schema
+from bucketline.state.types.order import key_order
+
+
+def read_kept(table: TableHandle) -> Rows:
+    """The columns, then `_row_kind` (int8). Raises as `read_table`. Rows in the postpone bucket are left out."""
+    sight = own_sight(table, None)
+    refuse_unreadable(sight.schema)
+    schema, snapshot = sight.schema, sight.snapshot
+    out = arrow_schema(schema.fields).append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
+    (planned,) = plan_sights([sight], read_optimized=False)
+    access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
+    if snapshot is not None and schema.settings.changelog.deletion_vectors:
+        entries = table.manifests.read_index(snapshot.index_manifest)
+        access = FileAccess(
+            table.io,
+            table.path,
+            schema,
+            access.schema_of,
+            find_deletions(table.io, table.path, schema, entries),
+        )
+    if not schema.primary_keys:
+        rows = read_stored_rows(access, planned.buckets, plan_projection(schema, None, None))
+    else:
+        rows = chain.from_iterable(_kept(access, bucket) for bucket in planned.buckets)
+    return out, (pa.RecordBatch.from_arrays(batch.columns, schema=out) for batch in rows)
+
+
+def _kept(access: FileAccess, bucket: BucketFiles) -> Iterator[pa.RecordBatch]:
+    """The rows of a bucket with a key, one a key, the kind last."""
+    schema = access.schema
+    columns = [*(f.name for f in schema.fields), VALUE_KIND]
+    order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
+    for runs in sections(bucket.files, order):
+        if len(runs) == 1 or schema.settings.changelog.deletion_vectors:
+            for file in chain.from_iterable(run.files for run in runs):
+                yield from access.rows(bucket, file, columns, batch_rows=BATCH_ROWS)
+            continue
+        with_system = merge_columns(schema, columns[:-1])
+        for batch in merge_section(access, bucket, runs, with_system, fold=reading_fold(schema)):
+            yield batch.select(columns)

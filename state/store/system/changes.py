@@ -1,0 +1,52 @@
+"""System tables of rows: `$ro`, `$audit_log` and `$binlog`.
+
+A batch read of the log sees the snapshot's newest record of each key, deletes included until a compaction drops them.
+Source: Paimon 2.0 ReadOptimizedTable, AuditLogTable, BinlogTable.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.read.kept_rows import read_kept
+from bucketline.state.store.read.table_read import Request, Rows, read_table
+
+ROW_KIND = "rowkind"
+_KIND_TEXTS = pa.array(["+I", "-U", "+U", "-D"])
+
+
+def read_optimized(table: TableHandle) -> Rows:
+    """The rows of the last level alone, or of all files of an append table."""
+    return read_table(table, Request(read_optimized=True))
+
+
+def audit_log(table: TableHandle) -> Rows:
+    """`rowkind`, then the columns."""
+    schema, rows = read_kept(table)
+    out = pa.schema([pa.field(ROW_KIND, pa.string(), nullable=False), *list(schema)[:-1]])
+
+    def shown() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            *columns, kinds = batch.columns
+            yield pa.RecordBatch.from_arrays([pc.take(_KIND_TEXTS, kinds), *columns], schema=out)
+
+    return out, shown()
+
+
+def binlog(table: TableHandle) -> Rows:
+    """`rowkind`, then each column as a list: one value, or the old and the new one of an update."""
+    schema, rows = audit_log(table)
+    lists = [pa.field(f.name, pa.list_(f.type)) for f in list(schema)[1:]]
+    out = pa.schema([schema.field(0), *lists])
+
+    def listed() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            offsets = pa.array(range(batch.num_rows + 1), pa.int32())
+            columns = [
+                pa.ListArray.from_arrays(offsets, c, type=f.type) for c, f in zip(batch.columns[1:], lists, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays([batch.column(0), *columns], schema=out)
+
+    return out, listed()

@@ -1,0 +1,208 @@
+"""System tables of a table's metadata: schemas, options, tags, branches, consumers, statistics, aggregate functions.
+
+Times are local, as Paimon shows them. Source: Paimon 2.0 SchemasTable, OptionsTable, TagsTable, BranchesTable,
+ConsumersTable, StatisticTable, AggregationFieldsTable.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.paths import STATISTICS_DIR
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.consumers import next_of_consumers
+from bucketline.state.store.catalog.schemas import readable_schemas
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.catalog.versions import Versions
+from bucketline.state.types.logical import field_to_json
+
+_TIME = pa.timestamp("ms")
+
+
+def _text(name: str, nullable: bool = False) -> pa.Field:
+    return pa.field(name, pa.string(), nullable=nullable)
+
+
+def _long(name: str, nullable: bool = False) -> pa.Field:
+    return pa.field(name, pa.int64(), nullable=nullable)
+
+
+SCHEMAS = pa.schema(
+    [
+        _long("schema_id"),
+        _text("fields"),
+        _text("partition_keys"),
+        _text("primary_keys"),
+        _text("options"),
+        _text("comment", nullable=True),
+        pa.field("update_time", _TIME, nullable=False),
+    ]
+)
+OPTIONS = pa.schema([_text("key"), _text("value")])
+TAGS = pa.schema(
+    [
+        _text("tag_name"),
+        _long("snapshot_id"),
+        _long("schema_id"),
+        pa.field("commit_time", _TIME, nullable=False),
+        _long("record_count", nullable=True),
+        pa.field("create_time", _TIME),
+        _text("time_retained", nullable=True),
+    ]
+)
+BRANCHES = pa.schema([_text("branch_name"), pa.field("create_time", _TIME, nullable=False)])
+CONSUMERS = pa.schema([_text("consumer_id"), _long("next_snapshot_id")])
+STATISTICS = pa.schema(
+    [
+        _long("snapshot_id"),
+        _long("schema_id"),
+        _long("mergedRecordCount", nullable=True),
+        _long("mergedRecordSize", nullable=True),
+        _text("colstat", nullable=True),
+    ]
+)
+AGGREGATION_FIELDS = pa.schema(
+    [
+        _text("field_name"),
+        _text("field_type"),
+        _text("function", nullable=True),
+        _text("function_options", nullable=True),
+        _text("comment", nullable=True),
+    ]
+)
+
+
+def schemas(table: TableHandle) -> pa.Table:
+    """One row a version of the schema, the oldest first; lists and options are JSON."""
+    rows = [
+        {
+            "schema_id": s.id,
+            "fields": _json([field_to_json(f) for f in s.fields]),
+            "partition_keys": _json(list(s.partition_keys)),
+            "primary_keys": _json(list(s.primary_keys)),
+            "options": _json(dict(s.options)),
+            "comment": s.comment,
+            "update_time": local_time(s.time_ms),
+        }
+        for s in sorted(readable_schemas(table.io, table.metadata_path), key=lambda s: s.id)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMAS)
+
+
+def options(table: TableHandle) -> pa.Table:
+    """One row an option of the newest schema."""
+    newest = table.schema_store.latest()
+    found = {} if newest is None else newest.options
+    return pa.table([list(found.keys()), list(found.values())], schema=OPTIONS)
+
+
+def tags(table: TableHandle) -> pa.Table:
+    """One row a tag, by name."""
+    rows = [
+        {
+            "tag_name": t.name,
+            "snapshot_id": t.snapshot.id,
+            "schema_id": t.snapshot.schema_id,
+            "commit_time": local_time(t.snapshot.time_ms),
+            "record_count": t.snapshot.total_record_count,
+            "create_time": t.created_local_ms,
+            "time_retained": None if t.retained_ms is None else duration_text(t.retained_ms),
+        }
+        for t in sorted(Tags(table.io, table.metadata_path).list(), key=lambda t: t.name)
+    ]
+    return pa.Table.from_pylist(rows, schema=TAGS)
+
+
+def branches(table: TableHandle) -> pa.Table:
+    """One row a branch, by name; `create_time` is when its folder changed last, or its first file was written."""
+    found = Branches(table.io, table.path)
+    rows = [
+        {"branch_name": name, "create_time": local_time(_changed_ms(table, found.path(name)))} for name in found.names()
+    ]
+    return pa.Table.from_pylist(rows, schema=BRANCHES)
+
+
+def _changed_ms(table: TableHandle, folder: str) -> int:
+    try:
+        return table.io.modified_ms(folder)
+    except StorageError:  # an object store has no folders
+        return min((f.modified_ms for f in table.io.list_files(folder)), default=0)
+
+
+def consumers(table: TableHandle) -> pa.Table:
+    """One row a consumer, by name."""
+    found = sorted(next_of_consumers(table.io, table.metadata_path).items())
+    rows = [{"consumer_id": name, "next_snapshot_id": next_id} for name, next_id in found]
+    return pa.Table.from_pylist(rows, schema=CONSUMERS)
+
+
+def statistics(table: TableHandle) -> pa.Table:
+    """The statistics that ANALYZE has put into the snapshot, in at most one row."""
+    snapshot = Versions(table.io, table.metadata_path).find(None, table.table_schema.settings.reading)
+    if snapshot is None or snapshot.statistics is None:
+        return STATISTICS.empty_table()
+    path = f"{table.path}/{STATISTICS_DIR}/{snapshot.statistics}"
+    try:
+        found = json.loads(table.io.read(path))
+        row = {
+            "snapshot_id": found["snapshotId"],
+            "schema_id": found["schemaId"],
+            "mergedRecordCount": found.get("mergedRecordCount"),
+            "mergedRecordSize": found.get("mergedRecordSize"),
+            "colstat": json.dumps(found.get("colStats") or {}, indent=2, separators=(",", " : "), ensure_ascii=False),
+        }
+        return pa.Table.from_pylist([row], schema=STATISTICS)
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise CorruptFileError(f"{path} holds no statistics: {e}", path=path) from e
+
+
+def aggregation_fields(table: TableHandle) -> pa.Table:
+    """One row a column, with the options of the form `fields.<column>.…` that are about it."""
+    newest = table.schema_store.latest()
+    assert newest is not None, "a table that is open has a schema"
+    rows = [
+        {
+            "field_name": f.name,
+            "field_type": str(f.type),
+            "function": _list_text(_about(f.name, newest.options).values()),
+            "function_options": _list_text(_about(f.name, newest.options)),
+            "comment": f.description,
+        }
+        for f in newest.fields
+    ]
+    return pa.Table.from_pylist(rows, schema=AGGREGATION_FIELDS)
+
+
+def _about(column: str, found: Mapping[str, str]) -> dict[str, str]:
+    parts = {key: key.split(".") for key in found}
+    return {key: found[key] for key, p in parts.items() if len(p) > 2 and p[:2] == ["fields", column]}
+
+
+def _list_text(values: Iterable[str]) -> str:
+    return f"[{', '.join(values)}]"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def local_time(time_ms: int) -> datetime:
+    """Epoch milliseconds in the local zone, as system tables show times."""
+    return datetime.fromtimestamp(time_ms / 1000)
+
+
+def duration_text(duration_ms: int) -> str:
+    """Milliseconds in the form of ISO 8601 that Java prints: `PT1H30M`, `PT0.5S`."""
+    seconds, millis = divmod(duration_ms, 1000)
+    hours, rest = divmod(seconds, 3600)
+    minutes, left = divmod(rest, 60)
+    text = f"{hours}H" if hours else ""
+    text += f"{minutes}M" if minutes else ""
+    if left or millis or not text:
+        fraction = f".{millis:03}".rstrip("0") if millis else ""
+        text += f"{left}{fraction}S"
+    return f"PT{text}"

@@ -1,0 +1,64 @@
+"""The system tables of a table, by name: `files`, `snapshots`, `audit_log`, ...
+
+Source: Paimon 2.0 SystemTableLoader.
+"""
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.read.table_read import Rows, live_files
+from bucketline.state.store.read.views import snapshots_table
+from bucketline.state.store.system import contents, history
+from bucketline.state.store.system.changes import audit_log, binlog, read_optimized
+
+_TABLES: Mapping[str, Callable[[TableHandle], pa.Table]] = {
+    "snapshots": lambda table: snapshots_table(table.snapshot_store),
+    "files": live_files,
+    "schemas": history.schemas,
+    "options": history.options,
+    "tags": history.tags,
+    "branches": history.branches,
+    "consumers": history.consumers,
+    "manifests": contents.manifests,
+    "partitions": contents.partitions,
+    "buckets": contents.buckets,
+    "aggregation_fields": history.aggregation_fields,
+    "table_indexes": contents.table_indexes,
+    "statistics": history.statistics,
+}
+_ROWS: Mapping[str, Callable[[TableHandle], Rows]] = {
+    "ro": read_optimized,
+    "audit_log": audit_log,
+    "binlog": binlog,
+}
+SYSTEM_TABLES = (*_TABLES, *_ROWS)
+_TRAVELLING = frozenset(
+    {"files", "manifests", "partitions", "buckets", "table_indexes", "statistics", "ro", "audit_log", "binlog"}
+)
+"""Those that show one snapshot, and so another one in time travel."""
+
+
+def system_table(table: TableHandle, name: str) -> Rows:
+    """The columns and rows of a system table. Raises OptionError for a name that is none, and for time travel of one
+    that shows no snapshot."""
+    known = name.lower()
+    if known not in SYSTEM_TABLES:
+        raise OptionError(
+            f"there is no system table '{name}'{did_you_mean(known, SYSTEM_TABLES)}; there are "
+            f"{', '.join(SYSTEM_TABLES)}",
+            key="system",
+            value=name,
+        )
+    named = table.table_schema.settings.reading.named_versions
+    if known not in _TRAVELLING and any(key in table.read_options for key in named):
+        raise OptionError(
+            f"${known} is about the table, not about one snapshot; read it without time travel", key=known
+        )
+    if known in _ROWS:
+        return _ROWS[known](table)
+    found = _TABLES[known](table)
+    return found.schema, iter(found.to_batches())

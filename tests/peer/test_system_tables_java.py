@@ -1,0 +1,85 @@
+"""Every system table of tables in mid-life, against Paimon Java's."""
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.store.system.tables import SYSTEM_TABLES
+from bucketline.state.store.table.table import Table, create_table
+from tests.support.our_tables import rows_of
+from tests.support.peer import PaimonJava
+
+pytestmark = pytest.mark.peer
+
+COLUMNS = "k INT NOT NULL, pt STRING, v BIGINT COMMENT 'added up', at TIMESTAMP(6), d DECIMAL(10, 2)"
+NO_ORDER = ("options", "consumers", "branches", "files", "ro", "audit_log", "binlog", "table_indexes", "schemas")
+NEWER = {
+    "snapshots": ("operation",),
+    "partitions": ("total_buckets", "done", "deleted_record_count"),
+    "table_indexes": ("row_range_start", "row_range_end", "index_field_id", "index_field_name"),
+}
+"""Columns that Paimon 2.0 has and the peer, which is 1.4, has not."""
+JSON_TEXTS = ("fields", "partition_keys", "primary_keys", "options")
+
+
+def aged(path: Path, options: Mapping[str, str]) -> Table:
+    """A table with two partitions, updates, deletes, a tag, a branch, a consumer and a second schema."""
+    table = create_table(str(path), COLUMNS, ("k", "pt"), ("pt",), options)
+    table.write(rows(table, [1, 2, 3, 4], "a"))
+    table.write(rows(table, [1, 5], "b"))
+    table.compact()
+    table.create_tag("first", 1, retained=timedelta(days=1, seconds=90))
+    table.create_tag("kept")
+    table.create_branch("side", "first")
+    table = table.add_column("w", "STRING", comment="new", position="after k").set_options({"fields.w.nullify": "x"})
+    table.write(rows(table, [2], "a"))
+    table.write(rows(table, [3], "a"), pa.array([3], pa.int8()))
+    consumer = path / "consumer" / "consumer-nightly"
+    consumer.parent.mkdir()
+    consumer.write_text('{"nextSnapshot" : 2}')
+    return table
+
+
+def rows(table: Table, keys: list[int], partition: str) -> pa.Table:
+    columns: dict[str, list[Any]] = {f.name: [None] * len(keys) for f in table.schema}
+    columns |= {"k": keys, "pt": [partition] * len(keys), "v": [k * 10 for k in keys]}
+    return pa.table({f.name: pa.array(columns[f.name], f.type) for f in table.schema}, schema=table.schema)
+
+
+def comparable(name: str, found: list[dict[str, Any]]) -> list[str]:
+    for row in found:
+        for key in JSON_TEXTS if name == "schemas" else ():
+            row[key] = json.loads(row[key])
+    texts = [json.dumps(row, sort_keys=True, default=str) for row in found]
+    return sorted(texts) if name in NO_ORDER else texts
+
+
+MODES = {
+    "aggregation": {"bucket": "2", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
+    "vectors": {"bucket": "1", "deletion-vectors.enabled": "true"},
+    "dynamic": {"bucket": "-1", "changelog-producer": "input"},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_system_tables_have_the_rows_and_columns_of_paimon(tmp_path: Path, paimon_java: PaimonJava, mode: str) -> None:
+    if mode == "aggregation":
+        options = {**MODES[mode], "aggregation.remove-record-on-delete": "true"}
+    else:
+        options = MODES[mode]
+    table = aged(tmp_path / "default.db" / mode, options)
+    different = {}
+    for name in SYSTEM_TABLES:
+        ours, theirs = rows_of(table.system(name)), paimon_java.read(table.path, system=name)
+        newer = NEWER.get(name, ())
+        shared = [{key: value for key, value in row.items() if key not in newer} for row in ours]
+        if comparable(name, shared) != comparable(name, theirs):
+            different[name] = (shared, theirs)
+        elif theirs:
+            assert list(theirs[0]) == list(shared[0]), name
+    assert not different
