@@ -18,6 +18,14 @@ CLOCK_SKEW_MS = 3_600_000
 QUICK_MS = 30_000
 """Work planned less than this ago is young whatever the storage's clock says, so the storage is not asked."""
 
+FRESH_MS = 3_000
+"""A table that was looked at less than this ago is taken to be unchanged: if it is not, publishing finds out."""
+
+
+def is_fresh(elapsed_ms: int) -> bool:
+    """Whether a table that was looked at that long ago needs no second look; False when the clock was set back."""
+    return 0 <= elapsed_ms < FRESH_MS
+
 
 def is_quick(elapsed_ms: int) -> bool:
     """Whether work planned that long ago is certainly young; False for a negative time, when the clock was set back."""

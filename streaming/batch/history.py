@@ -109,7 +109,8 @@ def _is_undone(session: WriteSession, commit: Snapshot) -> bool:
     latest = session.view.snapshot
     if latest is None or latest.id < commit.id:
         return True
-    return session.table.snapshot_store.get(commit.id) not in (None, commit)
+    found = latest if latest.id == commit.id else session.table.snapshot_store.get(commit.id)
+    return found not in (None, commit)
 
 
 def _others(target: Target) -> tuple[Snapshot, ...]:

@@ -119,6 +119,10 @@ class TableView:
                 if not self._snapshots.is_gone(latest, e):
                     raise
 
+    def follow(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> None:
+        """Goes on to a snapshot that was just published as the successor of `live`, and brought this delta."""
+        self.live = self.live.after(snapshot, delta)
+
     def _advance(self, seen: Snapshot, latest: Snapshot) -> bool:
         """Applies the deltas up to `latest`; False when one is gone or was replaced, which asks for a new start."""
         # A rollback may have put other snapshots under the ids that were seen.

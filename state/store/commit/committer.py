@@ -13,6 +13,7 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.changes import Changes, collect_changes
 from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.file_age import is_fresh
 from bucketline.state.commit.manifest_merge import ManifestMergeOptions
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import CommitResult, Committed, Unknown, outcome_unknown
@@ -43,6 +44,7 @@ from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit.discard import discard_manifests, discard_outputs, names_since
 from bucketline.state.store.commit.publication import Fate, publish_snapshot
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.local_io import LocalIO
 
 __all__ = ["AppendCheck", "CommitResult", "Committed", "Committer", "Conflict", "Unknown"]
 
@@ -73,6 +75,7 @@ class Committer:
         self._checks = CommitChecks(schema, self._snapshots, self._manifests)
         self._settings = RetrySettings.of(schema.settings.commit)
         self._planned_ms = 0
+        self._is_fresh = False
         self._vectors_by_file = not bucket_mode(schema).has_buckets
 
     def commit(
@@ -99,8 +102,9 @@ class Committer:
         files of the partitions that pass `overwrite`, found anew at each try. `based_on` is the id of the snapshot the
         work was planned on (0: the empty table): a commit of the same user and identifier after it is recognised as
         this one; index files, and with OVERWRITE all files, of what is changed must be as they were then. `view` saves
-        reading the table's manifests. `planned_ms` is when the work began, by this committer's clock (None: now): files
-        that may be old by then are looked for before a snapshot is published, and a missing one is a Conflict.
+        reading the table's manifests. `planned_ms` is when the work began, by this committer's clock (None: now), and
+        when the view was refreshed: files that may be old by then are looked for before a snapshot is published, and a
+        missing one is a Conflict.
 
         Without changes there is a snapshot all the same, to show that the identifier is done, unless `ignore_empty`;
         None takes that from the table's options, and ignores empty batch commits (identifier 2^63-1).
@@ -112,7 +116,11 @@ class Committer:
         self._io.require_publish()
         user = commit_user(self._schema.settings.commit.user_prefix, user)
         identity = CommitIdentity(user, identifier, dict(properties or {}), watermark, operation)
-        self._planned_ms = self._clock.now_ms() if planned_ms is None else planned_ms
+        now_ms = self._clock.now_ms()
+        self._planned_ms = now_ms if planned_ms is None else planned_ms
+        # Whether the table is asked for news only if the first try loses. On a local disk asking is quick.
+        was_seen = planned_ms is not None and view is not None and view.live.snapshot is not None
+        self._is_fresh = was_seen and is_fresh(now_ms - self._planned_ms) and not isinstance(self._io, LocalIO)
         found = list(messages)
         changes = collect_changes(found)
         assert (overwrite is not None) == (kind is CommitKind.OVERWRITE), "OVERWRITE goes with its partitions"
@@ -190,7 +198,7 @@ class Committer:
             of_try: list[str] = []
             base: CommitBase | None = None
             try:
-                base = self._base(view)
+                base = self._base(view, retries)
                 if tried is not None:
                     seen = self._checks.looked_at(tried.latest, base.latest, based_on)
                 plan = self._plan(half, identity, base, based_on, seen, own)
@@ -219,6 +227,8 @@ class Committer:
             if publication.fate is Fate.UNKNOWN:
                 return outcome_unknown(snapshot, str(publication.error))
             if publication.fate is Fate.WON:
+                if view is not None:
+                    view.follow(snapshot, plan.delta_entries)
                 self._write_hints(snapshot, proof)
                 return snapshot
             discard_manifests(self._manifests, of_try)
@@ -244,11 +254,13 @@ class Committer:
         latest = None if base is None else base.latest
         return missed <= _LOOKS or (latest is not None and self._snapshots.is_gone(latest, error))
 
-    def _base(self, view: TableView | None) -> CommitBase:
+    def _base(self, view: TableView | None, retries: Retries) -> CommitBase:
         """The newest snapshot, as the base of a try."""
         if view is None:
             return CommitBase(newest_to_write(self._snapshots), self._manifests, None)
-        live = view.refresh()
+        if retries.done > 0:
+            self._is_fresh = False
+        live = view.live if self._is_fresh else view.refresh()
         return CommitBase(live.snapshot, self._manifests, live)
 
     def _plan(
@@ -279,12 +291,14 @@ class Committer:
             delta_index=fit.index,
             vectors_by_file=self._vectors_by_file,
             identity=identity,
-            schema_id=self._newest_schema_id(),
+            schema_id=self._newest_schema_id(base.latest),
             uuid=self._ids.new_uuid(),
             now_ms=self._clock.now_ms(),
         )
 
-    def _newest_schema_id(self) -> int:
+    def _newest_schema_id(self, latest: Snapshot | None) -> int:
+        if self._is_fresh:
+            return max(self._schema.id, 0 if latest is None else latest.schema_id)
         found = self._schemas.latest_id()
         if found is None:
             raise CorruptFileError(f"{self._path} has no schema any more: the table was dropped", path=self._path)

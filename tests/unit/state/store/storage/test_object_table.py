@@ -3,6 +3,7 @@
 import random
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 
 import pyarrow as pa
 import pytest
@@ -97,6 +98,8 @@ def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(s3_server: S3S
         taken.append(io.requests.since(before))
     quiet = [t for t in taken[1:] if t.put <= 7]
     assert len(quiet) >= 8
-    assert {(t.put, t.list, t.delete) for t in quiet} == {(7, 2, 0)}
-    assert max(t.total for t in quiet) <= 26
+    assert {(t.put, t.delete) for t in quiet} == {(7, 0)}
+    # One is for the data file, two are for the stream's tag, and five ask whether files of snapshots are not needed.
+    assert median(t.total for t in quiet) - 8 <= 12 and median(t.list for t in quiet) == 1
+    assert max(t.total for t in quiet) <= 23
     assert max(t.total for t in taken) <= 44
