@@ -55,6 +55,8 @@ GCS_AUTH = Option(
     "`fs.gs.auth.service.account.json.keyfile` names; unauthenticated: none",
 )
 HADOOP = "hadoop."
+CATALOG_LINK = "catalog."
+"""What a catalog puts among the storage options of its tables (`catalog_link`)."""
 
 STORAGE_OPTIONS: Mapping[str, Option[Any]] = {
     found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
@@ -62,6 +64,7 @@ STORAGE_OPTIONS: Mapping[str, Option[Any]] = {
 """The options above by key; the families `fs.azure...` and `hadoop.` hold any name."""
 
 _FAMILIES = (AZURE_ACCOUNT_KEY, AZURE_SAS_TOKEN, HADOOP)
+_ACCEPTED = (*_FAMILIES, CATALOG_LINK)
 _S3_PREFIXES = ("s3.", "s3a.", "fs.s3a.", "hadoop.fs.s3a.")
 _S3_SPELLINGS = {
     "access.key": "access-key",
@@ -77,7 +80,21 @@ _S3_SPELLINGS = {
 }
 _TOGETHER = ((S3_ACCESS_KEY, S3_SECRET_KEY), (OSS_ACCESS_KEY, OSS_SECRET_KEY))
 _STORAGE_PREFIXES = tuple(
-    ["s3.", "s3a.", "fs.", "oss.", "obs.", "cosn.", "gs.", "dfs.", "hadoop.", "dlf.", "jindo.", "security."]
+    [
+        "s3.",
+        "s3a.",
+        "fs.",
+        "oss.",
+        "obs.",
+        "cosn.",
+        "gs.",
+        "dfs.",
+        "hadoop.",
+        "dlf.",
+        "jindo.",
+        "security.",
+        CATALOG_LINK,
+    ]
 )
 _REMEDY = (
     "give it as a storage option: storage_options= in Python, 'storage:' in a job file, --storage or --storage-file on "
@@ -125,7 +142,7 @@ def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
     found: dict[str, str] = {}
     for key, text in (given or {}).items():
         name = _named(key)
-        if name not in STORAGE_OPTIONS and not (name.startswith(_FAMILIES) and name not in _FAMILIES):
+        if name not in STORAGE_OPTIONS and not (name.startswith(_ACCEPTED) and name not in _ACCEPTED):
             known = (*STORAGE_OPTIONS, *_FAMILIES)
             raise OptionError(
                 f"unknown storage option '{key}'{did_you_mean(key, known)}; known are {', '.join(known)}", key=key

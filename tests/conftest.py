@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from tests.support.azurite import Azurite
 from tests.support.broker import KafkaBroker
 from tests.support.jars import spark_kafka_jars
-from tests.support.peer import PaimonJava, PyPaimon
+from tests.support.peer import PaimonCatalogs, PaimonJava, PyPaimon
+from tests.support.postgres import Postgres
 from tests.support.s3_server import S3Server
 from tests.support.versitygw import VersityGateway
 
@@ -20,6 +21,13 @@ from tests.support.versitygw import VersityGateway
 def paimon_java() -> Iterator[PaimonJava]:
     """Paimon Java; needs `java`, and `mvn` the first time."""
     with PaimonJava() as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def paimon_catalogs() -> Iterator[PaimonCatalogs]:
+    """Paimon Java's catalogs; needs `java`, and `mvn` the first time."""
+    with PaimonCatalogs() as peer:
         yield peer
 
 
@@ -55,6 +63,13 @@ def azurite() -> Iterator[Azurite]:
 def versitygw() -> Iterator[VersityGateway]:
     """An S3 gateway over files, with one bucket; needs Go the first time."""
     with VersityGateway() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """The system's PostgreSQL, with one empty database."""
+    with Postgres() as server:
         yield server
 
 

@@ -30,6 +30,7 @@ class Coordinate:
     artifact: str
     version: str
     without: tuple[str, ...] = ()
+    classifier: str = ""
 
 
 # What a Spark installation carries itself: a second copy on its class path is the classic cause of LinkageError.
@@ -61,6 +62,12 @@ def _spark_kafka(version: str, *, kafka: str, pool: str) -> tuple[Coordinate, ..
 
 JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
     "paimon": (Coordinate("org.apache.paimon", "paimon-bundle", "1.4.2", without=("*:*",)),),
+    # Paimon's own REST server for tests, and what its JDBC catalog needs for SQLite.
+    "paimon-catalogs": (
+        Coordinate("org.apache.paimon", "paimon-core", "1.4.2", without=("*:*",), classifier="tests"),
+        Coordinate("com.squareup.okhttp3", "mockwebserver", "4.12.0"),
+        Coordinate("org.xerial", "sqlite-jdbc", "3.44.1.0", without=("*:*",)),
+    ),
     "kafka": (
         Coordinate("org.apache.kafka", "kafka_2.13", "4.1.1"),
         # Without a logging back end a broker that fails says nothing.
@@ -159,9 +166,10 @@ def _dependency(coordinate: Coordinate) -> str:
         f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>"
         for group, _, artifact in (pattern.partition(":") for pattern in coordinate.without)
     )
+    classifier = f"<classifier>{coordinate.classifier}</classifier>" if coordinate.classifier else ""
     return (
         f"<dependency><groupId>{coordinate.group}</groupId><artifactId>{coordinate.artifact}</artifactId>"
-        f"<version>{coordinate.version}</version><exclusions>{left_out}</exclusions></dependency>"
+        f"<version>{coordinate.version}</version>{classifier}<exclusions>{left_out}</exclusions></dependency>"
     )
 
 

@@ -272,6 +272,24 @@ class PaimonJava(Peer):
         return self.request("prune-check", table=str(table), conditions=[dict(c) for c in conditions])[0]
 
 
+class PaimonCatalogs(Peer):
+    """Paimon Java's catalogs, and the REST server of its own tests (`java/CatalogTool.java`)."""
+
+    name = "paimon-catalogs"
+
+    def __init__(self) -> None:
+        found = importlib.util.find_spec("pyspark")
+        assert found is not None and found.origin is not None, "pyspark's jars carry Hadoop's classes and a logger"
+        libraries = Path(found.origin).parent / "jars" / "*"
+        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        path = f"{class_path('paimon', 'paimon-catalogs')}{os.pathsep}{libraries}"
+        super().__init__(["java", *options, "-cp", path, str(HERE / "java" / "CatalogTool.java")], os.environ)
+
+    def do(self, command: str, /, **arguments: Any) -> Any:
+        """The answer of one command."""
+        return self.request(command, **arguments)[1]
+
+
 class PyPaimon(Peer):
     """pypaimon in its own virtual environment, since its dependencies are not ours."""
 

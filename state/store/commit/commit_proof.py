@@ -23,6 +23,7 @@ from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.hidden_files import bring_back_path
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.storage_clock import modified_or_unknown
+from bucketline.state.store.storage.wrapped_io import bare
 
 FILES_GONE = "files-gone"
 """The rule that a commit breaks if its files are missing: its work must be done again."""
@@ -57,7 +58,7 @@ class FilesProof:
     def __init__(self, io: FileIO, files: Sequence[BroughtFile], clock: Clock, planned_ms: int) -> None:
         self._io, self._files, self._clock, self._planned_ms = io, files, clock, planned_ms
         self._asked_ms = planned_ms
-        self._is_free = isinstance(io, LocalIO)
+        self._is_free = isinstance(bare(io), LocalIO)
         self._was_old = False
         self._newest_path: str | None = None
         self._manifests: tuple[str, ...] = ()

@@ -24,11 +24,13 @@ def rename_folder(io: FileIO, directory: str, target: str) -> None:
     """
     if isinstance(io, ArrowIO) and io.rename is Rename.REFUSES:
         io.move_folder(directory, target)
-    elif not isinstance(io, LocalIO):
+        return
+    if not isinstance(io, LocalIO):
         raise UnsupportedTableError(
             f"{directory} cannot be renamed: an object store copies a folder file by file, and readers and writers "
             "would see half of a table. Create a new table and copy the rows",
             path=directory,
         )
-    elif not io.move(directory, target):
+    io.make_folder(target.rpartition("/")[0])
+    if not io.move(directory, target):
         raise StorageError(f"{directory}: no such folder", path=directory, retryable=False, missing=True)

@@ -13,6 +13,7 @@ from bucketline.state.determinism import IdSource
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.storage.wrapped_io import bare
 
 _ASIDE = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.orphan")
 
@@ -29,7 +30,7 @@ def is_aside(file: FileInfo) -> bool:
 
 def place_aside(io: FileIO, file: FileInfo, ids: IdSource) -> FileInfo:
     """The file under a new name, to be put aside there; as it is where storage cannot rename in one step."""
-    if not isinstance(io, LocalIO):
+    if not isinstance(bare(io), LocalIO):
         return file
     folder = file.path.rpartition("/")[0]
     return replace(file, path=f"{folder}/.{own_name(file)}.{ids.new_uuid()}.orphan")
@@ -37,22 +38,24 @@ def place_aside(io: FileIO, file: FileInfo, ids: IdSource) -> FileInfo:
 
 def put_aside(io: FileIO, file: FileInfo, place: FileInfo) -> bool:
     """Whether the file is under its new name now, or stays as it is; False when it is gone."""
-    return not isinstance(io, LocalIO) or place is file or io.move(file.path, place.path)
+    return not isinstance(disk := bare(io), LocalIO) or place is file or disk.move(file.path, place.path)
 
 
 def bring_back(io: FileIO, file: FileInfo) -> None:
     """Gives a file that was put aside its own name again; one that is gone, or was not, stays as it is."""
-    if isinstance(io, LocalIO) and is_aside(file):
-        io.move(file.path, f"{file.path.rpartition('/')[0]}/{own_name(file)}")
+    disk = bare(io)
+    if isinstance(disk, LocalIO) and is_aside(file):
+        disk.move(file.path, f"{file.path.rpartition('/')[0]}/{own_name(file)}")
 
 
 def bring_back_path(io: FileIO, path: str) -> bool:
     """Gives the file of that path its name again; whether it was aside. Lists its folder."""
-    if not isinstance(io, LocalIO):
+    disk = bare(io)
+    if not isinstance(disk, LocalIO):
         return False
     folder, _, name = path.rpartition("/")
     aside = [n for n in io.list_names(folder) if _own_name(n) == name != n]
-    return any([io.move(f"{folder}/{n}", path) for n in aside])
+    return any([disk.move(f"{folder}/{n}", path) for n in aside])
 
 
 def _own_name(name: str) -> str:

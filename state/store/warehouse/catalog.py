@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
+from bucketline.conf.catalog_options import Metastore as MetastoreKind
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.read_options import BRANCH
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
@@ -26,6 +27,7 @@ from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, open_table
 from bucketline.state.store.warehouse.folders import FolderMetastore
 from bucketline.state.store.warehouse.metastore import Metastore, Place
+from bucketline.state.store.warehouse.sql_metastore import SqlMetastore
 
 _OUTSIDE = ("data-file.external-paths", "global-index.external-path")
 """Options that put files of a table outside its folder."""
@@ -218,6 +220,8 @@ def catalog(warehouse: str | Mapping[str, str], storage_options: Mapping[str, st
 
 def catalog_of(settings: CatalogSettings) -> Catalog:
     """The catalog with settings that have been checked. Sends no request."""
+    if settings.metastore is MetastoreKind.JDBC:
+        return Catalog(settings, SqlMetastore.of(settings))
     return Catalog(settings, FolderMetastore.at(settings.warehouse, settings.storage))
 
 

@@ -1,0 +1,49 @@
+"""The link from a table to its catalog, as storage options `catalog.<name>`: a catalog makes them, no user does.
+
+They travel wherever the storage options of a table go, to tasks of Spark as well, and are as secret as these.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
+from bucketline.conf.storage_options import CATALOG_LINK
+
+_TABLE, _PATH, _UUID = "table", "path", "uuid"
+_OF_THE_TABLE = (_TABLE, _PATH, _UUID)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogLink:
+    """A table of a catalog: its name there, its folder's URI, and its id if the catalog gives one."""
+
+    settings: CatalogSettings
+    table: str
+    path: str
+    uuid: str | None = None
+
+    def as_options(self) -> dict[str, str]:
+        """The storage options that say all of this, with those of the storage itself."""
+        found = {**self.settings.options, _TABLE: self.table, _PATH: self.path}
+        if self.uuid is not None:
+            found[_UUID] = self.uuid
+        return {**self.settings.storage, **{CATALOG_LINK + key: text for key, text in found.items()}}
+
+    def holds(self, uri: str) -> bool:
+        """Whether a URI is the table's folder, or is in it."""
+        return f"{uri.rstrip('/')}/".startswith(f"{self.path}/")
+
+
+def link_of(storage: Mapping[str, str]) -> CatalogLink | None:
+    """The link among storage options that have been checked; None if there is none.
+
+    Raises OptionError for one that no catalog made.
+    """
+    found = {k.removeprefix(CATALOG_LINK): v for k, v in storage.items() if k.startswith(CATALOG_LINK)}
+    if not found:
+        return None
+    options = {k: v for k, v in found.items() if k not in _OF_THE_TABLE}
+    rest = {k: v for k, v in storage.items() if not k.startswith(CATALOG_LINK)}
+    return CatalogLink(
+        catalog_settings(options, rest), found.get(_TABLE, ""), found.get(_PATH, "").rstrip("/"), found.get(_UUID)
+    )

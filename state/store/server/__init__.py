@@ -1,0 +1,1 @@
+"""What servers of catalogs answer: databases over SQL, and Paimon's REST catalog."""

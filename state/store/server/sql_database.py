@@ -1,0 +1,129 @@
+"""A database reached by Paimon's JDBC address: SQLite by Python's own driver, PostgreSQL by psycopg.
+
+Connections are opened for one piece of work and closed after it, so that what holds a `SqlDatabase` can be pickled.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import parse_qs
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.secrets import mask_text
+from bucketline.state.errors import StorageError
+
+try:
+    import psycopg
+except ModuleNotFoundError:  # an optional driver: `bucketline[postgresql]`
+    psycopg = None
+
+_WAIT_S = 30
+_DRIVER_ERRORS: tuple[type[Exception], ...] = (sqlite3.Error, *(() if psycopg is None else (psycopg.Error,)))
+_TAKEN_ERRORS: tuple[type[Exception], ...] = (
+    sqlite3.IntegrityError,
+    *(() if psycopg is None else (psycopg.errors.IntegrityError,)),
+)
+
+
+class _Cursor(Protocol):
+    rowcount: int
+
+    def execute(self, sql: str, parameters: Any) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSession:
+    """One transaction. Statements have `?` for their values."""
+
+    cursor: _Cursor
+    mark: str
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        self.cursor.execute(sql.replace("?", self.mark), values)
+        return [tuple(row) for row in self.cursor.fetchall()]
+
+    def change(self, sql: str, *values: object) -> int:
+        """How many rows a statement changed."""
+        self.cursor.execute(sql.replace("?", self.mark), values)
+        return self.cursor.rowcount
+
+
+class RowTakenError(Exception):
+    """There is such a row already."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlDatabase:
+    """The database at a JDBC address (`jdbc:sqlite:/path`, `jdbc:postgresql://host:port/name`)."""
+
+    uri: str
+    user: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"SqlDatabase({mask_text(self.uri)!r})"
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.uri.startswith("jdbc:sqlite:")
+
+    def check(self) -> None:
+        """Returns if a driver for the address is there. Raises OptionError. Opens no connection."""
+        path = self.uri.removeprefix("jdbc:sqlite:")
+        if self.is_sqlite:
+            if path in ("", ":memory:") or "mode=memory" in path or not path.removeprefix("file:").startswith("/"):
+                raise OptionError(
+                    f"{self.uri}: a catalog needs a file with an absolute path, which all processes see", key="uri"
+                )
+            return
+        if not self.uri.startswith("jdbc:postgresql://"):
+            raise OptionError(
+                f"{mask_text(self.uri)}: catalogs are kept in SQLite (jdbc:sqlite:/path) and PostgreSQL "
+                "(jdbc:postgresql://host:port/name)",
+                key="uri",
+            )
+        if psycopg is None:
+            raise OptionError("a catalog in PostgreSQL needs psycopg: pip install 'bucketline[postgresql]'", key="uri")
+
+    @contextmanager
+    def session(self) -> Iterator[SqlSession]:
+        """A transaction: committed at the end, rolled back by an error.
+
+        Raises RowTakenError for a row that is there already, StorageError for what else the database refuses.
+        """
+        try:
+            connection = self._connect()
+            try:
+                yield SqlSession(connection.cursor(), "?" if self.is_sqlite else "%s")
+                connection.commit()
+            finally:
+                connection.close()
+        except _TAKEN_ERRORS as e:
+            raise RowTakenError(str(e)) from e
+        except _DRIVER_ERRORS as e:
+            raise StorageError(
+                f"the catalog's database {mask_text(self.uri)}: {str(e).strip() or type(e).__name__}",
+                path=mask_text(self.uri),
+                retryable=True,
+                missing=False,
+            ) from e
+
+    def _connect(self) -> Any:
+        self.check()
+        if self.is_sqlite:
+            path = self.uri.removeprefix("jdbc:sqlite:")
+            return sqlite3.connect(path, timeout=_WAIT_S, uri=path.startswith("file:"))
+        address, _, query = self.uri.removeprefix("jdbc:").partition("?")
+        given = {key: values[-1] for key, values in parse_qs(query).items()}
+        login = {"user": self.user, "password": self.password}
+        return psycopg.connect(
+            address,
+            autocommit=False,
+            connect_timeout=_WAIT_S,
+            **{**given, **{key: text for key, text in login.items() if text is not None}},
+        )

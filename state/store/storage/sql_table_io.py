@@ -1,0 +1,53 @@
+"""The storage of a table whose name a database keeps: publications take Paimon's lock, properties follow the schema.
+
+Where commits of Paimon's JVM writers need the lock, one of ours without it could be overwritten by theirs.
+Source: Paimon 2.0 RenamingSnapshotCommit, JdbcCatalog.alterTableImpl.
+"""
+
+import logging
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from bucketline.state.errors import StorageError
+from bucketline.state.format.paths import SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
+from bucketline.state.format.schema_json import decode_schema
+from bucketline.state.format.table_name import TableName
+from bucketline.state.format.table_properties import table_properties
+from bucketline.state.store.server.sql_names import SqlLock, SqlNames
+from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlTableIO(WrappedIO):
+    """The storage of the table `name` at `root`; `lock` and `properties` are None where the catalog wants none."""
+
+    storage: Inner
+    root: str
+    name: TableName
+    lock: SqlLock | None
+    properties: SqlNames | None
+
+    @property
+    def inner(self) -> Inner:
+        return self.storage
+
+    def publish(self, path: str, data: bytes) -> bool:
+        folder, _, file = path.rpartition("/")
+        is_snapshot = folder == f"{self.root}/{SNAPSHOT_DIR}" and parse_snapshot_id(file) is not None
+        is_schema = folder == f"{self.root}/{SCHEMA_DIR}" and parse_schema_id(file) is not None
+        if not (is_snapshot or is_schema):
+            return self.storage.publish(path, data)
+        with nullcontext() if self.lock is None else self.lock.held():
+            won = self.storage.publish(path, data)
+        if won and is_schema and self.properties is not None:
+            self._follow(self.properties, data)
+        return won
+
+    def _follow(self, names: SqlNames, data: bytes) -> None:
+        """Writes the table's options to the database. The schema is changed already, so a failure is a warning."""
+        try:
+            names.set_properties(self.name, table_properties(decode_schema(data)))
+        except StorageError as e:
+            _LOG.warning("%s: its options in the catalog's database are older than its schema: %s", self.name, e)
