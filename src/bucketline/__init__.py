@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from bucketline.state.store.table.table import Table, create_table, open_table
     from bucketline.state.store.table.write_result import WriteResult
     from bucketline.state.store.warehouse.catalog import Catalog, catalog
+    from bucketline.state.types.sql_expression import SqlExpression, expr
     from bucketline.streaming.batch.procedures import compact, rescale, spark_engine
     from bucketline.streaming.batch.recover import CheckpointMismatchError
     from bucketline.streaming.batch.sink import TableSink
@@ -84,6 +85,7 @@ _MODULES = {
     "bucketline.state.store.table.table": ("Table", "create_table", "open_table"),
     "bucketline.state.store.table.write_result": ("WriteResult",),
     "bucketline.state.store.warehouse.catalog": ("Catalog", "catalog"),
+    "bucketline.state.types.sql_expression": ("SqlExpression", "expr"),
     "bucketline.streaming.batch.procedures": ("compact", "rescale", "spark_engine"),
     "bucketline.streaming.batch.recover": ("CheckpointMismatchError",),
     "bucketline.streaming.decode.rejects": ("RejectedRecordsError",),
@@ -122,6 +124,7 @@ __all__ = [
     "SchemaMismatchError",
     "SetOption",
     "SetTableComment",
+    "SqlExpression",
     "StorageError",
     "Table",
     "TableNotFoundError",
@@ -134,6 +137,7 @@ __all__ = [
     "catalog",
     "compact",
     "create_table",
+    "expr",
     "open_table",
     "rescale",
     "spark_engine",

@@ -281,6 +281,34 @@ def check_looked_up(
     return None
 
 
+def check_rows_unchanged(
+    newer_entries: Iterable[ManifestEntry], delta_entries: Sequence[ManifestEntry], key_order: KeyOrder
+) -> Conflict | None:
+    """Rule `rows-changed`: nobody has written a key of the new files since their rows were read.
+
+    `newer_entries` are the changes of others that write rows. What was computed from an older row would overwrite the
+    newer one. Files of the postpone bucket are not compared: their rows have no order among writers. Bounds are
+    inclusive. Not a rule of Paimon 2.0.
+    """
+    added: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
+    for entry in delta_entries:
+        if entry.kind is FileKind.ADD and entry.bucket >= 0:
+            added[entry.partition, entry.bucket].append(entry)
+    for newer in newer_entries:
+        if not (own := added.get((newer.partition, newer.bucket))):
+            continue
+        low, high = key_order(newer.file.min_key), key_order(newer.file.max_key)
+        for entry in own:
+            if key_order(entry.file.min_key) <= high and low <= key_order(entry.file.max_key):
+                return Conflict(
+                    "rows-changed",
+                    f"{newer.file.file_name} has rows that another writer changed after they were read for "
+                    f"{entry.file.file_name}; plan again from the newest snapshot",
+                    {**_evidence(entry), "other": newer.file.file_name},
+                )
+    return None
+
+
 def check_deletion_vectors(
     after: Iterable[ManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:

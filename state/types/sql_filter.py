@@ -158,7 +158,7 @@ class _Translator:
         field = self._column(node.this)
         if field.type.root not in _TEXTS:
             raise _refused(f"LIKE needs a text column, and '{field.name}' is {field.type}")
-        found = pc.match_like(pc.field(field.name), _like_pattern(_text(node.expression), escape))
+        found = pc.match_like(pc.field(field.name), like_pattern(_text(node.expression), escape))
         return found if wanted is not bool(node.args.get("negate")) else ~found
 
     def _column(self, node: exp.Expression) -> DataField:
@@ -302,7 +302,7 @@ def _text(node: exp.Expression) -> str:
     return str(node.this)
 
 
-def _like_pattern(pattern: str, escape: str) -> str:
+def like_pattern(pattern: str, escape: str) -> str:
     """The pattern with backslashes as its escapes, as Arrow reads it. Raises OptionError for an escape of nothing."""
     found, at = [], 0
     while at < len(pattern):

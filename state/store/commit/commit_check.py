@@ -17,6 +17,7 @@ from bucketline.state.commit.conflict import (
     check_index_deletes,
     check_index_unchanged,
     check_looked_up,
+    check_rows_unchanged,
     check_unmarked,
 )
 from bucketline.state.commit.plan import CommitIdentity, overwrite_entries
@@ -42,6 +43,7 @@ class AppendCheck(Enum):
     BUCKET_COUNT = "the bucket count of their partitions: enough for files that were just written"
     ONE_WRITER = "the same, and that nobody else has written rows since the work was planned"
     ALL_RULES = "every rule: for files that an earlier run may have committed already"
+    ROWS_READ = "every rule, and that nobody has written the same keys since the rows were read that they replace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,9 @@ class CommitChecks:
             conflict = self._check_planned_index(spans, half)
             if half.kind is CommitKind.COMPACT and self._looks_up:
                 conflict = conflict or self._check_looked_up(spans, half.entries)
-        if half.check is not AppendCheck.ALL_RULES:
+            if half.check is AppendCheck.ROWS_READ:
+                conflict = conflict or self._check_rows_unchanged(spans, half.entries)
+        if half.check not in (AppendCheck.ALL_RULES, AppendCheck.ROWS_READ):
             conflict = (
                 conflict
                 or check_bucket_counts(self._totals(base, half.entries, ()), half.entries, half.kind)
@@ -251,6 +255,26 @@ class CommitChecks:
                 return _history_gone(before_id, after_id)
             for _, delta in changes:
                 conflict = check_looked_up(delta, delta_entries, self._key_order)
+                if conflict is not None:
+                    return conflict
+        return None
+
+    def _check_rows_unchanged(
+        self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
+    ) -> Conflict | None:
+        """Rule `rows-changed` over what each span has written. Compactions move rows and change none, but for those
+        of the postpone bucket: they let its rows be read.
+        """
+        if self._key_order is None:
+            return None
+        for before_id, after_id in spans:
+            changes = changes_since(self._snapshots, self._manifests, before_id, after_id)
+            if changes is None:
+                return _history_gone(before_id, after_id)
+            for snapshot, delta in changes:
+                if not snapshot.commit_kind.moves_rows and all(e.bucket >= 0 for e in delta):
+                    continue
+                conflict = check_rows_unchanged(delta, delta_entries, self._key_order)
                 if conflict is not None:
                     return conflict
         return None

@@ -1,10 +1,11 @@
-"""Repeats work whose files were removed before their commit, or whose base has expired meanwhile."""
+"""Repeats work whose files were removed before their commit, whose base has expired meanwhile, or whose rows somebody
+else has changed."""
 
 import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from bucketline.state.commit.conflict import HISTORY_GONE
+from bucketline.state.commit.conflict import ALREADY_ADDED, HISTORY_GONE
 from bucketline.state.errors import CommitConflictError, FilesGoneError
 
 T = TypeVar("T")
@@ -26,3 +27,27 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
                 raise
             _LOG.warning("the work is repeated, at most %d times: %s", left, e)
     return work()
+
+
+CHANGED_TIMES = 6
+"""How often a change of rows is planned before its conflict is raised: five other writers came first then."""
+
+
+def repeat_if_changed(work: Callable[[], T]) -> T:
+    """The result of the work; where it lost against another writer, it is planned again on the newest snapshot.
+
+    Raises the CommitConflictError of the last time, which says how often it was planned.
+    """
+    for left in range(CHANGED_TIMES - 1, 0, -1):
+        try:
+            return work()
+        except CommitConflictError as e:
+            if e.fields.get("rule") == ALREADY_ADDED:
+                raise
+            _LOG.warning("planned again on the newest snapshot, at most %d times more: %s", left, e)
+    try:
+        return work()
+    except CommitConflictError as e:
+        raise type(e)(
+            f"planned {CHANGED_TIMES} times, and each time another writer came first: {e.message}", **e.fields
+        ) from e

@@ -5,12 +5,13 @@ partitions meanwhile is replaced as well: the last overwrite wins.
 Source: Paimon 2.0 FileStoreCommitImpl.overwritePartition, AbstractFileStoreWrite.withIgnorePreviousFiles.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 
+from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError
@@ -21,6 +22,7 @@ from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.table.change_rules import check_changeable
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.table.write import Data, with_kinds
 from bucketline.state.store.table.write_result import WriteResult
@@ -41,8 +43,9 @@ def overwrite_table(
     options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
-) -> WriteResult | None:
-    """Replaces partitions by the rows of `data`; the new snapshot's id, None when nothing was to be replaced.
+) -> WriteResult:
+    """Replaces partitions by the rows of `data`; the newest snapshot's id, which is the old one when nothing was to be
+    replaced.
 
     `partition` names what is replaced: the partitions that match it, and rows must lie in them. Without it, those that
     get files are replaced, or the whole table where it has no partitions or `dynamic-partition-overwrite` is false.
@@ -51,7 +54,7 @@ def overwrite_table(
     committed are written again, as by `write_table`.
     """
 
-    def write() -> WriteResult | None:
+    def write() -> WriteResult:
         return _overwrite_once(table, data, partition, row_kinds, options or {}, clock, ids)
 
     return write() if isinstance(data, pa.RecordBatchReader) else repeat_if_gone(write)
@@ -65,7 +68,7 @@ def _overwrite_once(
     options: Mapping[str, str],
     clock: Clock,
     ids: IdSource,
-) -> WriteResult | None:
+) -> WriteResult:
     table.io.require_publish()
     session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
     session.refresh()
@@ -76,11 +79,46 @@ def _overwrite_once(
     if target is None:
         replaced = frozenset(m.partition for m in messages if m.new_files)
         if not replaced:
-            return None
+            return _unchanged(session)
         target = replaced.__contains__
     done = session.replace_partitions(messages, user=ids.new_uuid(), target=target)
     hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, done))
     return WriteResult(done.snapshots[-1].id, visible=not hidden)
+
+
+def truncate_table(table: TableHandle) -> WriteResult:
+    """Removes all rows, postponed ones too; see `Table.truncate`."""
+    check_changeable(table, "truncate")
+    return _empty(table, None)
+
+
+def drop_partitions(table: TableHandle, partitions: Sequence[Mapping[str, object]]) -> WriteResult:
+    """Removes all rows of partitions; see `Table.drop_partitions`."""
+    check_changeable(table, "drop partitions of")
+    if isinstance(partitions, Mapping | str) or not all(isinstance(p, Mapping) and p for p in partitions):
+        raise OptionError(
+            "give a list of mappings from partition column to value, as [{'dt': '2026-01-01'}]; truncate() removes all "
+            "partitions",
+            key="partitions",
+        )
+    return _empty(table, partitions)
+
+
+def _empty(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> WriteResult:
+    """Replaces what the partitions hold when the commit comes through by nothing."""
+    table.io.require_publish()
+    session = WriteSession(table.uri, {}, table=table)
+    session.refresh()
+    target = choose_partitions(session.plan.schema, partitions)
+    if not any(target(partition) for partition, _ in session.view.buckets()):
+        return _unchanged(session)
+    done = session.replace_partitions([], user=SYSTEM_IDS.new_uuid(), target=target)
+    return WriteResult(done.snapshots[-1].id)
+
+
+def _unchanged(session: WriteSession) -> WriteResult:
+    newest = session.view.snapshot
+    return WriteResult(0 if newest is None else newest.id)
 
 
 def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> PartitionTest | None:

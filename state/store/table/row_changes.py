@@ -1,165 +1,144 @@
-"""Delete and update by a condition, without Spark: the rows that pass are read, and written again in one commit.
+"""Delete and update by a condition: the rows that pass are read, and written again in one commit.
 
-Nothing is locked: a row that somebody else writes in between is changed as it was read, and the later commit wins.
+A change is planned on one snapshot, and committed only if nobody has written the same keys since; else it is planned
+again on the newest one. So no change of another writer is overwritten by what was computed from an older row.
 Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand for tables with a primary key.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from bucketline.conf.errors import OptionError
-from bucketline.conf.table.choices import MergeEngine
-from bucketline.conf.table.merge_options import (
-    AGGREGATION_REMOVE_RECORD_ON_DELETE,
-    IGNORE_DELETE,
-    MERGE_ENGINE,
-    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
-    ROWKIND_FIELD,
-    SEQUENCE_FIELD,
-)
-from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
+from bucketline.conf.table.choices import ChangelogProducer
+from bucketline.conf.table.merge_options import REMOVE_RECORD_ON_SEQUENCE_GROUP
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.bucket.mode import bucket_mode
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.state.store.read.table_read import Filter, Request, read_table
-from bucketline.state.store.table.write import write_table
+from bucketline.state.store.commit.repeat import repeat_if_changed
+from bucketline.state.store.engine.engine import Engine, Parts
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.read.table_read import Filter
+from bucketline.state.store.table.assignments import Assignments, plan_assignments
+from bucketline.state.store.table.change_rules import check_delete, check_update, fixed_columns
+from bucketline.state.store.table.changed_write import open_change, write_changes
+from bucketline.state.store.table.conditions import Condition, plan_condition
+from bucketline.state.store.table.found_rows import found_parts
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.modes import mode_of
-from bucketline.state.types.row_kind import RowKind
-
-_REMOVES_ON_DELETE = {
-    MergeEngine.PARTIAL_UPDATE: PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
-    MergeEngine.AGGREGATION: AGGREGATION_REMOVE_RECORD_ON_DELETE,
-}
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
 
-def delete_rows(table: TableHandle, condition: Filter) -> WriteResult:
-    """Deletes the rows that a reader sees and that pass; the newest snapshot's id.
-
-    Raises UnsupportedTableError for tables in which a delete does not remove a row, SchemaMismatchError for a condition
-    that does not fit, and as `write_table`.
-    """
-    _check_changed(table, "delete from")
-    settings = table.table_schema.settings.merge
-    engine = settings.engine
-    removes = _REMOVES_ON_DELETE.get(engine)
-    removing = {
-        MergeEngine.DEDUPLICATE: True,
-        MergeEngine.PARTIAL_UPDATE: settings.partial_update_removes,
-        MergeEngine.AGGREGATION: settings.aggregation_removes,
-    }
-    if not removing.get(engine, False):
-        hint = "" if removes is None else f" unless '{removes.key}' is true"
-        raise UnsupportedTableError(
-            f"{table.path} has '{MERGE_ENGINE.key}' = '{engine.value}', which does not remove the row of a delete"
-            f"{hint}",
-            engine=engine.value,
-        )
-    if settings.ignore_delete:
-        raise UnsupportedTableError(
-            f"{table.path} has '{IGNORE_DELETE.key}' = 'true': a delete would be ignored", key=IGNORE_DELETE.key
-        )
-    kind_field = settings.row_kind_field
-    if kind_field is not None:
-        return _write_found(table, condition, {kind_field: pc.scalar("-D")})
-    return _write_found(table, condition, {ROW_KIND_COLUMN: pc.scalar(pa.scalar(int(RowKind.DELETE), pa.int8()))})
+def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
+    """Deletes the rows that a reader sees and that pass; see `Table.delete`."""
+    check_delete(table)
+    condition = plan_condition(filter, table.table_schema)
+    return repeat_if_changed(partial(_delete_once, table, condition, engine))
 
 
-def update_rows(table: TableHandle, condition: Filter, assignments: Mapping[str, object]) -> WriteResult:
-    """Gives columns of the rows that pass other values; the newest snapshot's id.
-
-    A value is a constant, or an expression over the columns as they were. Raises UnsupportedTableError for tables whose
-    merge engine keeps older values, SchemaMismatchError for columns that are not there or decide a row's place or
-    order, and for values that do not fit; and as `write_table`.
-    """
-    _check_changed(table, "update")
-    engine = table.table_schema.settings.merge.engine
-    if engine is not MergeEngine.DEDUPLICATE:
-        raise UnsupportedTableError(
-            f"{table.path} has '{MERGE_ENGINE.key}' = '{engine.value}', which combines a row with what was there; an "
-            "update cannot set its columns",
-            engine=engine.value,
-        )
-    return _write_found(table, condition, _values(table, assignments))
+def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> WriteResult:
+    session = open_change(table)
+    change = DeletedRows(session.plan.schema, condition)
+    return write_changes(session, _found(session, condition, change), engine=engine)
 
 
-def _check_changed(table: TableHandle, verb: str) -> None:
-    settings = table.table_schema.settings.reading
-    if not table.primary_key:
-        raise UnsupportedTableError(
-            f"cannot {verb} {table.path}: it has no primary key to write changes by; overwrite its partitions instead"
-        )
-    if mode_of(table.table_schema).postpones:
-        raise UnsupportedTableError(
-            f"cannot {verb} {table.path}: rows that wait in its postpone bucket would come after the change",
-            mode=bucket_mode(table.table_schema).value,
-        )
-    for branch, name in (
-        (SCAN_FALLBACK_BRANCH, settings.fallback_branch),
-        (SCAN_PRIMARY_BRANCH, settings.primary_branch),
-    ):
-        if name is not None:
-            raise UnsupportedTableError(
-                f"cannot {verb} {table.path}: by '{branch.key}' rows of another branch are read that a change cannot "
-                "reach, and it would hide the rest of their partitions",
-                option=branch.key,
-            )
-    for key in settings.named_versions:
-        raise OptionError(f"cannot {verb} {table.path} as it was: open it without '{key}'", key=key)
-
-
-def _values(table: TableHandle, assignments: Mapping[str, object]) -> dict[str, pc.Expression]:
-    """What each column is set to."""
+def update_rows(
+    table: TableHandle, filter: Filter, assignments: Mapping[str, object], *, engine: Engine = LOCAL_ENGINE
+) -> WriteResult:
+    """Gives columns of the rows that pass other values; see `Table.update`."""
+    check_update(table)
     schema = table.table_schema
-    fixed = {name: "part of the primary key" for name in schema.primary_keys}
-    fixed |= {name: "a partition column" for name in schema.partition_keys}
-    fixed |= {name: f"in '{SEQUENCE_FIELD.key}'" for name in schema.settings.merge.sequence_fields}
-    kind_field = schema.settings.merge.row_kind_field
-    fixed |= {} if kind_field is None else {kind_field: f"'{ROWKIND_FIELD.key}'"}
-    if not assignments:
-        raise SchemaMismatchError("an update needs a column to set")
-    found = {}
-    for name, value in assignments.items():
-        if name not in table.schema.names:
-            raise SchemaMismatchError(f"there is no column {name!r} ({', '.join(table.schema.names)})", column=name)
-        if name in fixed:
-            raise SchemaMismatchError(f"column {name!r} is {fixed[name]}, and cannot be set; write rows", column=name)
-        found[name] = value if isinstance(value, pc.Expression) else _constant(table.schema.field(name), value)
-    return found
+    condition = plan_condition(filter, schema)
+    planned = plan_assignments(schema, assignments, fixed_columns(schema))
+    return repeat_if_changed(partial(_update_once, table, condition, planned.values, engine))
 
 
-def _constant(field: pa.Field, value: object) -> pc.Expression:
+def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, object], engine: Engine) -> WriteResult:
+    session = open_change(table)
+    schema = session.plan.schema
+    planned = plan_assignments(schema, values, fixed_columns(schema))
+    return write_changes(session, _found(session, condition, UpdatedRows(condition, planned)), engine=engine)
+
+
+def _found(session: WriteSession, condition: Condition, change: "DeletedRows | UpdatedRows") -> Parts:
+    return found_parts(session, condition.expression, change)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRows:
+    """A change of rows: those that pass are deleted."""
+
+    schema: TableSchema
+    condition: Condition
+
+    def rows(self, found: pa.RecordBatch) -> pa.Table | None:
+        kept = passing(found, self.condition)
+        if kept is None:
+            return None
+        check_removed(kept, self.schema)
+        return with_kind(kept, RowKind.DELETE, self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedRows:
+    """A change of rows: those that pass get new values."""
+
+    condition: Condition
+    assignments: Assignments
+
+    def rows(self, found: pa.RecordBatch) -> pa.Table | None:
+        kept = passing(found, self.condition)
+        return None if kept is None else updated(kept, kept, self.assignments)
+
+
+def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
+    """Returns if a delete removes each of the rows. Raises SchemaMismatchError: where partial update removes rows by
+    sequence groups, a row without a sequence is not removed."""
+    names = schema.settings.merge.removing_sequences
+    if names and all(schema.field(n).type.nullable for n in names):
+        valid = reduce(pc.or_, [pc.is_valid(rows[name]) for name in names])
+        if not pc.all(valid).as_py():
+            raise SchemaMismatchError(
+                f"a row has no value in {', '.join(names)}, and '{REMOVE_RECORD_ON_SEQUENCE_GROUP.key}' removes only "
+                "rows that have one; give it a value first, or leave it out of the delete",
+                columns=names,
+            )
+
+
+def passing(found: pa.RecordBatch, condition: Condition) -> pa.RecordBatch | None:
+    """The rows that pass what is computed for each row; None when none does."""
+    mask = condition.mask(found)
+    kept = found if mask is None else found.filter(mask)
+    return kept if kept.num_rows else None
+
+
+def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignments) -> pa.Table:
+    """The rows to write for rows that are updated; `seen` has the columns that expressions see, a source's included.
+
+    A table that logs its input gets the rows as they were as well, before those with the new values.
+    """
+    schema = assignments.schema
+    after = with_kind(assignments.changed(seen), RowKind.UPDATE_AFTER, schema)
+    if schema.settings.changelog.producer is not ChangelogProducer.INPUT or not schema.primary_keys:
+        return after
+    return pa.concat_tables([with_kind(before, RowKind.UPDATE_BEFORE, schema).cast(after.schema), after])
+
+
+def with_kind(rows: pa.RecordBatch, kind: RowKind, schema: TableSchema) -> pa.Table:
+    """The rows with a row kind each: in the column that the table keeps it in, else in `_row_kind`."""
+    found = pa.Table.from_batches([rows])
+    if not schema.primary_keys:
+        return found
+    name = schema.settings.merge.row_kind_field
+    if name is None:
+        return found.append_column(ROW_KIND_COLUMN, pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows))
+    text = next(t for t, k in SHORT_NAMES.items() if k is kind)
+    position = found.schema.get_field_index(name)
     try:
-        return pc.scalar(pa.scalar(value, field.type))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as e:
-        raise SchemaMismatchError(f"{value!r} is no value of column {field.name!r}: {e}", column=field.name) from e
-
-
-def _write_found(table: TableHandle, condition: Filter, values: Mapping[str, pc.Expression]) -> WriteResult:
-    """Writes the rows that pass with these values."""
-    return repeat_if_gone(lambda: _write_found_once(table, condition, values))
-
-
-def _write_found_once(table: TableHandle, condition: Filter, values: Mapping[str, pc.Expression]) -> WriteResult:
-    """Batch by batch, so that memory stays bounded."""
-    schema, rows = read_table(table, Request(filter=condition))
-    columns = {name: pc.field(name) for name in schema.names} | dict(values)
-    kept = _with_values(pa.RecordBatch.from_pylist([], schema=schema), columns).schema
-
-    def changed() -> Iterator[pa.RecordBatch]:
-        for batch in rows:
-            yield from _with_values(batch, columns).to_batches()
-
-    return write_table(table, pa.RecordBatchReader.from_batches(kept, changed()))
-
-
-def _with_values(batch: pa.RecordBatch, columns: Mapping[str, pc.Expression]) -> pa.Table:
-    try:
-        return ds.dataset(pa.Table.from_batches([batch])).to_table(columns=dict(columns), use_threads=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as e:
-        raise SchemaMismatchError(f"a value cannot be computed from the table's rows: {e}") from e
+        column = pa.repeat(pa.scalar(text), rows.num_rows).cast(found.schema.field(position).type)
+    except pa.ArrowInvalid as e:
+        raise SchemaMismatchError(f"column {name!r} cannot hold the row kind {text!r}: {e}", column=name) from e
+    return found.set_column(position, found.schema.field(position), column)

@@ -49,7 +49,8 @@ from bucketline.state.store.table.maintenance import (
     tags_table,
     untag_table,
 )
-from bucketline.state.store.table.overwrite import overwrite_table
+from bucketline.state.store.table.merge import merge_rows
+from bucketline.state.store.table.overwrite import drop_partitions, overwrite_table, truncate_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.table.row_changes import delete_rows, update_rows
 from bucketline.state.store.table.write import Data, write_table
@@ -119,31 +120,52 @@ class Table(TableHandle):
         """
         return write_table(self, data, row_kinds)
 
-    def delete(self, filter: Filter) -> WriteResult:
-        """Deletes the rows that pass the filter, in one commit. Returns the newest snapshot's id. The table needs a
-        primary key.
+    def delete(self, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
+        """Deletes the rows that readers see and that pass the filter, in one commit. Returns the newest snapshot's id,
+        unchanged where no row passes.
 
-        Rows that readers do not see, or that others write meanwhile, are not deleted. Raises UnsupportedTableError for
-        tables in which a delete does not remove a row, and as `write`.
+        `filter` is an Arrow expression or SQL text. Where another writer changed the same keys since they were read,
+        the delete is planned again, a few times at most. Raises UnsupportedTableError for tables in which a delete does
+        not remove a row, CommitConflictError where others keep coming first, and as `write`.
         """
-        return delete_rows(self, filter)
+        return delete_rows(self, filter, engine=engine)
 
-    def update(self, filter: Filter, assignments: Mapping[str, object]) -> WriteResult:
-        """Changes columns of the rows that pass the filter, in one commit. Returns the newest snapshot's id. The merge
-        engine must be `deduplicate`.
+    def update(
+        self, filter: Filter, assignments: Mapping[str, object], *, engine: Engine = LOCAL_ENGINE
+    ) -> WriteResult:
+        """Changes columns of the rows that pass the filter, in one commit. Returns as `delete`.
 
-        `assignments` maps columns to constants, or to expressions over the columns as they were; keys, partition and
-        sequence columns stay. Raises UnsupportedTableError, SchemaMismatchError, and as `write`.
+        `assignments` maps columns to plain values, to SQL (`bl.expr("amount * 2")`) or to Arrow expressions, over the
+        columns as they were. Columns of the primary key stay. Raises UnsupportedTableError for merge engines that
+        combine rows, SchemaMismatchError for what cannot be set, computed or stored, and as `delete`.
         """
-        return update_rows(self, filter, assignments)
+        return update_rows(self, filter, assignments, engine=engine)
+
+    def merge(
+        self,
+        source: Data,
+        on: Sequence[str],
+        when_matched: Mapping[str, object] | str | None = None,
+        when_not_matched: str | None = "insert",
+    ) -> WriteResult:
+        """Joins the rows of `source` to the table's by the columns `on`, and changes the table in one commit. Returns
+        as `delete`.
+
+        `when_matched` is what becomes of a row of the table that a source row matches: new values as in `update`, over
+        the columns of both (`bl.expr("source.amount")`), or `"delete"`, or None: it stays. `when_not_matched` =
+        `"insert"` writes the source rows that match no row; None leaves them out. Raises SchemaMismatchError where
+        several source rows match one row, and as `update` and `delete`.
+        """
+        return merge_rows(self, source, on, when_matched, when_not_matched)
 
     def overwrite(
         self,
         data: Data,
         partition: Mapping[str, object] | None = None,
         row_kinds: pa.Array | pa.ChunkedArray | str | None = None,
-    ) -> WriteResult | None:
-        """Replaces the rows of partitions by those of `data`. Returns the new snapshot's id, None without one.
+    ) -> WriteResult:
+        """Replaces the rows of partitions by those of `data`. Returns the newest snapshot's id, unchanged where nothing
+        is replaced.
 
         `partition` maps partition columns to values: matching partitions are replaced, and are empty afterwards if they
         get no rows. Without it, those that get rows are replaced, or the whole table if it has no partitions or
@@ -151,6 +173,15 @@ class Table(TableHandle):
         SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and as `write`.
         """
         return overwrite_table(self, data, partition, row_kinds)
+
+    def truncate(self) -> WriteResult:
+        """Removes all rows, in one commit; no changelog is written. Returns the newest snapshot's id."""
+        return truncate_table(self)
+
+    def drop_partitions(self, partitions: Sequence[Mapping[str, object]]) -> WriteResult:
+        """Removes all rows of the partitions that match one of the mappings from partition column to value, in one
+        commit; no changelog is written. Returns the newest snapshot's id, unchanged where none matches."""
+        return drop_partitions(self, partitions)
 
     def compact(
         self,

@@ -19,6 +19,7 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
+from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.committer import CommitResult, Committed, Committer, Conflict
 from bucketline.state.store.commit.discard import discard_made
@@ -142,11 +143,13 @@ class WriteSession:
         properties: Mapping[str, str] | None = None,
         kind: CommitKind = CommitKind.APPEND,
         ignore_empty: bool | None = None,
+        check: AppendCheck | None = None,
     ) -> Committed:
         """Commits what was planned on the view as it is now, and says what came of it.
 
-        `ignore_empty` as for `Committer.commit`. A compaction that lost is in `Committed.dropped`, also when `kind`
-        says that there is nothing else to commit. Raises CommitConflictError when the messages' rows are not in the
+        `ignore_empty` as for `Committer.commit`; `check` says what must not have happened meanwhile, where it is more
+        than the bucket mode asks. A compaction that lost is in `Committed.dropped`, also when `kind` says that there is
+        nothing else to commit. Raises CommitConflictError when the messages' rows are not in the
         table and will not be (FilesGoneError where somebody else removed some of their files, and the work has to be
         done again), SchemaMismatchError when they could never be merged with it (their files are removed);
         CommitOutcomeUnknownError when nobody knows.
@@ -164,7 +167,7 @@ class WriteSession:
                 ignore_empty=ignore_empty,
                 based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
                 view=self._view,
-                append_check=self.plan.mode.append_check,
+                append_check=check or self.plan.mode.append_check,
                 planned_ms=self._planned_ms,
             )
         except StorageError as e:

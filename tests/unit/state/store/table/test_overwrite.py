@@ -86,8 +86,26 @@ def test_everything_is_replaced_where_the_option_says_so(table: Table) -> None:
 def test_no_rows_replace_nothing_where_rows_say_what_is_replaced(table: Table) -> None:
     fill(table)
     before, snapshots = held(table), table.snapshots().num_rows
-    assert table.overwrite(rows()) is None
+    assert table.overwrite(rows()) == table.drop_partitions([{"dt": "nobody"}]) == table.drop_partitions([])
+    assert table.overwrite(rows()) == table.snapshots()["snapshot_id"].to_pylist()[-1]
     assert (held(table), table.snapshots().num_rows) == (before, snapshots)
+
+
+def test_partitions_are_dropped_and_a_table_is_emptied(table: Table) -> None:
+    assert table.truncate() == table.drop_partitions([{"dt": "a"}]) == 0
+    fill(table)
+    kept = [row for row in held(table) if row[0] not in ("a", "b")]
+    done = table.drop_partitions([{"dt": "a"}, {"dt": "b"}])
+    assert (held(table), done) == (kept, table.snapshots()["snapshot_id"].to_pylist()[-1])
+    fill(table)
+    table.truncate()
+    assert (held(table), table.files().num_rows) == ([], 0)
+    assert table.snapshots()["commit_kind"].to_pylist()[-1] == "OVERWRITE"
+    fill(table)
+    assert table.doctor(rows=True) == []
+    for wrong in ([{}], {"dt": "a"}, "a", [{"id": 1}]):
+        with pytest.raises(OptionError, match="partition"):
+            table.drop_partitions(wrong)  # type: ignore[arg-type]
 
 
 def test_rows_outside_the_partition_are_refused_before_anything_is_written(table: Table) -> None:

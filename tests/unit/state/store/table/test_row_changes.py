@@ -9,8 +9,13 @@ import pyarrow.compute as pc
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import CommitConflictError, SchemaMismatchError, UnsupportedTableError
+from bucketline.state.store.engine.engine import Outcome, Parts
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.write import write_table
+from bucketline.state.store.write.stages import Stages
+from bucketline.state.types.sql_expression import expr
 
 COLUMNS = "dt STRING, id BIGINT, v BIGINT, name STRING"
 MODES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
@@ -80,7 +85,7 @@ def test_changes_are_logged(tmp_path: Path) -> None:
     table.update(ID == 1, {"v": 7})
     table.delete(ID == 2)
     found = table.to_arrow(columns=["id", "v"], changes_since=1).to_pylist()
-    assert found == [{"id": 1, "v": 7, "_row_kind": 0}, {"id": 2, "v": 2, "_row_kind": 3}]
+    assert [tuple(row.values()) for row in found] == [(1, 1, 1), (1, 7, 2), (2, 2, 3)]
 
 
 def test_a_table_that_stores_row_kinds_stores_those_of_deletes(tmp_path: Path) -> None:
@@ -99,15 +104,133 @@ def test_engines_that_remove_rows_on_deletes_take_them(engine: str, tmp_path: Pa
     table.write(rows(("a", 1, 1, "x"), ("a", 2, 2, "y")))
     table.delete(ID == 2)
     assert held(table) == [(1, 1, "x")]
-    with pytest.raises(UnsupportedTableError, match="combines a row"):
-        table.update(ID == 1, {"name": "z"})
+    if engine == "aggregation":
+        with pytest.raises(UnsupportedTableError, match="combines a row"):
+            table.update(ID == 1, {"name": "z"})
+        return
+    table.update(ID == 1, {"name": "z"})
+    with pytest.raises(SchemaMismatchError, match="a null keeps the older value"):
+        table.update(ID == 1, {"name": None})
+    assert held(table) == [(1, 1, "z")]
+
+
+def test_a_partial_update_is_refused_where_the_table_would_not_take_it(tmp_path: Path) -> None:
+    options = {"merge-engine": "partial-update", "fields.v.sequence-group": "name"}
+    table = make(tmp_path, **options, **{"partial-update.remove-record-on-sequence-group": "v"})
+    table.write(rows(("a", 1, 5, "x"), ("a", 2, None, None)))  # type: ignore[arg-type]
+    table.update("id = 1", {"name": None})
+    assert held(table) == [(1, 5, None), (2, None, None)]
+    for assignments in ({"v": 4}, {"v": 4, "name": "y"}):
+        with pytest.raises(SchemaMismatchError, match="no newer sequence"):
+            table.update("id = 1", assignments)
+    with pytest.raises(SchemaMismatchError, match="no newer sequence"):
+        table.update("id = 2", {"name": "y"})
+    with pytest.raises(SchemaMismatchError, match="removes only"):
+        table.delete("id = 2")
+    table.delete("id = 1")
+    assert held(table) == [(2, None, None)]
+
+
+def test_an_update_of_aggregates_is_refused(tmp_path: Path) -> None:
+    group = {"fields.v.sequence-group": "name", "fields.name.aggregate-function": "listagg"}
+    table = make(tmp_path, **{"merge-engine": "partial-update"}, **group)
+    with pytest.raises(UnsupportedTableError, match="aggregates of name once more"):
+        table.update("id = 1", {"v": 2})
+
+
+def test_a_sequence_may_grow_and_not_shrink(tmp_path: Path) -> None:
+    for number, (order, worse, better) in enumerate((("ascending", 4, 6), ("descending", 6, 4))):
+        options = {"sequence.field": "v", "sequence.field.sort-order": order}
+        table = make(tmp_path / str(number), **options)
+        table.write(rows(("a", 1, 5, "x")))
+        table.update("id = 1", {"v": better, "name": "y"})
+        with pytest.raises(SchemaMismatchError, match=r"an older 'sequence\.field'"):
+            table.update("id = 1", {"v": worse})
+        assert held(table) == [(1, better, "y")]
+
+
+def test_values_are_computed_by_sql(table: Table) -> None:
+    if "sequence.field" in table.options:
+        return
+    table.update("id < 3 AND v % 20 = 1", {"v": expr("v * 2 + id"), "name": expr("upper(name) || '!'")})
+    assert held(table)[:4] == [(0, 2, "N0!"), (1, 11, "n1"), (2, 44, "N2!"), (3, 31, "n3")]
+    with pytest.raises(SchemaMismatchError, match="cannot hold"):
+        table.update("id = 1", {"v": expr("v / 3")})
+    with pytest.raises(OptionError, match="only a merge has a source"):
+        table.update("id = 1", {"v": expr("source.v")})
+    table.delete("v > id * 20")
+    assert [row[0] for row in held(table)] == list(range(1, 2)) + list(range(3, 10))
+
+
+def test_a_key_moves_with_its_partition(tmp_path: Path) -> None:
+    """A fixed bucket of a key that lacks the partition keeps the row in the old one too, as in Paimon."""
+    for number, (bucket, expected) in enumerate((("-1", 1), ("1", 2))):
+        table = make(tmp_path / str(number), ("id",), bucket=bucket)
+        table.write(rows(("a", 1, 1, "x")))
+        table.update("id = 1", {"dt": "b", "v": 2})
+        assert len(held(table)) == expected
+        assert (1, 2, "x") in held(table)
+
+
+def test_changes_of_a_postpone_table_wait_behind_its_rows(tmp_path: Path) -> None:
+    table = make(tmp_path, bucket="-2")
+    table.write(rows(("a", 1, 1, "x"), ("a", 2, 2, "y"), ("b", 3, 3, "z")))
+    table.delete("id = 1")
+    assert [row[0] for row in held(table)] == [2, 3]
+    job = {"postpone.batch-write-fixed-bucket": "false"}
+    write_table(table, rows(("a", 2, 20, "newer")), options=job)
+    assert not table.update("id = 2", {"name": "updated"}).visible
+    assert not table.delete("id = 3").visible
+    assert [row[0] for row in held(table)] == [2, 3]
+    table.compact()
+    assert held(table) == [(2, 2, "updated")]
+    assert table.doctor(rows=True) == []
+
+
+def test_a_row_that_somebody_else_changes_meanwhile_is_changed_as_it_is_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = make(tmp_path, bucket="1")
+    table.write(rows(("a", 1, 1, "x"), ("a", 2, 2, "y"), ("a", 9, 9, "y")))
+    others = iter([("a", 1, 100, "theirs"), ("a", 1, 200, "theirs")])
+
+    class Racing(LocalEngine):
+        def run(self, stages: Stages[Parts]) -> Outcome:
+            found = LOCAL_ENGINE.run(stages)
+            for row in others:
+                table.write(rows(row))
+                break
+            return found
+
+    table.update("id <= 2", {"v": expr("v + 1")}, engine=Racing())
+    assert held(table) == [(1, 201, "theirs"), (2, 3, "y"), (9, 9, "y")]
+    assert caplog.text.count("planned again on the newest snapshot") == 2
+    others = iter([("a", 9, 1, "far")])
+    table.delete("id = 1", engine=Racing())
+    assert caplog.text.count("planned again on the newest snapshot") == 2
+    assert held(table) == [(2, 3, "y"), (9, 1, "far")]
+
+
+def test_a_change_that_always_comes_second_is_given_up(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    table.write(rows(("a", 1, 1, "x")))
+
+    class Faster(LocalEngine):
+        def run(self, stages: Stages[Parts]) -> Outcome:
+            found = LOCAL_ENGINE.run(stages)
+            table.write(rows(("a", 1, 0, "theirs")))
+            return found
+
+    with pytest.raises(CommitConflictError, match="planned 6 times") as error:
+        table.delete("id = 1", engine=Faster())
+    assert error.value.fields["rule"] == "rows-changed"
+    assert held(table) == [(1, 0, "theirs")]
+    assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
 
 
 @pytest.mark.parametrize(
     ("key", "options", "why"),
     [
-        ((), {"bucket": "-1"}, "no primary key"),
-        (("dt", "id"), {"bucket": "-2"}, "postpone bucket"),
         (("dt", "id"), {"merge-engine": "first-row"}, "first-row"),
         (("dt", "id"), {"merge-engine": "partial-update"}, "unless 'partial-update.remove-record-on-delete' is true"),
         (("dt", "id"), {"ignore-delete": "true"}, "would be ignored"),
@@ -149,9 +272,3 @@ def test_assignments_that_do_not_fit_are_refused(assignments: dict[str, object],
     with pytest.raises(SchemaMismatchError, match=why):
         table.update(ID == 1, assignments)
     assert table.snapshots().num_rows == 1
-
-
-def test_a_sequence_column_is_not_set(tmp_path: Path) -> None:
-    table = make(tmp_path, **{"sequence.field": "v"})
-    with pytest.raises(SchemaMismatchError, match=r"in 'sequence\.field'"):
-        table.update(ID == 1, {"v": 5})

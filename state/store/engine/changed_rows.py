@@ -1,0 +1,49 @@
+"""A source: the current rows of a bucket that pass a condition, as what a change makes of them.
+
+So a delete or an update of a large table is shared among the tasks of an engine, bucket by bucket.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
+from bucketline.state.store.read.merge_read import Projection, read_buckets
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.write.row_acceptance import RowAcceptance
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
+
+
+class RowChange(Protocol):
+    """What becomes of rows; a plain value, so that it travels."""
+
+    def rows(self, found: pa.RecordBatch) -> pa.Table | None:
+        """The rows to write for the rows that were found; None for none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """`origin` tells the parts of one source apart; `vector_files` are those with the bucket's deletion vectors."""
+
+    access: BucketAccess
+    bucket: BucketFiles
+    projection: Projection
+    change: RowChange
+    origin: int
+    vector_files: VectorFiles = field(default=())
+
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
+        """What is written, as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
+        files = self.access.files
+        if self.vector_files:
+            files = replace(files, deletions=load_deletions(files, self.vector_files))
+        sealer, acceptance = RunSealer(seal, origin=self.origin), RowAcceptance(seal.schema)
+        for found in read_buckets(files, [self.bucket], self.projection):
+            changed = self.change.rows(found)
+            if changed is not None:
+                yield from sealer.add(acceptance.accept(changed))
+        yield from sealer.finish()

@@ -1,0 +1,140 @@
+"""What an update gives to columns: constants, Arrow expressions, SQL expressions; checked before anything is read.
+
+Constants are literals: text stays text. Expressions see the columns as they were.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from bucketline.conf.table.choices import MergeEngine
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.fold import fold_for
+from bucketline.state.lsm.merge.partial_update import PartialUpdate
+from bucketline.state.store.table.change_rules import sequence_description
+from bucketline.state.store.table.conditions import columns_of
+from bucketline.state.types.arrow import arrow_schema, conform
+from bucketline.state.types.sql_expression import SqlExpression, assigned
+
+NewValue: TypeAlias = pc.Expression | SqlExpression
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """The new values of columns by name; plain values, so that they travel."""
+
+    schema: TableSchema
+    values: Mapping[str, NewValue]
+
+    def changed(self, found: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their new values, in the table's columns. `found` may hold columns of a source besides.
+
+        Raises SchemaMismatchError for values that cannot be computed, do not fit, or would not be taken over.
+        """
+        own = [f.name for f in self.schema.fields]
+        by_arrow = {name: v for name, v in self.values.items() if isinstance(v, pc.Expression)}
+        new = _by_arrow(found, by_arrow)
+        columns = columns_of(found)
+        for name, value in self.values.items():
+            if isinstance(value, SqlExpression):
+                new[name] = assigned(value, columns, found.num_rows, self.schema.field(name))
+        after = pa.RecordBatch.from_arrays([new.get(name, columns[name]) for name in own], names=own)
+        self._check_order(found, after)
+        return after
+
+    def _check_order(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+        """Returns if the rows replace those of before, whatever the order that the table's options ask for."""
+        merge = self.schema.settings.merge
+        if not self.schema.primary_keys:
+            return
+        if not set(merge.sequence_fields).isdisjoint(self.values):
+            older, newer = (before, after) if not merge.newest_is_smallest else (after, before)
+            if _is_older(newer, older, merge.sequence_fields).any():
+                raise SchemaMismatchError(
+                    f"the update gives a row an older {sequence_description(self.schema)} than it has, and would be "
+                    "lost; give it the same or a newer one",
+                    columns=merge.sequence_fields,
+                )
+        if merge.engine is MergeEngine.PARTIAL_UPDATE:
+            self._check_taken(before, after)
+
+    def _check_taken(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+        """Partial update keeps a column where the new value is null, a group where its sequence is older or null."""
+        fold = fold_for(self.schema)
+        groups = fold.groups if isinstance(fold, PartialUpdate) else ()
+        group_of = {name: g for g in groups for name in (*g.sequence, *g.columns)}
+        for name in self.values:
+            group = group_of.get(name)
+            if group is None:
+                lost = pc.and_(pc.is_null(after[name]), pc.is_valid(before[name]))
+                why = "a null keeps the older value"
+            else:
+                empty = np.logical_and.reduce([np.asarray(pc.is_null(after[s])) for s in group.sequence])
+                lost = pa.array(empty | _is_older(after, before, group.sequence))
+                why = f"its sequence group ({', '.join(group.sequence)}) has no newer sequence"
+            if pc.any(lost).as_py():
+                raise SchemaMismatchError(
+                    f"column {name!r} would not take its new value: '{MergeEngine.PARTIAL_UPDATE.value}', and {why}",
+                    column=name,
+                )
+
+
+def plan_assignments(
+    schema: TableSchema, assignments: Mapping[str, object], fixed: Mapping[str, str], source: pa.Schema | None = None
+) -> Assignments:
+    """What each column is set to; `fixed` are the columns that cannot be set, `source` those of a merge's source.
+
+    Raises SchemaMismatchError for a column that is not there or cannot be set, and for a value that does not fit;
+    OptionError for SQL that is not understood.
+    """
+    if not assignments:
+        raise SchemaMismatchError("an update needs a column to set")
+    names, found = [f.name for f in schema.fields], dict[str, NewValue]()
+    for name, value in assignments.items():
+        if name not in names:
+            raise SchemaMismatchError(f"there is no column {name!r} ({', '.join(names)})", column=name)
+        if name in fixed:
+            raise SchemaMismatchError(f"column {name!r} is {fixed[name]}, and cannot be set; write rows", column=name)
+        is_computed = isinstance(value, pc.Expression | SqlExpression)
+        found[name] = value if is_computed else _constant(arrow_schema(schema.fields).field(name), value)
+    planned = Assignments(schema, found)
+    fields = [*arrow_schema(schema.fields), *(() if source is None else source)]
+    after = planned.changed(pa.RecordBatch.from_pylist([], schema=pa.schema(fields)))
+    conform(pa.Table.from_batches([after]), schema)
+    return planned
+
+
+def _constant(field: pa.Field, value: object) -> pc.Expression:
+    try:
+        return pc.scalar(pa.scalar(value, field.type))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, ValueError) as e:
+        raise SchemaMismatchError(f"{value!r} is no value of column {field.name!r}: {e}", column=field.name) from e
+
+
+def _by_arrow(rows: pa.RecordBatch, values: Mapping[str, pc.Expression]) -> dict[str, pa.Array]:
+    if not values:
+        return {}
+    try:
+        table = ds.dataset(pa.Table.from_batches([rows])).to_table(columns=dict(values), use_threads=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as e:
+        raise SchemaMismatchError(f"a value cannot be computed from the table's rows: {e}") from e
+    return dict(columns_of(table))
+
+
+def _is_older(rows: pa.RecordBatch, others: pa.RecordBatch, names: Collection[str]) -> np.ndarray:
+    """For each row whether its values come before those of the other, compared in turn; null is the oldest."""
+    older, same = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
+    for name in names:
+        one, other = rows[name], others[name].cast(rows[name].type)
+        gone, other_gone = np.asarray(pc.is_null(one)), np.asarray(pc.is_null(other))
+        less = np.asarray(pc.fill_null(pc.less(one, other), False)) | (gone & ~other_gone)
+        equal = np.asarray(pc.fill_null(pc.equal(one, other), False)) | (gone & other_gone)
+        older |= same & less
+        same &= equal
+    return older

@@ -1,0 +1,64 @@
+"""Changed rows of a table with a primary key, written through the stages of its bucket mode, and committed once.
+
+The commit holds only if nobody has written the same keys since the snapshot that the rows were read at.
+"""
+
+from bucketline.state.bucket.key_entries import NOTE_PROPERTY
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, SYSTEM_RANDOM
+from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.commit.commit_check import AppendCheck
+from bucketline.state.store.engine.engine import Engine, Parts
+from bucketline.state.store.table.settled_write import settle_write
+from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.store.write.write_plan import Mode, WriteScope
+from bucketline.state.store.write.write_session import WriteSession
+
+
+def open_change(table: TableHandle) -> WriteSession:
+    """A session at the newest snapshot, whose view says what is read. Raises as for a write."""
+    table.io.require_publish()
+    session = WriteSession(table.uri, {}, table=table)
+    session.refresh()
+    return session
+
+
+def write_changes(session: WriteSession, source: Parts, *, engine: Engine) -> WriteResult:
+    """Writes the rows of a source and commits them; without rows nothing is committed.
+
+    Raises CommitConflictError when somebody has written one of their keys since the session was refreshed.
+    """
+    newest = session.view.snapshot
+    unchanged = WriteResult(0 if newest is None else newest.id)
+    if not source.parts:
+        return unchanged
+    plan = session.plan
+    trigger, user = plan.trigger(0), SYSTEM_IDS.new_uuid()
+    scope = WriteScope(trigger, user, engine.workers)
+    outcome = engine.run(_mode(session).stages(plan, session, scope, source))
+    if not any(m.new_files for m in outcome.messages):
+        session.discard(outcome.messages)
+        return unchanged
+    notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else None
+    one_writer = plan.mode.append_check is AppendCheck.ONE_WRITER
+    check = AppendCheck.ONE_WRITER if one_writer else AppendCheck.ROWS_READ
+    committed = session.commit(outcome.messages, user=user, properties=notes, check=check)
+    return settle_write(
+        session,
+        outcome.messages,
+        committed,
+        engine=engine,
+        trigger=trigger,
+        user=user,
+        clock=SYSTEM_CLOCK,
+        ids=SYSTEM_IDS,
+        random=SYSTEM_RANDOM,
+        pause=SYSTEM_PAUSE,
+    )
+
+
+def _mode(session: WriteSession) -> Mode:
+    """Where rows wait in the postpone bucket, changes wait behind them: in real buckets they would be overtaken."""
+    mode = session.plan.mode
+    waits = mode.postpones and any(b == POSTPONE_BUCKET for _, b in session.view.buckets())
+    return mode if waits else mode.in_batch(session.plan)

@@ -1,0 +1,191 @@
+"""The source of a merge: its rows by shares of the join key, in memory up to a budget, then on local disk.
+
+It can be read again, so that a merge that lost against another writer is planned anew whatever its rows came from.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.bucket.allocation import hash_share
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.read.predicate import conjunction
+from bucketline.state.store.table.write import Data, with_kinds
+from bucketline.state.store.write.run_buffer import Blob, RunBuffer, again
+from bucketline.state.store.write.sealed_runs import SealedRun, partition_codes, seal, unseal
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.binary_row import encode_rows, hash_rows
+from bucketline.state.types.distinct import distinct
+from bucketline.state.types.fit import fit_array
+from bucketline.state.types.logical import TypeRoot
+
+_SHARES_OF_A_STREAM = 16
+"""Shares for rows whose number is not known before they have come."""
+
+_RANGED = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """The columns by which rows are joined, in the table's types; a null equals nothing."""
+
+    schema: TableSchema
+    columns: tuple[str, ...]
+
+    def of(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+        """The key of each row as bytes, null where one of its columns is."""
+        types = [self.schema.field(name).type for name in self.columns]
+        keys = encode_rows(self._arrays(rows), [t.as_nullable() for t in types], with_arity=False)
+        return pc.if_else(self.is_whole(rows), keys, pa.scalar(None, keys.type))
+
+    def hashes(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+        """The hash of each row's key."""
+        types = [self.schema.field(name).type.as_nullable() for name in self.columns]
+        return np.asarray(hash_rows(self._arrays(rows), types))
+
+    def is_whole(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+        """For each row whether no column of its key is null."""
+        found = np.ones(rows.num_rows, bool)
+        for name in self.columns:
+            found &= np.asarray(pc.is_valid(_flat(rows[name])))
+        return pa.array(found)
+
+    def _arrays(self, rows: pa.RecordBatch | pa.Table) -> list[pa.Array]:
+        # Zeros with different signs are equal, and have different bytes.
+        flat = [_flat(rows[name]) for name in self.columns]
+        return [pc.add(a, pa.scalar(0.0, a.type)) if pa.types.is_floating(a.type) else a for a in flat]
+
+
+class MergeSource:
+    """Rows of a source by share of the key. `hashes` are those of its keys, ascending."""
+
+    def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "_Seen") -> None:
+        self.key, self.schema = key, schema
+        self._shares, self._seen = shares, seen
+        self.hashes = distinct(*seen.hashes) if seen.hashes else np.empty(0, np.int32)
+
+    @property
+    def share_count(self) -> int:
+        return len(self._shares)
+
+    def rows(self, share: int) -> pa.Table:
+        """All rows of a share."""
+        batches = [batch for blob in self._shares[share] for batch in unseal(again(blob))]
+        return pa.Table.from_batches(batches, schema=self.schema).combine_chunks()
+
+    def share_of(self, hashes: np.ndarray) -> np.ndarray:
+        """The share of each key."""
+        return hash_share(hashes, self.share_count)
+
+    @property
+    def expression(self) -> pc.Expression | None:
+        """What every row of the table passes that a source row matches."""
+        found = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self._seen.ranges.items()]
+        return conjunction(found) if found else None
+
+    def may_match(self, partition: bytes) -> bool:
+        """Whether a row of that partition may be matched."""
+        return self._seen.partitions is None or partition in self._seen.partitions
+
+
+class _Seen:
+    """What the rows of a source say of the rows they match."""
+
+    def __init__(self, key: JoinKey) -> None:
+        self._key = key
+        self.hashes: list[np.ndarray] = []
+        self.ranges: dict[str, tuple[pa.Scalar, pa.Scalar]] = {}
+        self.partitions: set[bytes] | None = None
+        if key.schema.partition_keys and set(key.schema.partition_keys) <= set(key.columns):
+            self.partitions = set()
+
+    def add(self, rows: pa.Table, hashes: np.ndarray) -> None:
+        self.hashes = [distinct(*self.hashes, hashes)]
+        for name in self._key.columns:
+            if self._key.schema.field(name).type.root in _RANGED or rows[name].null_count == rows.num_rows:
+                continue
+            found = pc.min_max(rows[name])
+            values = [*self.ranges.get(name, ()), found["min"], found["max"]]
+            both = pc.min_max(pa.array([v.as_py() for v in values], rows.schema.field(name).type))
+            self.ranges[name] = (both["min"], both["max"])
+        if self.partitions is not None:
+            self.partitions.update(partition_codes(rows, self._key.schema)[0])
+
+
+@contextmanager
+def spooled(
+    data: Data, schema: TableSchema, on: Sequence[str], *, memory_bytes: int, directory: str | None
+) -> Iterator[MergeSource]:
+    """The source, readable until the block ends. Raises SchemaMismatchError for columns that do not fit."""
+    key = JoinKey(schema, check_key(schema, on))
+    seen = _Seen(key)
+    count = _SHARES_OF_A_STREAM
+    if not isinstance(data, pa.RecordBatchReader):
+        count = 1 + getattr(data, "nbytes", 0) // max(1, memory_bytes)
+    out: pa.Schema | None = None
+    with RunBuffer(budget_bytes=memory_bytes, directory=directory) as buffer:
+        for number, table in enumerate(with_kinds(data, None)):
+            rows = _prepared(table, key)
+            out = out or rows.schema
+            if not rows.num_rows:
+                continue
+            hashes = key.hashes(rows)
+            seen.add(rows, hashes)
+            shares = hash_share(hashes, count)
+            for share in np.unique(shares).tolist():
+                mine = rows if count == 1 else rows.filter(pa.array(shares == share))
+                buffer.add(_run(share, number, mine))
+        assert out is not None
+        yield MergeSource(key, out, [[blob for _, blob in buffer.take((b"", s))] for s in range(count)], seen)
+
+
+def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
+    """The join columns. Raises SchemaMismatchError for none, and for columns that cannot be compared."""
+    names = () if isinstance(on, str) else tuple(dict.fromkeys(on))
+    own = [f.name for f in schema.fields]
+    if not names:
+        raise SchemaMismatchError("a merge needs columns to join by: on=['id']", on=on)
+    for name in names:
+        if name not in own:
+            raise SchemaMismatchError(f"there is no column {name!r} to join by ({', '.join(own)})", column=name)
+        if not schema.field(name).type.is_atomic:
+            raise SchemaMismatchError(
+                f"rows cannot be joined by column {name!r}, a {schema.field(name).type}", column=name
+            )
+    return names
+
+
+def _prepared(table: pa.Table, key: JoinKey) -> pa.Table:
+    """The rows with their join columns in the table's types."""
+    names = table.column_names
+    doubled = next((n for n in names if names.count(n) > 1), None)
+    if doubled is not None:
+        raise SchemaMismatchError(f"the source has column {doubled!r} twice", column=doubled)
+    if ROW_KIND_COLUMN in names and all(f.name != ROW_KIND_COLUMN for f in key.schema.fields):
+        raise SchemaMismatchError(
+            f"the source of a merge has no row kinds: leave out {ROW_KIND_COLUMN}, and say what becomes of rows by "
+            "when_matched and when_not_matched",
+            column=ROW_KIND_COLUMN,
+        )
+    for name in key.columns:
+        if name not in names:
+            raise SchemaMismatchError(f"the source has no column {name!r} to join by", column=name)
+        wanted = key.schema.field(name).type.as_nullable()
+        fitted = fit_array(_flat(table[name]), wanted, arrow_type(wanted), f"source.{name}")
+        position = names.index(name)
+        table = table.set_column(position, pa.field(name, fitted.type), fitted)
+    return table
+
+
+def _run(share: int, number: int, rows: pa.Table) -> SealedRun:
+    return SealedRun(b"", share, 0, number, rows.num_rows, 0, rows.num_rows, seal(rows))
+
+
+def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

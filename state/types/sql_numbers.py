@@ -1,0 +1,190 @@
+"""Numbers of SQL expressions: arithmetic, common types, casts; exact where SQL is, an error where a result is lost.
+
+Whole numbers are computed in 64 bits, decimals with the digits that Spark gives them (38 at most), all other numbers as
+DOUBLE. Overflow and division by zero raise Arrow's ArrowInvalid; a null makes the result null.
+Source: Spark 4 DecimalPrecisionTypeCoercion, with its rule for more than 38 digits (`adjustPrecisionScale`).
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.arrow import arrow_type, logical_type
+from bucketline.state.types.logical import DataType, TypeRoot
+from bucketline.state.types.recast import recast
+
+Value: TypeAlias = pa.Array | pa.Scalar
+"""A column, or one value for all rows."""
+
+_DIGITS = 38
+_WIDE = 76
+_KEPT_SCALE = 6
+_HALF_UP = "half_towards_infinity"
+_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_CHECKED: dict[str, Callable[[Any, Any], Any]] = {
+    "+": pc.add_checked,
+    "-": pc.subtract_checked,
+    "*": pc.multiply_checked,
+}
+_INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
+
+
+def is_number(found: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(found) or pa.types.is_decimal(found) or pa.types.is_floating(found))
+
+
+def arithmetic(sign: str, left: Value, right: Value) -> Value:
+    """`left sign right`, for + - * / and %; both are numbers."""
+    if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
+        return _of_doubles(sign, as_double(left), as_double(right))
+    if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
+        return _of_decimals(sign, _as_decimal(left), _as_decimal(right))
+    if sign == "/":
+        return pc.divide_checked(as_double(left), as_double(right))
+    left, right = left.cast(pa.int64()), right.cast(pa.int64())
+    if sign == "%":
+        return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
+    return _CHECKED[sign](left, right)
+
+
+def negated(value: Value) -> Value:
+    """The number with the other sign."""
+    if pa.types.is_integer(value.type):
+        return pc.negate_checked(value.cast(pa.int64()))
+    return pc.negate(value)
+
+
+def rounded(value: Value, digits: int, mode: str = _HALF_UP) -> Value:
+    """The number with so many digits after the point; whole numbers stay, and digits below 0 are refused."""
+    if digits < 0:
+        raise pa.ArrowNotImplementedError("numbers are rounded to 0 or more digits after the point")
+    if pa.types.is_integer(value.type):
+        return value
+    if pa.types.is_floating(value.type):
+        return pc.round(as_double(value), digits, mode)
+    if digits >= value.type.scale:
+        return value
+    wide = pc.round(value.cast(pa.decimal256(_WIDE, value.type.scale)), digits, mode)
+    return wide.cast(pa.decimal128(min(_DIGITS, value.type.precision - value.type.scale + digits + 1), digits))
+
+
+def as_double(value: Value) -> Value:
+    """The number as a DOUBLE: the nearest one."""
+    if pa.types.is_decimal(value.type):
+        return value.cast(pa.string()).cast(pa.float64())
+    return value.cast(pa.float64(), safe=False)
+
+
+def common_numbers(types: Sequence[pa.DataType]) -> pa.DataType:
+    """The type that holds all values of these types of numbers."""
+    if any(pa.types.is_floating(t) for t in types):
+        return pa.float64()
+    decimals = [t for t in types if pa.types.is_decimal(t)]
+    if not decimals:
+        return pa.int64()
+    shapes = [(_INTEGER_DIGITS[t.bit_width], 0) if pa.types.is_integer(t) else (t.precision, t.scale) for t in types]
+    scale = max(s for _, s in shapes)
+    return pa.decimal128(min(_DIGITS, max(p - s for p, s in shapes) + scale), scale)
+
+
+def to_number(value: Value, target: pa.DataType) -> Value:
+    """The number in a type that `common_numbers` has found."""
+    if value.type == target:
+        return value
+    if pa.types.is_floating(target):
+        return as_double(value)
+    if pa.types.is_decimal(target):
+        return _as_decimal(value).cast(pa.decimal256(_WIDE, target.scale)).cast(target)
+    return value.cast(target)
+
+
+def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
+    """CAST(value AS wanted): text is parsed, fractions are cut off or rounded; what does not fit is an error."""
+    if pa.types.is_null(value.type):
+        return pa.nulls(len(value), arrow_type(wanted))
+    if wanted.root in _INTEGERS and (pa.types.is_floating(value.type) or pa.types.is_decimal(value.type)):
+        return pc.round(value, 0, "towards_zero").cast(arrow_type(wanted))
+    if wanted.root in _INTEGERS and pa.types.is_integer(value.type):
+        return value.cast(arrow_type(wanted))
+    found = recast(value, logical_type(value.type, nullable=True), wanted)
+    if found.null_count > value.null_count:
+        raise pa.ArrowInvalid(f"a value does not fit into {wanted}")
+    return found
+
+
+def fitted(value: pa.Array, wanted: DataType) -> pa.Array:
+    """The value as it is stored in a column: decimals are rounded, nothing else is lost. Types of other kinds stay as
+    they are, for the caller to refuse."""
+    target = arrow_type(wanted)
+    if pa.types.is_null(value.type):
+        return pa.nulls(len(value), target)
+    if wanted.root is TypeRoot.DECIMAL and is_number(value.type):
+        return cast_value(value, wanted)
+    if wanted.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE) and is_number(value.type):
+        return as_double(value).cast(target, safe=False)
+    if wanted.root in _INTEGERS and is_number(value.type):
+        return value.cast(target)
+    if wanted.root is TypeRoot.TIMESTAMP and pa.types.is_date(value.type):
+        return value.cast(target)
+    return value
+
+
+def _of_doubles(sign: str, left: Value, right: Value) -> Value:
+    if sign == "/":
+        return pc.divide_checked(left, right)
+    if sign != "%":
+        return _CHECKED[sign](left, right)
+    if pc.any(pc.equal(right, 0.0)).as_py():
+        raise pa.ArrowInvalid("divide by zero")
+    both = [pa.array([v.as_py()], pa.float64()) if isinstance(v, pa.Scalar) else v for v in (left, right)]
+    numbers = [np.asarray(v.fill_null(1.0)) for v in both]
+    found = np.fmod(*numbers)
+    is_null = np.broadcast_to(np.asarray(both[0].is_null()) | np.asarray(both[1].is_null()), found.shape)
+    done = pa.array(found, pa.float64(), mask=is_null)
+    return done if isinstance(left, pa.Array) or isinstance(right, pa.Array) else done[0]
+
+
+def _of_decimals(sign: str, left: Value, right: Value) -> Value:
+    p1, s1, p2, s2 = left.type.precision, left.type.scale, right.type.precision, right.type.scale
+    if sign == "/":
+        scale = max(_KEPT_SCALE, s1 + p2 + 1)
+        whole = p1 - s1 + s2
+        if whole + scale > _DIGITS:
+            scale = max(_DIGITS - whole, min(scale, _KEPT_SCALE))
+        # Arrow cuts the quotient off after s1 + p2 - s2 + 1 digits: one more than are kept decides the rounding.
+        more = max(0, scale - p2 + s2 - s1)
+        numerator = left.cast(pa.decimal256(min(_WIDE, p1 + more), s1 + more))
+        return _narrowed(pc.divide(numerator, right.cast(pa.decimal256(p2, s2))), scale)
+    if sign == "%":
+        raise pa.ArrowNotImplementedError("% of a DECIMAL is not supported; CAST it to BIGINT or DOUBLE")
+    if sign == "*":
+        precision, scale = p1 + p2 + 1, s1 + s2
+    else:
+        scale = max(s1, s2)
+        precision = max(p1 - s1, p2 - s2) + scale + 1
+    if precision > _DIGITS:
+        scale = max(_DIGITS - (precision - scale), min(scale, _KEPT_SCALE))
+    wide = _CHECKED[sign](left.cast(pa.decimal256(p1, s1)), right.cast(pa.decimal256(p2, s2)))
+    return _narrowed(wide, scale)
+
+
+def _narrowed(wide: Value, scale: int) -> Value:
+    """The decimal with so many digits after the point, rounded half up. Raises ArrowInvalid for more than 38 digits."""
+    if wide.type.scale > scale:
+        wide = pc.round(wide, scale, _HALF_UP)
+    precision = min(_DIGITS, wide.type.precision - wide.type.scale + scale)
+    return wide.cast(pa.decimal256(_WIDE, scale)).cast(pa.decimal128(max(1, precision), scale))
+
+
+def _as_decimal(value: Value) -> Value:
+    if pa.types.is_decimal(value.type):
+        return value
+    if isinstance(value, pa.Scalar) and value.is_valid:
+        number = Decimal(value.as_py())
+        return pa.scalar(number, pa.decimal128(max(1, len(number.as_tuple().digits)), 0))
+    digits = _INTEGER_DIGITS[value.type.bit_width]
+    return value.cast(pa.decimal128(max(digits, 20), 0)).cast(pa.decimal128(digits, 0))
