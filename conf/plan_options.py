@@ -49,10 +49,12 @@ PLAN_TRIGGER = Option(
     "compaction-plan.trigger",
     parse_enum(PlanTrigger),
     PlanTrigger.COMMITS,
-    "when a writer with 'compaction' = 'dedicated' plans: after so many commits, after a time, when both or when "
-    "either has come",
+    "when a writer with 'compaction' = 'dedicated' or 'async' plans: after so many commits, after a time, when both or "
+    "when either has come",
 )
-PLAN_COMMITS = Option("compaction-plan.commits", parse_int, 5, "batches between two plans of a writer")
+PLAN_COMMITS = Option(
+    "compaction-plan.commits", parse_int, 5, "batches between two plans of a writer; with 'compaction' = 'async': 1"
+)
 PLAN_INTERVAL = Option("compaction-plan.interval", parse_duration, 3_600_000, "time between two plans of a writer")
 PLAN_MAX_BYTES = Option(
     "compaction-plan.max-bytes",
@@ -121,8 +123,9 @@ class PlanOptions:
     full_after_ms: int | None
 
 
-def plan_options(options: Mapping[str, str]) -> PlanOptions:
-    """The settings of plans in `options`, with defaults from those of the table among them.
+def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> PlanOptions:
+    """The settings of plans in `options`, with defaults from those of the table among them; with `each_commit` a writer
+    that is told nothing else plans with each of its commits.
 
     Raises OptionError for an unknown `compaction-plan.` key and for values that cannot be read or make no sense.
     """
@@ -143,7 +146,7 @@ def plan_options(options: Mapping[str, str]) -> PlanOptions:
     return PlanOptions(
         strategy=PLAN_STRATEGY.get(options),
         trigger=PLAN_TRIGGER.get(options),
-        commits=PLAN_COMMITS.get(options),
+        commits=1 if each_commit and not PLAN_COMMITS.is_set(options) else PLAN_COMMITS.get(options),
         interval_ms=PLAN_INTERVAL.get(options),
         max_bytes=PLAN_MAX_BYTES.find(options),
         min_runs=max(1, compaction_options.COMPACTION_TRIGGER.get(options)) if runs is None else runs,

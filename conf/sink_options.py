@@ -1,14 +1,14 @@
 """The options of a sink: who compacts, how memory is bounded, which local folder is used.
 
 They are set next to Paimon's table options (`options:` of a job file, `TableSink(options=...)`) and never stored in a
-table.
+table, but for `compaction`, which a table may hold as well.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
+from bucketline.conf.async_options import ASYNC_OPTIONS, AsyncOptions, async_options
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
@@ -24,28 +24,12 @@ from bucketline.conf.plan_options import OPTIONS_OF_PLANS, PLAN_PREFIX, PlanOpti
 from bucketline.conf.table import memory_options
 from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.conf.table.other_options import HARMLESS_PREFIXES
+from bucketline.conf.table.own_options import COMPACTION, Compaction
 from bucketline.conf.table.table_options import KNOWN_KEYS
 
 MB = 1 << 20
 LEAST_MEMORY_BYTES = MB
 
-
-class Compaction(Enum):
-    """Who compacts the table that the sink writes."""
-
-    INLINE = "inline"
-    ASYNC = "async"
-    DEDICATED = "dedicated"
-    NONE = "none"
-
-
-COMPACTION = Option(
-    "compaction",
-    parse_enum(Compaction),
-    Compaction.INLINE,
-    "inline: the write tasks compact what the picker says; dedicated: the writer only plans, and compactors do it; "
-    "none: somebody else compacts, or nobody",
-)
 VISIBILITY_TIMEOUT = Option(
     "visibility-timeout",
     parse_duration,
@@ -100,10 +84,9 @@ SINK_OPTIONS: Mapping[str, Option[Any]] = {
 }
 """Every option above by its key, in the order of this file."""
 
-OUR_OPTIONS: Mapping[str, Option[Any]] = {**SINK_OPTIONS, **OPTIONS_OF_PLANS}
+OUR_OPTIONS: Mapping[str, Option[Any]] = {**SINK_OPTIONS, **OPTIONS_OF_PLANS, **ASYNC_OPTIONS}
 """All options of ours that a job may have."""
 
-_SUPPORTED = (Compaction.INLINE, Compaction.DEDICATED, Compaction.NONE)
 _LARGEST_RUN_BYTES = 1024 * MB
 _LONGEST_VISIBILITY_MS = 86_400_000
 
@@ -127,6 +110,7 @@ class SinkOptions:
     bad_records_path: str | None
     bad_records_max: int
     plans: PlanOptions
+    beside: AsyncOptions
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -134,10 +118,6 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     for invalid or unsupported values.
     """
     compaction = COMPACTION.get(options)
-    if compaction not in _SUPPORTED:
-        _refuse(
-            COMPACTION, f"'{compaction.value}' is not supported by this release; use 'inline', 'dedicated' or 'none'"
-        )
     for count in (WRITE_PARALLELISM, ASSIGNER_PARALLELISM, POSTPONE_COMPACT_BATCHES):
         found = count.find(options)
         if found is not None and found < 1:
@@ -164,7 +144,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         postpone_compact_batches=POSTPONE_COMPACT_BATCHES.find(options),
         bad_records_path=BAD_RECORDS_PATH.find(options),
         bad_records_max=BAD_RECORDS_MAX.get(options),
-        plans=plan_options(options),
+        plans=plan_options(options, each_commit=compaction is Compaction.ASYNC),
+        beside=async_options(options, compaction),
     )
 
 

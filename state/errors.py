@@ -66,6 +66,12 @@ class CommittedNotVisibleError(BucketlineError):
     code = "COMMITTED_NOT_VISIBLE"
 
 
+class CompactionFailedError(BucketlineError):
+    """A compaction beside the batches of a stream failed: the batch is not written, and no row is lost."""
+
+    code = "COMPACTION_FAILED"
+
+
 class CorruptFileError(BucketlineError):
     """A file does not hold what its format demands; the caller stops and keeps all files."""
 

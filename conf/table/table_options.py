@@ -37,6 +37,7 @@ from bucketline.conf.table.file_options import FILE_OPTIONS, check_file_options
 from bucketline.conf.table.memory_options import BOUNDED, MEMORY_OPTIONS
 from bucketline.conf.table.merge_options import IGNORE_DELETE, MERGE_ENGINE, MERGE_OPTIONS, SEQUENCE_FIELD
 from bucketline.conf.table.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
+from bucketline.conf.table.own_options import OWN_OPTIONS
 
 MB = 1 << 20
 
@@ -130,8 +131,9 @@ HONOURED: Mapping[str, Option[Any]] = {
     **FILE_OPTIONS,
     **BUCKET_OPTIONS,
     **CHANGELOG_OPTIONS,
+    **OWN_OPTIONS,
 }
-"""Every option above by its key, then those of the other modules."""
+"""Every option above by its key, then those of the other modules, ours among them."""
 
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
@@ -148,7 +150,7 @@ def manifest_codec(options: Mapping[str, str]) -> str:
 
 _FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
 KNOWN_KEYS = frozenset(HONOURED) | frozenset(BOUNDED) | frozenset(HARMLESS) | frozenset(RESTRICTED) | _FALLBACKS
-"""Every key of Paimon's table options, without families of any name."""
+"""Every key that a table may have, without families of any name."""
 
 
 def check_write_options(

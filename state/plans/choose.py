@@ -19,6 +19,7 @@ from bucketline.state.plans.item_unit import why_unsound
 from bucketline.state.plans.plan import InputFile, Item
 
 PartitionTest = Callable[[bytes], bool]
+BucketTest = Callable[[tuple[bytes, int]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +57,19 @@ def choose_keyed(
     local_ms: int,
     busy: Collection[tuple[bytes, int]] = (),
     chosen: PartitionTest = lambda partition: True,
+    fully: BucketTest = lambda place: False,
 ) -> tuple[Item, ...]:
     """The items of a plan for a table with a primary key, the most urgent first, at most one a bucket.
 
     `busy` are the buckets with an item that somebody may still do; `chosen` says which partitions are looked at.
+    Buckets that pass `fully` are compacted fully, whatever the strategy takes.
     """
     choices = []
     for b in _looked_at(buckets, plan, local_ms, chosen):
         if b.place in busy or b.bucket < 0:
             continue
         levels = Levels.from_files(b.files, options.num_levels, key_order)
-        unit = _unit(levels, options, plan, b.masked, local_ms)
+        unit = _unit(levels, options, plan, b.masked, local_ms, full=fully(b.place))
         if unit is not None:
             assert why_unsound(unit, levels) is None, why_unsound(unit, levels)
             choices.append(_Choice(b, unit, _urgency(levels, plan)))
@@ -81,14 +84,16 @@ def choose_append(
     local_ms: int,
     busy_files: Collection[str] = (),
     chosen: PartitionTest = lambda partition: True,
+    fully: BucketTest = lambda place: False,
 ) -> tuple[Item, ...]:
     """The items of a plan for an append table: each a group of small files that follow each other.
 
     A bucket may have several, as they have nothing to do with each other; `busy_files` are inputs of open items.
+    `fully` as in `choose_keyed`.
     """
     choices = []
     for b in _looked_at(buckets, plan, local_ms, chosen):
-        for group in pick_append(b.files, options, full=plan.strategy is Strategy.FULL):
+        for group in pick_append(b.files, options, full=plan.strategy is Strategy.FULL or fully(b.place)):
             if not any(f.file_name in busy_files for f in group):
                 choices.append(_Choice(b, CompactUnit(group, 0), (float(len(group)),)))
     return _within_budget(choices, plan.max_bytes)
@@ -120,15 +125,15 @@ def _looked_at(
 
 
 def _unit(
-    levels: Levels, options: CompactOptions, plan: PlanOptions, masked: frozenset[str], local_ms: int
+    levels: Levels, options: CompactOptions, plan: PlanOptions, masked: frozenset[str], local_ms: int, *, full: bool
 ) -> CompactUnit | None:
     must_rewrite = masked if options.deletion_vectors else ()
     last_full_ms = last_full_seed_ms(levels)
     if plan.full_after_ms is not None and (last_full_ms is None or local_ms - last_full_ms >= plan.full_after_ms):
-        full = pick_full(levels, options, must_rewrite=must_rewrite)
-        if full is not None:
-            return full
-    if plan.strategy is Strategy.FULL:
+        whole = pick_full(levels, options, must_rewrite=must_rewrite)
+        if whole is not None:
+            return whole
+    if full or plan.strategy is Strategy.FULL:
         return pick_full(levels, options, must_rewrite=must_rewrite)
     if plan.strategy is Strategy.LEVEL_0:
         return pick_level0(levels, options, hour=hour_of(local_ms)) if len(levels.level0) >= plan.min_runs else None

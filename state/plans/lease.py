@@ -50,7 +50,7 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class ItemView:
     """What the files of an item say. `epoch` is that of its highest lease, 0 without any; `lease`, `beat` and `release`
-    are of that epoch, `failures` counts the releases with an error of all epochs.
+    are of that epoch, `failures` counts the releases with an error of all epochs, `failure` is the last such error.
 
     The lease is None where it could not be read yet: the storage has listed what it does not show.
     """
@@ -61,6 +61,7 @@ class ItemView:
     release: Release | None = None
     failures: int = 0
     result: Result | None = None
+    failure: str | None = None
 
     @property
     def state(self) -> ItemState:

@@ -35,7 +35,7 @@ class LiveTable:
         *,
         table: TableHandle | None = None,
     ) -> None:
-        session = WriteSession(path, options, table=table, storage=storage)
+        session = WriteSession(path, options, table=table, storage=storage, is_stream=True)
         session.table.io.require_publish()
         self._target = Target(session, user)
         with _turns_lock:

@@ -8,12 +8,12 @@ import logging
 from threading import Lock
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.sink_options import Compaction
+from bucketline.conf.table.own_options import Compaction
 from bucketline.conf.wording import counted
-from bucketline.state.determinism import SYSTEM_STOPWATCH, Stopwatch
-from bucketline.state.plans.choose import is_due
-from bucketline.state.store.plans.make_plan import check_plannable, make_plan
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
+from bucketline.state.store.plans.make_plan import OpenItems, check_plannable, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.plans.when import OwedFull, WhenToPlan
 from bucketline.state.store.write.write_session import WriteSession
 
 _LOG = logging.getLogger(__name__)
@@ -22,26 +22,31 @@ _LOG = logging.getLogger(__name__)
 class Planner:
     """Plans for one writer; it remembers when it did so last, and the plans that it has read."""
 
-    def __init__(self, session: WriteSession, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> None:
+    def __init__(
+        self, session: WriteSession, stopwatch: Stopwatch = SYSTEM_STOPWATCH, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._folder = PlanFolder(session.table.io, session.table.path)
-        self._stopwatch = stopwatch
-        self._planned_ms: int | None = None
+        self._when = WhenToPlan(stopwatch=stopwatch, clock=clock)
+        self._owed = OwedFull()
+        self.open = OpenItems()
+        """What was open when it last planned."""
 
     def after_batch(self, session: WriteSession, batch_id: int) -> int | None:
         """The number of the plan that was made after a batch, None where none was. Storage is not asked unless the
-        trigger says that it is time. A writer that has just started counts the time as over."""
-        plan = session.plan.sink.plans
-        now_ms = self._stopwatch.elapsed_ms()
-        since = None if self._planned_ms is None else now_ms - self._planned_ms
-        if not is_due(plan, commits=batch_id + 1, since_last_ms=since):
-            return None
+        trigger says that it is time, or a full compaction is due with the batch."""
+        if session.plan.is_full_due(batch_id):
+            self._owed.ask()
         try:
+            if not self._when.is_due(session, batch_id) and not self._owed.is_owed:
+                return None
             session.refresh()
-            made = make_plan(session, self._folder, plan)
+            made = make_plan(session, self._folder, session.plan.sink.plans, fully=self._owed.test())
         except BucketlineError as e:
             _LOG.warning("%s: no compaction was planned after batch %d: %s", session.table.path, batch_id, e)
             return None
-        self._planned_ms = now_ms
+        self._when.planned()
+        self.open = made.open
+        self._owed.planned(made.busy_places)
         if made.number is not None:
             items = counted(len(made.plan.items), "item")
             _LOG.info("%s: batch %d: compaction plan %d with %s", session.table.path, batch_id, made.number, items)
@@ -65,3 +70,10 @@ def plan_ahead(session: WriteSession, user: str, batch_id: int) -> int | None:
     with _lock:
         planner = _planners.setdefault((session.table.path, user), Planner(session))
     return planner.after_batch(session, batch_id)
+
+
+def planned_backlog(session: WriteSession, user: str) -> OpenItems:
+    """What was open when this writer last planned; nothing where it does not plan."""
+    with _lock:
+        planner = _planners.get((session.table.path, user))
+    return OpenItems() if planner is None else planner.open

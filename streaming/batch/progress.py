@@ -3,15 +3,17 @@
 import json
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bucketline.conf.wording import counted
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.engine.engine import Outcome
+from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.write.visibility import Hidden
 from bucketline.streaming.batch.age import age_text
+from bucketline.streaming.batch.back_pressure import Relief
 from bucketline.streaming.batch.commit import CommitReport
 
 _LOG = logging.getLogger("bucketline.progress")
@@ -24,6 +26,11 @@ class BatchReport:
     `postponed_rows` wait in a postpone table after it, the oldest of them for `postponed_seconds`. `hidden_rows` are
     committed by it or earlier, and batch readers do not see them: a lost compaction has to be done again, for up to
     `hidden_seconds` now.
+
+    As the batch began, in the partitions that the last one wrote: a bucket had up to `most_runs` sorted runs,
+    `crowded_buckets` had more than the stop trigger, and `level0_bytes` were on level 0, for up to `level0_seconds`.
+    It has waited, or compacted, `back_pressure_seconds` because of that. `open_items` of compaction plans were open
+    when the stream last looked, the oldest for `open_items_seconds`.
     """
 
     table: str
@@ -48,6 +55,13 @@ class BatchReport:
     postponed_seconds: int = 0
     hidden_rows: int = 0
     hidden_seconds: int = 0
+    most_runs: int = 0
+    crowded_buckets: int = 0
+    level0_bytes: int = 0
+    level0_seconds: int = 0
+    open_items: int = 0
+    open_items_seconds: int = 0
+    back_pressure_seconds: float = 0.0
 
     def line(self) -> str:
         """The report on one line."""
@@ -71,6 +85,8 @@ class BatchReport:
             waiting = counted(self.postponed_rows, "row")
             parts.append(f"{waiting} postponed, for up to {age_text(self.postponed_seconds)}")
         parts += self._hidden()
+        if self.crowded_buckets:
+            parts.append(self._crowded())
         if self.rejected_rows:
             parts.append(f"rejected {self.rejected_rows:,}")
         if self.expired_snapshots:
@@ -87,6 +103,11 @@ class BatchReport:
             return ""
         rate = self.input_rows / self.total_seconds
         return f" ({rate:,.0f}/s)" if rate >= 10 else f" ({max(rate, 0.1):.1f}/s)"
+
+    def _crowded(self) -> str:
+        spent = f", {self.back_pressure_seconds:.2f} s spent on them" if self.back_pressure_seconds else ""
+        verb = "had" if self.back_pressure_seconds else "has" if self.crowded_buckets == 1 else "have"
+        return f"{counted(self.crowded_buckets, 'bucket')} {verb} too many sorted runs{spent}"
 
     def _hidden(self) -> list[str]:
         if not self.hidden_rows:
@@ -135,6 +156,21 @@ def describe_batch(
         postponed_seconds=postponed[1],
         hidden_rows=hidden.rows,
         hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
+    )
+
+
+def with_backlog(report: BatchReport, relief: Relief, items: OpenItems) -> BatchReport:
+    """The report, with what waits for a compaction."""
+    found = relief.crowding
+    return replace(
+        report,
+        most_runs=found.most_runs,
+        crowded_buckets=relief.found,
+        level0_bytes=found.level0_bytes,
+        level0_seconds=found.age_seconds(SYSTEM_CLOCK.local_ms()),
+        open_items=items.count,
+        open_items_seconds=items.age_seconds(SYSTEM_CLOCK.now_ms()),
+        back_pressure_seconds=relief.spent_ms / 1000,
     )
 
 

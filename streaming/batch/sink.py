@@ -5,7 +5,7 @@ process (`live_table`); the way of a batch is in `write_batch`.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,8 @@ from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.sink_options import refuse_unknown_options
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.streaming.batch.compact_beside import finish_beside, stop_beside
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.finish import finish_stream
 from bucketline.streaming.batch.identity import BatchIdentity, commit_user
@@ -79,12 +81,21 @@ class TableSink:
             forget_table(self.path, user)
             raise
 
-    def finish(self, spark: Any, query_id: str) -> int:
+    def stop(self, query_id: str) -> None:
+        """Ends what a query that is stopped still does: with `compaction` = `async` the compaction that is running.
+
+        It waits for that as `async-compaction.stop-timeout` says; then the work is given back, and its files removed.
+        """
+        stop_beside(self._root, commit_user(query_id, self.sink_id))
+
+    def finish(self, spark: Any, query_id: str, is_ending: Callable[[], bool] = lambda: False) -> int:
         """Compacts, once a query has ended, what its batches still owe; the rows that readers do not see even then.
 
-        For bounded queries: a later start does it as well. What could not be done is a warning.
+        For bounded queries: a later start does it as well. What could not be done is a warning. With `compaction` =
+        `async` it waits until all that was due is compacted, or until `is_ending`; raises CompactionFailedError.
         """
         user = commit_user(query_id, self.sink_id)
+        finish_beside(self._root, user, is_ending)
         try:
             table = live_table(self.path, self.options, user, self.storage_options)
             table.keep(finish_stream(table.target, SparkEngine(spark)))
@@ -92,6 +103,10 @@ class TableSink:
         except BucketlineError as e:
             _LOG.warning("%s: what the query still owes could not be compacted: %s", self.path, e)
             return 0
+
+    @property
+    def _root(self) -> str:
+        return file_io_for(self.path, self.storage_options)[1]
 
     @property
     def _job(self) -> Job:

@@ -7,7 +7,7 @@ goes in as the last batch has left it, and the one that comes out is for the nex
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bucketline.state.commit.message import CommitMessage
@@ -17,19 +17,22 @@ from bucketline.state.store.catalog.postpone_backlog import find_waiting
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Outcome
+from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.table.postpone_compact import compact_postponed
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.stages import Stages
 from bucketline.streaming.batch import recover
+from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
+from bucketline.streaming.batch.compact_beside import beside_backlog, check_beside, notice_batch
 from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_table, refuse_need
 from bucketline.streaming.batch.history import check_rolled_back, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, read_identity
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
 from bucketline.streaming.batch.plan import plan_batch
-from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead
+from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
 from bucketline.streaming.batch.preflight import check_session
-from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped
+from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
 from bucketline.streaming.batch.target import Target, taken_over
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.tasks.read_task import Frame
@@ -54,7 +57,8 @@ class Done:
     """What was done for a batch until now. `outcome` is None for one that was in the table before.
 
     `trigger` says what was to be compacted with it, `key_shares` among how many tasks its keys were shared; `planned`
-    and `ran` are when it was planned and when its tasks had ended, in seconds of the monotonic clock.
+    and `ran` are when it was planned and when its tasks had ended, in seconds of the monotonic clock; `relief` says how
+    many sorted runs it has found.
     """
 
     trigger: CompactTrigger
@@ -63,11 +67,13 @@ class Done:
     outcome: Outcome | None = None
     planned: float = 0.0
     ran: float = 0.0
+    relief: Relief = field(default_factory=Relief)
 
 
 def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -> tuple[Target, BatchReport]:
     """Writes a batch into a table, exactly once; the target of the next batch, and what there is to say of this one."""
     started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
+    check_beside(target, engine.spark)
     target, done = repeat_if_gone(lambda: write_once(target, identity, engine, Frame(frame, job.decoder), job))
     target, done = settle(target, identity, engine, done)
     return target, report(target, identity, done, started)
@@ -80,7 +86,9 @@ def write_once(
     target, decision = decide(target, identity, job)
     if isinstance(decision, recover.SkipBatch):
         return target, compact_what_was_due(target, identity, engine)
-    return plan_run_commit(target, identity, engine, conform(target, rows))
+    target, relief = relieve(target, engine)
+    target, done = plan_run_commit(target, identity, engine, conform(target, rows))
+    return target, replace(done, relief=relief)
 
 
 def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
@@ -171,6 +179,7 @@ def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: D
     )
     if done.outcome is not None:
         plan_ahead(target.session, target.user, identity.batch_id)
+    notice_batch(target, identity.batch_id)
     return target, replace(done, report=done.report.with_rounds(rounds, later))
 
 
@@ -182,7 +191,17 @@ def report(target: Target, identity: BatchIdentity, done: Done, started: float) 
         return describe_skipped(name, identity.batch_id, done.messages, done.report, now - started, hidden)
     seconds = (done.planned - started, done.ran - done.planned, now - done.ran)
     waiting, hidden = _waiting(target), hidden_rows(target)
-    return describe_batch(name, identity.batch_id, done.outcome, done.report, seconds, identity.behind, waiting, hidden)
+    found = describe_batch(
+        name, identity.batch_id, done.outcome, done.report, seconds, identity.behind, waiting, hidden
+    )
+    return with_backlog(found, done.relief, _open_items(target))
+
+
+def _open_items(target: Target) -> OpenItems:
+    """What of compaction plans is open, as this stream saw it last."""
+    if target.session.plan.compacts_beside:
+        return beside_backlog(target)
+    return planned_backlog(target.session, target.user)
 
 
 def postponed_moved(target: Target, engine: SparkEngine) -> tuple[CommitMessage, ...]:

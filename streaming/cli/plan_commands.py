@@ -150,7 +150,7 @@ def compactor(
         if not once:
             click.echo(f"waiting for plans of {counted(len(compactors), 'table')}", err=True)
         closed = serve_plans(compactors, poll_ms=poll_ms, once=once, stop=stop, tell=_tell)
-    left = sum(c.open_items for c in compactors.values())
+    left = sum(c.open.count for c in compactors.values())
     others = f", {counted(left, 'item')} left to others" if once and left else ""
     click.echo(f"{counted(closed, 'item')} closed{others}", err=True)
 

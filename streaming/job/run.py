@@ -103,17 +103,20 @@ def run_job(
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
             _LOG.info("starting the query: reading from %s", _source_name(config.source.format, given.options))
             query = _with_trigger(writer, config.trigger).start()
-        with kafka_failures(given.options if kafka else None):
-            starting = StartReport()
-            await_end(query, gate, ending, starting)
-        if config.trigger.interval_ms is None and not gate.is_closed:
-            starting.end(gate)
-            _finish(sink, session, str(query.id))
+        try:
+            with kafka_failures(given.options if kafka else None):
+                starting = StartReport()
+                await_end(query, gate, ending, starting)
+            if config.trigger.interval_ms is None and not gate.is_closed:
+                starting.end(gate)
+                _finish(sink, session, str(query.id), ending)
+        finally:
+            sink.stop(str(query.id))
 
 
-def _finish(sink: TableSink, session: Any, query_id: str) -> None:
+def _finish(sink: TableSink, session: Any, query_id: str, ending: Ending) -> None:
     """Does the compactions that are still due after a query has ended, and logs rows that readers still do not see."""
-    hidden = sink.finish(session, query_id)
+    hidden = sink.finish(session, query_id, lambda: ending.asked_by is not None)
     if hidden:
         _LOG.warning("the job ends with %s that cannot be read yet; they are in the table", counted(hidden, "row"))
 

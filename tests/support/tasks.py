@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 from unittest.mock import patch
 
@@ -20,6 +21,9 @@ from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.streaming.tasks.placement import spark_hash
 
 Batches = Iterator[pa.RecordBatch]
+
+_one_at_a_time = Lock()
+"""The task that runs is known to the whole process."""
 
 _STEPS = (
     "read", "read_optional", "write_new", "publish", "overwrite", "delete", "open_input", "open_output",
@@ -120,7 +124,7 @@ class Frame:
         self, packed: bytes, number: int, part: Sequence[pa.RecordBatch], at_most: int | None
     ) -> list[pa.RecordBatch]:
         found: list[pa.RecordBatch] = []
-        with _task(number):
+        with _one_at_a_time, _task(number):
             output = cloudpickle.loads(packed)(iter(part))
             for batch in output:
                 found.append(batch)

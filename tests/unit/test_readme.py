@@ -12,6 +12,7 @@ import click
 import pytest
 
 import bucketline
+from bucketline.conf.async_options import ASYNC_OPTIONS
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.option import Option
 from bucketline.conf.plan_options import PLAN_OPTIONS
@@ -101,6 +102,14 @@ def test_each_option_of_plans_is_listed_with_its_default(option: Option[Any]) ->
     row = re.search(rf"^\| `{re.escape(option.key)}` \| (.+?) \| .+ \|$", table, re.MULTILINE)
     assert row is not None, f"options.md does not list option {option.key}"
     assert row[1] == (f"`{option.shown()}`" if option.default is not None else "–")
+
+
+@pytest.mark.parametrize("option", ASYNC_OPTIONS.values(), ids=lambda o: o.key)
+def test_each_option_of_compaction_beside_batches_is_listed_with_its_default(option: Option[Any]) -> None:
+    table = section("Options of compaction beside the batches", OPTIONS)
+    assert re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE) == list(ASYNC_OPTIONS)
+    row = re.search(rf"^\| `{re.escape(option.key)}` \| (.+?) \| .+ \|$", table, re.MULTILINE)
+    assert row is not None and row[1] == (f"`{option.shown()}`" if option.default is not None else "–")
 
 
 def test_every_refused_table_option_is_listed_with_the_value_that_passes() -> None:

@@ -3,8 +3,10 @@
 Source: Paimon 2.0 AppendCompactTask, BucketedAppendCompactManager, AppendDeleteFileMaintainer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+
+import pyarrow as pa
 
 from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.bucket.mode import bucket_mode
@@ -34,10 +36,11 @@ def compact_append(
     *,
     full: bool,
     vector_files: VectorFiles = (),
+    watch: Callable[[], None] = lambda: None,
 ) -> CompactResult:
     """Joins the files that `pick_append` picks, with one record batch in memory at a time. After an error none of the
     new files are left. Rows that `vector_files` mark as deleted are dropped; vectors of other files in the same index
-    file are written again.
+    file are written again. `watch` as in `compact_unit`.
     """
     columns = [f.name for f in access.schema.fields]
     bucket = BucketFiles(*bucket_id, total_buckets=0, files=tuple(files))
@@ -53,7 +56,8 @@ def compact_append(
             writer = access.writer(
                 bucket_id, level=0, source=FileSource.COMPACT, first_sequence_number=group[0].min_sequence_number
             )
-            after += write_data_files(writer, (b for f in group for b in reading.rows(bucket, f, columns)))
+            rows = (b for f in group for b in reading.rows(bucket, f, columns))
+            after += write_data_files(writer, watched(rows, watch))
             before += group
             for file in group:
                 deletions.forget(file.file_name)
@@ -63,6 +67,13 @@ def compact_append(
     except BaseException:
         access.delete_own(after, bucket_id)
         raise
+
+
+def watched(batches: Iterable[pa.RecordBatch], watch: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+    """The batches; `watch` is called before each."""
+    for batch in batches:
+        watch()
+        yield batch
 
 
 def _index_change(

@@ -4,7 +4,7 @@ replace which.
 Source: Paimon 2.0 MergeTreeCompactTask, MergeTreeCompactRewriter, ChangelogMergeTreeRewriter.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -77,15 +77,17 @@ def compact_unit(
     *,
     memory_bytes: int,
     vector_files: VectorFiles = (),
+    watch: Callable[[], None] = lambda: None,
 ) -> CompactResult:
     """Compacts a unit of one bucket, whose live files are `live`. Memory: about `memory_bytes` of Arrow data, whatever
-    the size of the bucket. `vector_files` are those with the bucket's deletion vectors, if the table has them. After an
-    error none of the new files are left; the files of the unit are never changed.
+    the size of the bucket. `vector_files` are those with the bucket's deletion vectors, if the table has them. `watch`
+    is called with every record batch, and may raise. After an error none of the new files are left; the files of the
+    unit are never changed.
     """
     levels, options = access.levels(live), access.compact_options
     deletions = load_deletions(access.files, vector_files) if options.deletion_vectors else None
     files = access.files if deletions is None else replace(access.files, deletions=deletions)
-    work = _Compaction(access, files, bucket_id, levels, unit, options, memory_bytes, deletions)
+    work = _Compaction(access, files, bucket_id, levels, unit, options, memory_bytes, deletions, watch)
     try:
         for step in plan_rewrite(unit, options, levels.max_level, levels.key_order):
             if isinstance(step, Upgrade):
@@ -119,6 +121,7 @@ class _Compaction:
     options: CompactOptions
     memory_bytes: int
     deletions: BucketDeletions | None
+    watch: Callable[[], None]
     before: list[DataFileMeta] = field(default_factory=list)
     after: list[DataFileMeta] = field(default_factory=list)
     made: list[DataFileMeta] = field(default_factory=list)
@@ -169,6 +172,7 @@ class _Compaction:
                     memory_bytes=self._memory_for(section),
                 )
                 for stored, logged in _parts(rows):
+                    self.watch()
                     if data is not None:
                         for batch in drop_deletes([stored]) if step.drop_deletes else [stored]:
                             data.write(batch)

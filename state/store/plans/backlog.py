@@ -17,11 +17,14 @@ class PlanBacklog:
 
 
 def plan_backlog(folder: PlanFolder) -> PlanBacklog:
-    """What is open now; one look cannot tell whether a lease has ended. Raises CorruptFileError, StorageError."""
+    """What is open now, of the plans that can be read; one look cannot tell whether a lease has ended.
+
+    Raises CorruptFileError, StorageError.
+    """
     listing = folder.list()
     items = leased = size = 0
     since: list[int] = []
-    for plan in folder.plans(listing).values():
+    for plan in folder.readable(listing).values():
         for item in plan.items:
             if listing.has_result(plan, item.number):
                 continue

@@ -25,6 +25,7 @@ from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.plans.lease import Claim, Lease, Sighting, Verdict, judge, sighting
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
 from bucketline.state.store.plans.item_work import BucketJob, ItemWork, Lost, Unclear
+from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.plans.plan_files import Listing, PlanFolder
 
 T = TypeVar("T")
@@ -48,11 +49,15 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What this compactor did about an item; no result: it was given back, or its outcome is not known."""
+    """What this compactor did about an item; no result: it was given back, or its outcome is not known.
+
+    `failures` counts the errors of an item that it has given up.
+    """
 
     item: Item
     result: Result | None
     reason: str | None = None
+    failures: int = 0
 
 
 Done = tuple[Claimed, BucketJob, CommitMessage]
@@ -83,62 +88,62 @@ class Compactor:
         self._lease_ms, self._take = lease_ms, take
         self._stopwatch, self._ids, self._random = stopwatch, ids, random
         self._seen: dict[tuple[str, int], Sighting] = {}
-        self._unreadable: set[int] = set()
         self._is_fresh = False
-        self.open_items = 0
+        self._held: list[Claimed] = []
+        self._is_dropped = False
+        self.open = OpenItems()
         """Items without a result when it last looked."""
 
     def round(self) -> list[Finished]:
         """Claims items and works on them until each is recorded or given back; empty when there was none to claim.
 
-        Raises StorageError when the plans cannot be read.
+        Items that have failed too often are closed on the way. Raises StorageError when the plans cannot be read.
         """
-        claimed = self._claim_some()
+        claimed, given_up = self._claim_some()
         if not claimed:
-            return []
-        held = list(claimed)
+            return given_up
+        held = self._held = list(claimed)
         beats = _Beats(self._folder, [c.claim for c in claimed])
         try:
             with self._keep_alive(beats.renew, claimed[0].claim.lease):
                 beats.renew()
-                return self._work_on(claimed, held)
+                return [*given_up, *self._work_on(claimed, held)]
         finally:
             # Asked to stop, or an error that nobody foresaw: others need not wait for the leases.
             for c in held:
                 release(self._folder, c, None)
+            self._held = []
 
-    def _claim_some(self) -> list[Claimed]:
+    def drop(self) -> None:
+        """Gives back what is in work, from another thread: whoever works on it leaves nothing behind and ends soon."""
+        self._is_dropped = True
+        for c in tuple(self._held):
+            release(self._folder, c, None)
+
+    def _claim_some(self) -> tuple[list[Claimed], list[Finished]]:
+        """What was claimed, and what was given up."""
         listing = self._folder.list()
         items: list[tuple[Plan, Item]] = []
-        for plan in self._plans(listing):
+        for plan in self._folder.readable(listing).values():
             # Where each begins elsewhere they seldom want the same.
             start = int(self._random.fraction() * len(plan.items))
             turned = (*plan.items[start:], *plan.items[:start])
             items += [(plan, item) for item in turned if not listing.has_result(plan, item.number)]
-        self.open_items = len(items)
+        self.open = OpenItems.of(items)
         still = {(plan.plan_id, item.number) for plan, item in items}
         self._seen = {key: seen for key, seen in self._seen.items() if key in still}
         most = max(1, self._take(len(items)))
         found: list[Claimed] = []
-        for plan, item in items:
-            claim = self._try(listing, plan, item) if len(found) < most else None
-            found += [] if claim is None else [Claimed(plan, item, claim)]
-        return found
+        given_up: list[Finished] = []
+        for plan, item in items if not self._is_dropped else ():
+            taken = self._try(listing, plan, item) if len(found) < most else None
+            if isinstance(taken, Finished):
+                given_up.append(taken)
+            elif taken is not None:
+                found.append(Claimed(plan, item, taken))
+        return found, given_up
 
-    def _plans(self, listing: Listing) -> list[Plan]:
-        found = []
-        for number in listing.plan_numbers:
-            try:
-                plan = self._folder.plan(number, listing)
-            except CorruptFileError as e:
-                if number not in self._unreadable:
-                    _LOG.warning("a plan is passed over: %s", e)
-                self._unreadable.add(number)
-                continue
-            found += [] if plan is None else [plan]
-        return found
-
-    def _try(self, listing: Listing, plan: Plan, item: Item) -> Claim | None:
+    def _try(self, listing: Listing, plan: Plan, item: Item) -> Claim | Finished | None:
         key = (plan.plan_id, item.number)
         try:
             view = self._folder.view(listing, plan, item.number)
@@ -149,9 +154,10 @@ class Compactor:
         seen = self._seen[key] = sighting(self._seen.get(key), view, now_ms)
         verdict = judge(view, seen, now_ms, unread_period_ms=self._lease_ms)
         if verdict is Verdict.GIVE_UP:
-            why = "each try ended in an error" if view.failures else "no worker came to its end"
-            self._folder.record(plan, item.number, Result(ItemState.FAILED, None, why))
-            return None
+            last = "" if view.failure is None else f", the last with: {view.failure}"
+            why = f"each try ended in an error{last}" if view.failures else "no worker came to its end"
+            result = self._folder.record(plan, item.number, Result(ItemState.FAILED, None, why))
+            return Finished(item, result, result.reason, view.failures)
         if verdict is not Verdict.TAKE:
             return None
         lease = Lease(self._ids.new_uuid(), self._lease_ms)
@@ -162,7 +168,7 @@ class Compactor:
         return claim
 
     def _work_on(self, claimed: Sequence[Claimed], held: list[Claimed]) -> list[Finished]:
-        ends = _Ends(self._folder, held)
+        ends = _Ends(self._folder, held, lambda: self._is_dropped)
         self._is_fresh = False
         jobs: list[tuple[Claimed, BucketJob]] = []
         for c in claimed:
@@ -170,7 +176,7 @@ class Compactor:
             if isinstance(looked, Result):
                 ends.close(c, looked)
             elif looked is not None:
-                jobs.append((c, looked))
+                jobs.append((c, self._work.until(looked, self._folder.release_path(c.claim))))
         by_plan: dict[str, list[Done]] = {}
         for done in self._done(jobs, ends):
             by_plan.setdefault(done[0].plan.plan_id, []).append(done)
@@ -192,9 +198,13 @@ class Compactor:
                 messages = self._run([job for _, job in jobs])
                 return [(c, job, m) for (c, job), m in zip(jobs, messages, strict=True)]
             except Exception as e:  # noqa: BLE001 (whatever engine it is: each is tried alone, and then it counts)
+                if self._is_dropped:
+                    return []
                 _LOG.info("%d items are done one by one: %s", len(jobs), _one_line(e))
         found = []
         for c, job in jobs:
+            if self._is_dropped:
+                break
             made = ends.attempt(c, partial(self._run, [job]))
             found += [] if made is None else [(c, job, made[0])]
         return found
@@ -228,22 +238,23 @@ class Compactor:
         return False
 
     def _lost(self, claims: Sequence[Claimed], lost: Lost, ends: "_Ends") -> None:
-        """Somebody else was faster, with an item or with its bucket; what is left of each says which. Where several
-        were lost together, none of those that are left has failed for that."""
+        """Somebody else was faster, with an item or with its bucket; what is left of each says which. To lose is no
+        error of the item."""
         self._is_fresh = False
         for c in claims:
             looked = ends.attempt(c, partial(self._look, c))
             if isinstance(looked, Result):
                 ends.close(c, looked)
             elif looked is not None:
-                ends.give_back(c, lost.reason, failed=len(claims) == 1 and not self._is_superseded(c))
+                ends.give_back(c, lost.reason, failed=False)
 
 
 class _Ends:
-    """How the items of a round have ended; `held` are those that have not."""
+    """How the items of a round have ended; `held` are those that have not. Errors of a compactor that `is_dropped`
+    count for nothing."""
 
-    def __init__(self, folder: PlanFolder, held: list[Claimed]) -> None:
-        self._folder, self._held = folder, held
+    def __init__(self, folder: PlanFolder, held: list[Claimed], is_dropped: Callable[[], bool]) -> None:
+        self._folder, self._held, self._is_dropped = folder, held, is_dropped
         self.finished: list[Finished] = []
 
     def attempt(self, c: Claimed, act: Callable[[], T]) -> T | None:
@@ -256,6 +267,10 @@ class _Ends:
             return act()
         except Exception as e:  # noqa: BLE001 (whatever it is, the reason is recorded, and another compactor may try)
             reason = _one_line(e)
+            if self._is_dropped():
+                for c in claims:
+                    self.give_back(c, "the compactor was asked to stop", failed=False)
+                return None
             for c in claims:
                 _LOG.warning("item %d of plan %s: %s", c.item.number, c.plan.plan_id, reason)
                 self.give_back(c, reason, failed=True)

@@ -6,14 +6,16 @@ the commit is checked from there on.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Unknown
 from bucketline.state.commit.replay import commit_user
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_STOPWATCH, Clock, IdSource, Stopwatch
+from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.lsm.tree.pick import CompactUnit
@@ -31,6 +33,11 @@ ITEMS = "bucketline.plan-items"
 """Snapshot property: the numbers of the items that it is the commit of."""
 
 _NOTHING_LEFT = "nothing was left to compact"
+_LOOK_MS = 1_000
+
+
+class GivenBack(Exception):
+    """The item was given back while it was worked on: nobody waits for the work any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,8 @@ class BucketJob:
     """What a task needs to do an item: plain values, so that it travels.
 
     `files` are the live files of the bucket when it was looked at, `vector_files` those with its deletion vectors.
-    `based_on` is the snapshot that was looked at, `planned_ms` when.
+    `based_on` is the snapshot that was looked at, `planned_ms` when. `given_back` is the path of a file that is there
+    once the item was given back: the work then ends with GivenBack, and leaves nothing behind.
     """
 
     access: BucketAccess
@@ -49,6 +57,7 @@ class BucketJob:
     based_on: int
     planned_ms: int
     memory_bytes: int
+    given_back: str | None = None
 
     @property
     def place(self) -> BucketId:
@@ -78,6 +87,10 @@ class ItemWork(Protocol):
 
     def look(self, plan: Plan, item: Item) -> BucketJob | Result:
         """What is to be done for an item, or its result where nothing is. Raises BucketlineError."""
+        ...
+
+    def until(self, job: BucketJob, given_back: str) -> BucketJob:
+        """The job, which ends once there is a file at that path."""
         ...
 
     def commit(
@@ -130,6 +143,9 @@ class TableWork:
             memory_bytes=session.plan.sink.compact_memory_bytes,
         )
 
+    def until(self, job: BucketJob, given_back: str) -> BucketJob:
+        return replace(job, given_back=given_back)
+
     def commit(
         self, plan: Plan, jobs: Sequence[BucketJob], messages: Sequence[CommitMessage]
     ) -> Sequence[Result] | Lost | Unclear:
@@ -173,17 +189,43 @@ class TableWork:
         return None
 
 
-def do_item(job: BucketJob) -> CommitMessage:
+def do_item(job: BucketJob, *, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> CommitMessage:
     """Compacts an item's bucket; an empty message where nothing is left to do. An error leaves no new files behind."""
-    access, item = job.access, job.item
+    access, item, watch = job.access, job.item, _Watch(job, stopwatch)
     if not access.schema.primary_keys:
-        done = compact_append(access, item.place, job.unit.files, full=True, vector_files=job.vector_files)
+        done = compact_append(access, item.place, job.unit.files, full=True, vector_files=job.vector_files, watch=watch)
     else:
-        memory_bytes = job.memory_bytes
         done = compact_unit(
-            access, item.place, job.files, job.unit, memory_bytes=memory_bytes, vector_files=job.vector_files
+            access,
+            item.place,
+            job.files,
+            job.unit,
+            memory_bytes=job.memory_bytes,
+            vector_files=job.vector_files,
+            watch=watch,
         )
     return done.message(item.place, item.total_buckets)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Looks now and then whether the item was given back; a storage that does not answer says nothing of it."""
+
+    job: BucketJob
+    stopwatch: Stopwatch
+    looked_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self.looked_ms = self.stopwatch.elapsed_ms()
+
+    def __call__(self) -> None:
+        path, now_ms = self.job.given_back, self.stopwatch.elapsed_ms()
+        if path is None or now_ms - self.looked_ms < _LOOK_MS:
+            return
+        self.looked_ms = now_ms
+        with suppress(StorageError):
+            if self.job.access.files.io.exists(path):
+                raise GivenBack(f"item {self.job.item.number} was given back while it was worked on")
 
 
 def _unit(

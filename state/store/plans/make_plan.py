@@ -3,15 +3,15 @@
 Two who plan at once cannot both plan a bucket: the loser of a number reads the winner's plan and plans again.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.plan_options import PlanOptions
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import StorageError, UnsupportedTableError
-from bucketline.state.plans.choose import PartitionTest, PlannedBucket, choose_append, choose_keyed
+from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
+from bucketline.state.plans.choose import BucketTest, PartitionTest, PlannedBucket, choose_append, choose_keyed
 from bucketline.state.plans.plan import Item, Plan
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.plans.plan_files import Listing, PlanFolder
@@ -24,11 +24,43 @@ KEPT_PLANS = 20
 
 
 @dataclass(frozen=True, slots=True)
+class OpenItems:
+    """How many items of plans have no result, and when the oldest of their plans was made, by the clock of who did."""
+
+    count: int = 0
+    since_ms: int | None = None
+
+    @staticmethod
+    def of(plans: Iterable[tuple[Plan, Item]]) -> "OpenItems":
+        """What is open, as items with their plans."""
+        made = [plan.made_ms for plan, _ in plans]
+        return OpenItems(len(made), min(made, default=None))
+
+    def age_seconds(self, now_ms: int) -> int:
+        """How long the oldest has been open."""
+        return 0 if self.since_ms is None else max(0, (now_ms - self.since_ms) // 1000)
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan that is made, or that would be; `number` is None where it was not published."""
+    """A plan that is made, or that would be; `number` is None where it was not published.
+
+    `busy` are the open items of the plans before it, with their plans.
+    """
 
     plan: Plan
     number: int | None
+    busy: tuple[tuple[Plan, Item], ...] = ()
+
+    @property
+    def busy_places(self) -> frozenset[tuple[bytes, int]]:
+        return frozenset(item.place for _, item in self.busy)
+
+    @property
+    def open(self) -> OpenItems:
+        """What is open once it is made."""
+        own = self.plan.items if self.number is not None else ()
+        return OpenItems.of((*self.busy, *((self.plan, item) for item in own)))
 
 
 def make_plan(
@@ -37,14 +69,16 @@ def make_plan(
     settings: PlanOptions,
     *,
     chosen: PartitionTest = lambda partition: True,
+    fully: BucketTest = lambda place: False,
     dry_run: bool = False,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
 ) -> Planned:
     """Plans what the strategy chooses, on the session's view, which the caller has refreshed.
 
-    Nothing is published for a dry run, or when no item is due. Buckets with an open item are left out. Closed plans
-    are removed but for the newest. Raises OptionError, UnsupportedTableError, CorruptFileError, StorageError.
+    Nothing is published for a dry run, or when no item is due. Buckets with an open item are left out; those that pass
+    `fully` are compacted fully. Closed plans are removed but for the newest. Raises OptionError, UnsupportedTableError,
+    StorageError.
     """
     check_plannable(session)
 
@@ -56,7 +90,7 @@ def make_plan(
             schema_id=session.plan.schema.id,
             strategy=settings.strategy.value,
             made_ms=clock.now_ms(),
-            items=_choose(session, settings, busy, clock.local_ms(), chosen),
+            items=_choose(session, settings, busy, clock.local_ms(), chosen, fully),
         )
 
     return publish_next(folder, choose, dry_run=dry_run)
@@ -68,18 +102,20 @@ def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *
     Where another planner takes that number, it is asked again, with that one's items.
     """
     listing = folder.list()
-    plans = folder.plans(listing)
+    plans = folder.readable(listing)
     number = max(listing.plan_numbers, default=0) + 1
     while True:
-        plan = choose([i for p in plans.values() for i in p.items if not listing.has_result(p, i.number)])
+        busy = tuple((p, i) for p in plans.values() for i in p.items if not listing.has_result(p, i.number))
+        plan = choose([i for _, i in busy])
         if dry_run or not plan.items:
-            return Planned(plan, None)
+            return Planned(plan, None, busy)
         if folder.publish_plan(number, plan):
             _remove_old(folder, listing, plans)
-            return Planned(plan, number)
-        winner = folder.plan(number)
-        if winner is not None:
-            plans[number] = winner
+            return Planned(plan, number, busy)
+        with suppress(CorruptFileError):
+            winner = folder.plan(number)
+            if winner is not None:
+                plans[number] = winner
         number += 1
 
 
@@ -97,7 +133,12 @@ def check_plannable(session: WriteSession) -> None:
 
 
 def _choose(
-    session: WriteSession, settings: PlanOptions, busy: Collection[Item], local_ms: int, chosen: PartitionTest
+    session: WriteSession,
+    settings: PlanOptions,
+    busy: Collection[Item],
+    local_ms: int,
+    chosen: PartitionTest,
+    fully: BucketTest,
 ) -> tuple[Item, ...]:
     schema, view, vectors = session.plan.schema, session.view, session.deletion_entries()
     buckets = [
@@ -113,7 +154,9 @@ def _choose(
     if not schema.primary_keys:
         taken = {f.name for i in busy for f in i.inputs}
         options = append_options(schema.settings)
-        return choose_append(buckets, options, settings, local_ms=local_ms, busy_files=taken, chosen=chosen)
+        return choose_append(
+            buckets, options, settings, local_ms=local_ms, busy_files=taken, chosen=chosen, fully=fully
+        )
     return choose_keyed(
         buckets,
         session.plan.compact_options,
@@ -122,6 +165,7 @@ def _choose(
         local_ms=local_ms,
         busy={i.place for i in busy},
         chosen=chosen,
+        fully=fully,
     )
 
 

@@ -6,6 +6,7 @@ that gets the number of one that was cleaned up has nothing of it. A listing may
 name.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from bucketline.state.plans.plan_json import (
     encode_result,
 )
 from bucketline.state.store.storage.file_io import FileIO
+
+_LOG = logging.getLogger(__name__)
 
 _PLAN = re.compile(r"plan-([1-9][0-9]*)")
 _ITEM = re.compile(r"item-([0-9a-f-]{36})-([0-9]+)-(lease|beat|release|result)(?:-([1-9][0-9]*))?")
@@ -64,6 +67,7 @@ class PlanFolder:
         self._plans: dict[int, Plan] = {}
         self._leases: dict[str, Lease] = {}
         self._releases: dict[str, Release] = {}
+        self._unreadable: set[int] = set()
 
     def list(self) -> Listing:
         """One listing. Raises StorageError."""
@@ -111,6 +115,21 @@ class PlanFolder:
         found = ((number, self.plan(number, listing)) for number in listing.plan_numbers)
         return {number: plan for number, plan in found if plan is not None}
 
+    def readable(self, listing: Listing) -> dict[int, Plan]:
+        """As `plans`, without those that cannot be read: each of these is warned about once. Raises StorageError."""
+        found = {}
+        for number in listing.plan_numbers:
+            try:
+                plan = self.plan(number, listing)
+            except CorruptFileError as e:
+                if number not in self._unreadable:
+                    _LOG.warning("a plan is passed over: %s", e)
+                self._unreadable.add(number)
+                continue
+            if plan is not None:
+                found[number] = plan
+        return found
+
     def publish_plan(self, number: int, plan: Plan) -> bool:
         """Makes the plan the table's next one; False when its number is taken. Raises StorageError."""
         if not self._publish(self.plan_path(number), encode_plan(plan)):
@@ -137,6 +156,7 @@ class PlanFolder:
             beat=beat,
             release=releases.get(epoch),
             failures=sum(r is not None and r.failure is not None for r in releases.values()),
+            failure=next((r.failure for _, r in sorted(releases.items(), reverse=True) if r and r.failure), None),
         )
 
     def claim(self, plan: Plan, number: int, epoch: int, lease: Lease) -> Claim | None:
@@ -154,7 +174,11 @@ class PlanFolder:
 
     def release(self, claim: Claim, failure: str | None = None) -> None:
         """Gives an item back, because of an error or without one. Raises StorageError."""
-        self._publish(self._path(claim.plan_id, claim.number, "release", claim.epoch), encode_release(Release(failure)))
+        self._publish(self.release_path(claim), encode_release(Release(failure)))
+
+    def release_path(self, claim: Claim) -> str:
+        """The file that says that the item was given back."""
+        return self._path(claim.plan_id, claim.number, "release", claim.epoch)
 
     def record(self, plan: Plan, number: int, result: Result) -> Result:
         """Closes an item; with what, by us or by who was faster. Raises CorruptFileError, StorageError."""

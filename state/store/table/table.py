@@ -11,8 +11,9 @@ from typing import Self
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.sink_options import COMPACTION, Compaction, sink_options, split_options
+from bucketline.conf.sink_options import sink_options, split_options
 from bucketline.conf.storage_options import check_storage_options
+from bucketline.conf.table.own_options import COMPACTION, Compaction
 from bucketline.conf.table.read_options import check_open_options
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.commit.schema_change import (
@@ -369,10 +370,11 @@ def open_table(
     storage = check_storage_options(storage_options)
     writing, reading = split_options(options or {})
     check_open_options(reading)
-    if sink_options(writing).compaction is Compaction.DEDICATED:
+    compaction = sink_options(writing).compaction
+    if compaction in (Compaction.DEDICATED, Compaction.ASYNC):
         raise OptionError(
-            f"'{COMPACTION.key}' = 'dedicated' plans by the batches of a stream; a table that is opened writes with "
-            "'inline' or 'none', and `bucketline plan` plans",
+            f"'{COMPACTION.key}' = '{compaction.value}' goes by the batches of a stream; a table that is opened writes "
+            "with 'inline' or 'none', and `bucketline plan` plans",
             key=COMPACTION.key,
         )
     io, root = file_io_for(path, storage)

@@ -35,8 +35,8 @@ def mode_of(schema: TableSchema) -> Mode:
     return found
 
 
-def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) -> WritePlan:
-    """The plan for a table and a job's options.
+def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str], *, is_stream: bool = False) -> WritePlan:
+    """The plan for a table and a job's options; `is_stream` as in `WritePlan`.
 
     Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
     that this release cannot write. Nothing has been written then.
@@ -52,4 +52,5 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str]) ->
     for field in schema.fields:
         if field.default_value is not None:
             default_scalar(field)
-    return WritePlan(uri, effective, sink_options({**effective.options, **ours}), mode, total_buckets(effective))
+    sink = sink_options({**effective.options, **ours})
+    return WritePlan(uri, effective, sink, mode, total_buckets(effective), is_stream)

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.sink_options import COMPACTION, Compaction, SinkOptions
+from bucketline.conf.sink_options import SinkOptions
 from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.conf.table.compaction_options import FORCE_COMPACT, WRITE_ONLY
+from bucketline.conf.table.own_options import COMPACTION, Compaction
 from bucketline.state.bucket.allocation import AllocationRule
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.schema_json import TableSchema
@@ -114,13 +115,17 @@ class Mode:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """How one job writes one table. `schema` carries the options in force: the table's, then the job's."""
+    """How one job writes one table. `schema` carries the options in force: the table's, then the job's.
+
+    `is_stream` says that the job goes on after its commit, so that it can compact beside its batches.
+    """
 
     uri: str
     schema: TableSchema
     sink: SinkOptions
     mode: Mode
     total_buckets: int
+    is_stream: bool = False
 
     @property
     def _why_not_compacting(self) -> str | None:
@@ -129,6 +134,10 @@ class WritePlan:
             return self.mode.why_not_compacting
         if self.schema.settings.compaction.write_only:
             return f"'{WRITE_ONLY.key}' = 'true' leaves compaction to others"
+        if self.sink.compaction is Compaction.ASYNC and not self.is_stream:
+            return None
+        if self.sink.compaction is Compaction.ASYNC:
+            return f"'{COMPACTION.key}' = 'async' compacts after it"
         if self.sink.compaction is not Compaction.INLINE:
             return f"'{COMPACTION.key}' = '{self.sink.compaction.value}' leaves compaction to others"
         return None
@@ -158,10 +167,20 @@ class WritePlan:
             )
         if why is not None:
             return CompactTrigger.NONE
+        return CompactTrigger.FULL if self.is_full_due(commit_number) else CompactTrigger.MINOR
+
+    def is_full_due(self, commit_number: int) -> bool:
+        """Whether the table asks for a full compaction with commit number n, counted as in `trigger`."""
         every = self.schema.settings.compaction.full_every_commits
         if every is None and self.schema.settings.changelog.producer is ChangelogProducer.FULL_COMPACTION:
             every = 1
-        return CompactTrigger.FULL if every and (commit_number + 1) % every == 0 else CompactTrigger.MINOR
+        return bool(every) and (commit_number + 1) % (every or 1) == 0
+
+    @property
+    def compacts_beside(self) -> bool:
+        """Whether this job compacts beside its batches."""
+        is_async = self.is_stream and self.sink.compaction is Compaction.ASYNC
+        return is_async and not self.schema.settings.compaction.write_only
 
     @property
     def allocation_rule(self) -> AllocationRule:

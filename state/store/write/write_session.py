@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 class WriteSession:
     """Opens the table at `uri` for writing with a job's options; nothing is written before `commit`.
 
-    `storage` says how its storage is reached; a `table` that is open already knows that.
+    `storage` says how its storage is reached; a `table` that is open already knows that. `is_stream` as in `WritePlan`.
     """
 
     def __init__(
@@ -52,8 +52,9 @@ class WriteSession:
         table: TableHandle | None = None,
         clock: Clock = SYSTEM_CLOCK,
         ids: IdSource = SYSTEM_IDS,
+        is_stream: bool = False,
     ) -> None:
-        self._clock, self._ids = clock, ids
+        self._clock, self._ids, self._is_stream = clock, ids, is_stream
         self._planned_ms = clock.now_ms()
         self.table = table if table is not None else open_handle(uri, storage)
         self._job_options = {**self.table.write_options, **job_options}
@@ -62,6 +63,17 @@ class WriteSession:
         self._committer = self._new_committer()
         self._hashes: tuple[str | None, HashEntries] = (None, {})
         self._vectors: tuple[str | None, Mapping[BucketId, VectorFiles]] = (None, {})
+
+    def twin(self) -> "WriteSession":
+        """Another session of the same table with the same options, for another thread."""
+        return WriteSession(
+            self.table.uri,
+            self._job_options,
+            table=self.table,
+            clock=self._clock,
+            ids=self._ids,
+            is_stream=self._is_stream,
+        )
 
     def refresh(self) -> Snapshot | None:
         """Follows the table to its newest schema and snapshot; returns the snapshot. Errors as for a new session.
@@ -239,7 +251,7 @@ class WriteSession:
         discard_made(self.table.io, self.table.path, self.plan.schema, messages)
 
     def _plan(self, table: TableHandle) -> WritePlan:
-        found = plan_write(table.uri, table.table_schema, self._job_options)
+        found = plan_write(table.uri, table.table_schema, self._job_options, is_stream=self._is_stream)
         for sentence in advise_write({**found.schema.options, **self._job_options}):
             _tell_once(table.path, sentence)
         return found

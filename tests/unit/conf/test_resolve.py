@@ -17,8 +17,9 @@ from bucketline.conf.resolve import (
     show_settings,
 )
 from bucketline.conf.secrets import mask
-from bucketline.conf.sink_options import SINK_OPTIONS, Compaction, sink_options, split_options
+from bucketline.conf.sink_options import SINK_OPTIONS, sink_options, split_options
 from bucketline.conf.spark_options import ADVISED, check_spark_settings
+from bucketline.conf.table.own_options import Compaction
 from bucketline.conf.table.table_options import HONOURED
 
 YAML = """
@@ -99,7 +100,7 @@ def test_the_command_line_wins_over_the_file() -> None:
         ("tabel=x", "unknown key 'tabel' in command line; did you mean 'table'?"),
         ("options.compactoin=x", "unknown option 'compactoin' in command line; did you mean 'compaction'?"),
         ("create.options.bukcet=4", "did you mean 'bucket'?"),
-        ("create.options.compaction=inline", "unknown option 'compaction'"),
+        ("create.options.run-size=8 mb", "unknown option 'run-size'"),
         ("source.decoder=json", "did you mean 'source.decode'?"),
         ("compaction=inline", "did you mean 'options.compaction'?"),
         ("subscribe=x", "did you mean 'source.options.subscribe'?"),
@@ -262,7 +263,7 @@ def test_sink_options_are_read_checked_and_parted_from_the_tables() -> None:
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("compaction", "async"),
+        ("async-compaction.tasks", "2"),
         ("compaction", "sometimes"),
         ("write-parallelism", "0"),
         ("merge-memory", "1 kb"),

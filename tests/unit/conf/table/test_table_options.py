@@ -16,6 +16,7 @@ from bucketline.conf.table import (
     file_options,
     memory_options,
     merge_options,
+    own_options,
     table_options,
 )
 from bucketline.conf.table.compaction_options import num_levels, stop_trigger
@@ -307,8 +308,8 @@ def test_every_option_that_is_honoured_is_read_somewhere() -> None:
     folders = [root / name for name in ("conf", "state", "streaming")]
     texts = [p.read_text("utf-8") for folder in folders for p in folder.rglob("*.py")]
     words = Counter(word for text in texts for word in re.findall(r'\w+|"[a-z0-9.-]+"', text))
-    topics = (merge_options, compaction_options, file_options, bucket_options, changelog_options, memory_options)
-    members = [found for module in (table_options, *topics) for found in vars(module).items()]
+    paimons = (merge_options, compaction_options, file_options, bucket_options, changelog_options, memory_options)
+    members = [found for module in (table_options, own_options, *paimons) for found in vars(module).items()]
     names = {id(option): name for name, option in members if isinstance(option, Option)}
     for option in HONOURED.values():
         assert words[names[id(option)]] > 1 or words[f'"{option.key}"'] > 1, f"nothing reads {option.key}"

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import SystemClock
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, compactor_of, run_here, serve_plans
 from bucketline.state.store.table.table import Table, create_table, open_table
@@ -62,15 +64,49 @@ def test_a_dedicated_writer_plans_every_n_batches_and_compacts_nothing(tmp_path:
     assert open_table(table.path).doctor() == []
 
 
-def test_planning_never_fails_a_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plan_that_cannot_be_read_is_reported_and_stops_no_planning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     table = made(tmp_path)
     (Path(table.path) / "compaction").mkdir()
     (Path(table.path) / "compaction" / "plan-1").write_text("{")
+    with caplog.at_level(logging.WARNING):
+        for number in range(4):
+            stream(table, number)
+    folder = PlanFolder(table.io, table.path)
+    assert folder.list().plan_numbers == (1, 2) and folder.plan(2) is not None
+    assert [r.getMessage().count("plan-1") for r in caplog.records if "passed over" in r.getMessage()] == [1]
+    assert work_off(table) == 2 and set(open_table(table.path).to_arrow()["v"].to_pylist()) == {3}
+    assert [f.message for f in open_table(table.path).doctor() if "plan-1" in f.message]
+
+
+def test_planning_never_fails_a_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = made(tmp_path)
     stream(table, 0)
+    (Path(table.path) / "compaction").write_text("no folder")
     with caplog.at_level(logging.WARNING):
         stream(table, 1)
-    assert table.snapshots().num_rows == 2
-    assert "no compaction was planned after batch 1" in caplog.text and "plan-1" in caplog.text
+    assert table.snapshots().num_rows == 2 and "no compaction was planned after batch 1" in caplog.text
+
+
+def test_full_compactions_that_the_table_asks_for_are_planned_also_for_buckets_that_had_an_open_item(
+    tmp_path: Path,
+) -> None:
+    minor = {"compaction": "dedicated", "compaction-plan.commits": "100"}
+    logged = made(tmp_path / "logged", **{"changelog-producer": "full-compaction"})
+    stream(logged, 0, minor)
+    assert work_off(logged) == 2
+    table = made(tmp_path, **{"full-compaction.delta-commits": "3", "num-sorted-run.compaction-trigger": "9"})
+    stream(table, 0, minor)
+    session = WriteSession(table.path, {"compaction-plan.strategy": "level-0", "compaction-plan.min-runs": "1"})
+    session.refresh()
+    assert make_plan(session, PlanFolder(table.io, table.path), session.plan.sink.plans).number == 1
+    stream(table, 1, minor)
+    stream(table, 2, minor)
+    assert work_off(table) == 2
+    stream(table, 3, minor)
+    assert work_off(table) == 2
+    assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {9}
 
 
 def test_what_cannot_be_planned_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -78,7 +114,7 @@ def test_what_cannot_be_planned_is_refused_before_anything_is_written(tmp_path: 
     with pytest.raises(UnsupportedTableError, match="postpone"):
         stream(table, 0)
     assert table.snapshots().num_rows == 0
-    with pytest.raises(OptionError, match="plans by the batches of a stream"):
+    with pytest.raises(OptionError, match="goes by the batches of a stream"):
         open_table(table.path, options={"compaction": "dedicated"})
     with pytest.raises(OptionError, match="did you mean"):
         stream(made(tmp_path / "other"), 0, {**DEDICATED, "compaction-plan.commit": "3"})
@@ -97,8 +133,23 @@ def test_a_writer_plans_by_time_whatever_the_machines_clock_says(tmp_path: Path)
     planner = Planner(session, clock)
     found = []
     for batch_id, now_ms in ((0, 5), (1, 60_004), (2, 60_005), (3, 60_006)):
-        table.write(pa.table({"id": range(20), "v": range(20)}, schema=COLUMNS))
+        open_table(table.path, options={"compaction": "none"}).write(
+            pa.table({"id": range(20), "v": range(20)}, schema=COLUMNS)
+        )
         clock.now_ms = now_ms
         found.append(planner.after_batch(session, batch_id))
         work_off(table)
     assert found == [1, None, 2, None]
+    # A restart counts from the last compaction that the table shows.
+    again, late = Elapsed(), Elapsed()
+    session.refresh()
+    assert Planner(session, again).after_batch(session, 4) is None
+    planner = Planner(session, late, clock=Later())
+    assert planner.after_batch(session, 4) == 3
+
+
+class Later(SystemClock):
+    """The machine's clock, an hour later."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 3_600_000

@@ -67,7 +67,7 @@ def test_print_config_says_which_settings_the_table_has_decided(job: str, tmp_pa
         (["source.format=csv"], "OPTION", "source.decode"),
         (["bad-records.max=5"], "OPTION", "bad-records.path, the folder for them, is not set"),
         (["options.merge-memory=1 kb"], "OPTION", "must be at least 1 mb"),
-        (["options.compaction=async"], "OPTION", "not supported by this release"),
+        (["options.async-compaction.tasks=2"], "OPTION", "goes with 'compaction' = 'async'"),
         (["options.bad-records.max=5"], "OPTION", "is written 'bad-records.max' in a job"),
         (["create.schema=id BIGNIT"], "OPTION", "column 'id'"),
         (["create.primary-key=x"], "OPTION", "should include all primary key fields"),

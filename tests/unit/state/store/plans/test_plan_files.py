@@ -55,7 +55,7 @@ def test_the_files_of_an_item_tell_its_whole_story() -> None:
     assert plans.view(plans.list(), PLAN, 0) == ItemView(1, Lease("a", 1000), "3")
     plans.release(first, "the disk is full")
     assert plans.view(plans.list(), PLAN, 0) == ItemView(
-        1, Lease("a", 1000), None, Release("the disk is full"), failures=1
+        1, Lease("a", 1000), None, Release("the disk is full"), failures=1, failure="the disk is full"
     )
     assert plans.claim(PLAN, 0, 2, Lease("b", 1000)) is not None and plans.is_superseded(first)
     assert plans.view(plans.list(), PLAN, 0).failures == 1

@@ -254,7 +254,9 @@ def test_an_item_that_fails_three_times_is_given_up_and_planned_again(tmp_path: 
 
     worker.before_commit = fail
     found = [f for _ in range(4) for f in worker.compactor.round()]
-    assert [(f.result, f.reason) for f in found] == [(None, "OSError('the disk is full')")] * 3
+    *tried, given_up = found
+    assert [(f.result, f.reason) for f in tried] == [(None, "OSError('the disk is full')")] * 3
+    assert given_up.result is not None and "the disk is full" in (given_up.reason or "") and given_up.failures == 3
     assert states(worker.folder, planned.plan) == [ItemState.FAILED]
     again = plan(table, {**FULL, "compaction-plan.max-bytes": "1 b"})
     assert again.number == 2 and again.plan.items[0].inputs == planned.plan.items[0].inputs

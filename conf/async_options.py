@@ -1,0 +1,113 @@
+"""Our own options of compaction beside the batches of a stream, and of what a batch does where too many runs wait."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from bucketline.conf.durations import parse_given_duration
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import Option, parse_duration, parse_enum, parse_given_text, parse_int
+from bucketline.conf.table.own_options import COMPACTION, Compaction
+
+
+class BackPressure(Enum):
+    """What a batch does when a bucket has more sorted runs than `num-sorted-run.stop-trigger`."""
+
+    CONTINUE = "continue"
+    WAIT = "wait"
+    COMPACT = "compact"
+
+
+ASYNC_TASKS = Option(
+    "async-compaction.tasks",
+    parse_int,
+    None,
+    "async: tasks that compact at a time, beside those of the batch; default: half of Spark's parallelism, at least 1",
+)
+ASYNC_POOL = Option(
+    "async-compaction.pool",
+    parse_given_text,
+    None,
+    "async: Spark scheduler pool of these tasks, which needs spark.scheduler.mode = FAIR; default: that of the batches",
+)
+ASYNC_STOP_TIMEOUT = Option(
+    "async-compaction.stop-timeout",
+    parse_duration,
+    20_000,
+    "async: how long a job that is stopped waits for the compaction that is running; then it is given back",
+)
+BACK_PRESSURE = Option(
+    "back-pressure",
+    parse_enum(BackPressure),
+    None,
+    "what a batch does first when a bucket of the partitions that the last batch wrote has more sorted runs than "
+    "num-sorted-run.stop-trigger: compact it, wait until others have, or continue and say so; default: wait with "
+    "'compaction' = 'async', else continue",
+)
+BACK_PRESSURE_TIMEOUT = Option(
+    "back-pressure.timeout",
+    parse_duration,
+    300_000,
+    "how long a batch waits for compactions of others; then it goes on, and says so",
+)
+
+ASYNC_OPTIONS: Mapping[str, Option[Any]] = {
+    found.key: found for found in (ASYNC_TASKS, ASYNC_POOL, ASYNC_STOP_TIMEOUT, BACK_PRESSURE, BACK_PRESSURE_TIMEOUT)
+}
+
+_OF_ASYNC = (ASYNC_TASKS, ASYNC_POOL, ASYNC_STOP_TIMEOUT)
+_LONGEST_WAIT_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncOptions:
+    """The settings, read and checked. Times in ms; `tasks` None: as many as half of Spark's parallelism."""
+
+    tasks: int | None
+    pool: str | None
+    stop_timeout_ms: int
+    back_pressure: BackPressure
+    back_pressure_timeout_ms: int
+
+
+def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOptions:
+    """The settings in `options` of a job that compacts so.
+
+    Raises OptionError for values that make no sense, and for settings that would have no effect.
+    """
+    for option in ASYNC_OPTIONS.values():
+        if not option.is_set(options):
+            continue
+        if option in _OF_ASYNC and compaction is not Compaction.ASYNC:
+            _refuse(option, f"goes with '{COMPACTION.key}' = 'async', and here it is '{compaction.value}'")
+        if option not in _OF_ASYNC and compaction is Compaction.INLINE:
+            _refuse(
+                option,
+                f"goes with '{COMPACTION.key}' = 'async', 'dedicated' or 'none': with 'inline' each batch compacts "
+                "what it writes, and never leaves that many runs",
+            )
+    for timed in (ASYNC_STOP_TIMEOUT, BACK_PRESSURE_TIMEOUT):
+        try:
+            found = parse_given_duration(options.get(timed.key, "0 s"))
+        except OptionError as e:
+            raise OptionError(f"option '{timed.key}': {e.message}", key=timed.key) from e
+        if found > _LONGEST_WAIT_MS:
+            _refuse(timed, "must not be above 1 d")
+    tasks = ASYNC_TASKS.find(options)
+    if tasks is not None and tasks < 1:
+        _refuse(ASYNC_TASKS, "must be at least 1")
+    pressure = BACK_PRESSURE.find(options)
+    if pressure is None:
+        pressure = BackPressure.WAIT if compaction is Compaction.ASYNC else BackPressure.CONTINUE
+    return AsyncOptions(
+        tasks=tasks,
+        pool=ASYNC_POOL.find(options),
+        stop_timeout_ms=ASYNC_STOP_TIMEOUT.get(options),
+        back_pressure=pressure,
+        back_pressure_timeout_ms=BACK_PRESSURE_TIMEOUT.get(options),
+    )
+
+
+def _refuse(option: Option[Any], why: str) -> None:
+    raise OptionError(f"option '{option.key}' {why}", key=option.key)

@@ -1,0 +1,201 @@
+"""Compaction beside the batches of a stream: a thread that plans what is due and does it, while batches go on.
+
+It is a compactor of the table's plans like any other. So its commits have a commit user of their own, what another
+compactor has done is done, and a process that dies leaves items for whoever comes next.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.wording import counted
+from bucketline.state.errors import CompactionFailedError, StorageError
+from bucketline.state.format.paths import bucket_path
+from bucketline.state.plans.plan import ItemState
+from bucketline.state.store.plans.compactor import Compactor, Finished, RunJobs
+from bucketline.state.store.plans.item_work import TableWork
+from bucketline.state.store.plans.make_plan import OpenItems, check_plannable, make_plan
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.plans.serve import Stop, kept_alive
+from bucketline.state.store.plans.when import OwedFull
+from bucketline.state.store.write.write_session import WriteSession
+
+_LOG = logging.getLogger(__name__)
+
+LEASE_MS = 60_000
+_MOST_STORAGE_ERRORS = 3
+_SHORTEST_PAUSE_MS, _LONGEST_PAUSE_MS = 100, 5_000
+_DROP_MS = 10_000
+
+
+class Turns:
+    """What the thread does in one turn, step by step; the caller's session is used by one thread alone."""
+
+    def __init__(
+        self, session: WriteSession, run: RunJobs, *, take: Callable[[int], int], lease_ms: int = LEASE_MS
+    ) -> None:
+        check_plannable(session)
+        self._session = session
+        self.path = session.table.path
+        self._folder = PlanFolder(session.table.io, session.table.path)
+        self._owed = OwedFull()
+        self.compactor = Compactor(self._folder, TableWork(session), run, kept_alive, lease_ms=lease_ms, take=take)
+
+    def turn(self, stop: Stop, *, plans: bool, full: bool) -> list[Finished]:
+        """Plans what is due, if asked to, and works until nothing is left to claim. Raises CompactionFailedError for an
+        item that has failed each time; StorageError."""
+        if full:
+            self._owed.ask()
+        if plans:
+            self._session.refresh()
+            made = make_plan(self._session, self._folder, self._session.plan.sink.plans, fully=self._owed.test())
+            self._owed.planned(made.busy_places)
+        found: list[Finished] = []
+        fruitless = 0
+        while not stop.is_asked:
+            done = self.compactor.round()
+            found += done
+            if not done:
+                break
+            self._refuse_failed(done)
+            fruitless = fruitless + 1 if all(f.result is None for f in done) else 0
+            if fruitless:
+                stop.wait_ms(min(_LONGEST_PAUSE_MS, _SHORTEST_PAUSE_MS << min(fruitless, 6)))
+        return found
+
+    def _name(self, found: Finished) -> str:
+        return bucket_path(self._session.plan.schema, *found.item.place)
+
+    def _refuse_failed(self, done: Sequence[Finished]) -> None:
+        for found in done:
+            if found.result is not None and found.result.state is ItemState.FAILED and found.failures:
+                raise CompactionFailedError(
+                    f"{self.path}: the compaction of {self._name(found)} beside the batches failed: {found.reason}",
+                    path=self.path,
+                    bucket=found.item.bucket,
+                )
+
+
+class Beside:
+    """The thread: it sleeps until it is told of a batch, and never runs two turns at a time."""
+
+    def __init__(self, turns: Turns, *, lease_ms: int = LEASE_MS) -> None:
+        self._turns, self._lease_ms = turns, lease_ms
+        self._changed = threading.Condition()
+        self._asked = self._full = self._plans = False
+        self._is_busy = False
+        self._error: BucketlineError | None = None
+        self._done_items = 0
+        self._stop = Stop()
+        self._thread = threading.Thread(target=self._run, name="bucketline-compaction", daemon=True)
+        self._thread.start()
+
+    def notice(self, *, plans: bool = True, full: bool = False) -> None:
+        """There is a new batch; `full` says that a full compaction was due with it, `plans` that it is time to plan."""
+        with self._changed:
+            self._asked = True
+            self._plans |= plans or full
+            self._full |= full
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raises the CompactionFailedError of the thread, if there is one."""
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+
+    @property
+    def backlog(self) -> OpenItems:
+        """What was open when it last looked."""
+        return self._turns.compactor.open
+
+    @property
+    def done_items(self) -> int:
+        """How many items it has compacted."""
+        with self._changed:
+            return self._done_items
+
+    def wait_idle(self, timeout_ms: int) -> bool:
+        """Whether everything that it was told of is done within that time. Raises as `check`."""
+        with self._changed:
+            idle = self._changed.wait_for(
+                lambda: self._error is not None or not (self._asked or self._is_busy), timeout_ms / 1000
+            )
+        self.check()
+        return idle
+
+    def stop(self, timeout_ms: int) -> bool:
+        """Ends the thread: an item in work is finished if that is done in time, else given back and its files removed.
+
+        Returns whether the thread has ended.
+        """
+        self._stop.ask()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join(timeout_ms / 1000)
+        if self._thread.is_alive():
+            _LOG.info("%s: the compaction that is running is given back", self._turns.path)
+            self._turns.compactor.drop()
+            self._thread.join(_DROP_MS / 1000)
+        if self._thread.is_alive():
+            _LOG.warning(
+                "%s: a compaction does not end; what it writes is left for `bucketline orphans`", self._turns.path
+            )
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        errors = 0
+        while True:
+            plans, full = self._next(looks_again=errors > 0)
+            if self._stop.is_asked:
+                return
+            try:
+                found = self._turns.turn(self._stop, plans=plans, full=full)
+                errors = 0
+            except StorageError as e:
+                errors += 1
+                found = []
+                if errors >= _MOST_STORAGE_ERRORS:
+                    self._fail(e)
+                    return
+                _LOG.warning("%s: compaction beside the batches is tried again: %s", self._turns.path, e)
+                self._stop.wait_ms(_SHORTEST_PAUSE_MS << errors)
+                self.notice(plans=plans, full=full)
+            except Exception as e:  # noqa: BLE001 (the next batch raises it, whatever it is)
+                self._fail(e)
+                return
+            self._ended(found)
+
+    def _next(self, *, looks_again: bool) -> tuple[bool, bool]:
+        """Waits until there is something to do, and says what."""
+        with self._changed:
+            # Others hold open items: their leases may end.
+            waits_s = self._lease_ms / 2000 if self._turns.compactor.open.count and not looks_again else None
+            self._changed.wait_for(lambda: self._asked or self._stop.is_asked, waits_s)
+            plans, full = self._plans, self._full
+            self._asked = self._plans = self._full = False
+            self._is_busy = True
+            return plans, full
+
+    def _ended(self, found: Sequence[Finished]) -> None:
+        done = sum(f.result is not None and f.result.state is ItemState.DONE for f in found)
+        if done:
+            _LOG.info("%s: compacted %s beside the batches", self._turns.path, counted(done, "bucket"))
+        with self._changed:
+            self._done_items += done
+            self._is_busy = False
+            self._changed.notify_all()
+
+    def _fail(self, error: Exception) -> None:
+        failed = error
+        if not isinstance(failed, CompactionFailedError):
+            why = error.message if isinstance(error, BucketlineError) else repr(error)
+            failed = CompactionFailedError(
+                f"{self._turns.path}: compaction beside the batches failed: {why}", path=self._turns.path
+            )
+            failed.__cause__ = error
+        with self._changed:
+            self._error = failed
+            self._is_busy = False
+            self._changed.notify_all()

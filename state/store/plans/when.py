@@ -1,0 +1,77 @@
+"""When a writer plans: by its batches, by time, and fully where the table asks for full compactions."""
+
+from collections.abc import Callable, Collection
+from itertools import islice
+
+from bucketline.conf.plan_options import PlanTrigger
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
+from bucketline.state.format.entries import CommitKind
+from bucketline.state.plans.choose import is_due
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.write.write_session import WriteSession
+
+_MOST_SNAPSHOTS = 100
+"""Snapshots that are looked at for the last compaction of a table when a writer starts."""
+
+
+class WhenToPlan:
+    """The turns of one writer. Time counts from when it planned last; when it starts, from the last compaction that
+    the table's newest snapshots show, by anybody."""
+
+    def __init__(self, *, stopwatch: Stopwatch = SYSTEM_STOPWATCH, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._stopwatch, self._clock = stopwatch, clock
+        self._planned_ms: int | None = None
+        self._is_looked_up = False
+
+    def is_due(self, session: WriteSession, batch_id: int) -> bool:
+        """Whether the trigger says that it is time after that batch. Storage is asked once, and only where time counts.
+
+        Raises StorageError, CorruptFileError.
+        """
+        plans, now_ms = session.plan.sink.plans, self._stopwatch.elapsed_ms()
+        if plans.trigger is not PlanTrigger.COMMITS and not self._is_looked_up:
+            age_ms = None if self._planned_ms is not None else last_compaction_age_ms(session, self._clock)
+            self._planned_ms = self._planned_ms if age_ms is None else now_ms - age_ms
+            self._is_looked_up = True
+        since = None if self._planned_ms is None else now_ms - self._planned_ms
+        return is_due(plans, commits=batch_id + 1, since_last_ms=since)
+
+    def planned(self) -> None:
+        """It has planned now."""
+        self._planned_ms = self._stopwatch.elapsed_ms()
+
+
+class OwedFull:
+    """The buckets that a full compaction has not reached, since they had an open item when it was due."""
+
+    def __init__(self) -> None:
+        self._is_due = False
+        self._owed: frozenset[BucketId] = frozenset()
+
+    def ask(self) -> None:
+        """A full compaction of all buckets is due."""
+        self._is_due = True
+
+    @property
+    def is_owed(self) -> bool:
+        return self._is_due or bool(self._owed)
+
+    def test(self) -> Callable[[BucketId], bool]:
+        """Which buckets are to be compacted fully."""
+        is_due, owed = self._is_due, self._owed
+        return lambda place: is_due or place in owed
+
+    def planned(self, busy: Collection[BucketId]) -> None:
+        """They are planned, but for those that had an open item."""
+        self._owed = frozenset(busy) if self._is_due else self._owed & frozenset(busy)
+        self._is_due = False
+
+
+def last_compaction_age_ms(session: WriteSession, clock: Clock) -> int | None:
+    """How long ago the table was last compacted, as its newest snapshots show it; None where none of them does."""
+    newest = session.view.snapshot
+    if newest is None:
+        return None
+    walked = islice(session.table.snapshot_store.newest_first(newest.id), _MOST_SNAPSHOTS)
+    found = next((s.time_ms for s in walked if s.commit_kind is CommitKind.COMPACT), None)
+    return None if found is None else max(0, clock.now_ms() - found)

@@ -1,0 +1,47 @@
+"""How many sorted runs the buckets of a table have, and what of it waits on level 0: from its live files alone."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Crowding:
+    """The most sorted runs of a bucket, the buckets that have more than the stop trigger, and bytes on level 0.
+
+    `since_ms` is the local time at which the oldest file of level 0 was written; None where there is none.
+    """
+
+    most_runs: int = 0
+    crowded: tuple[BucketId, ...] = ()
+    level0_bytes: int = 0
+    since_ms: int | None = None
+
+    def age_seconds(self, local_ms: int) -> int:
+        """How long the oldest file has been on level 0."""
+        return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
+
+
+def crowding(view: LiveFiles, stop_trigger: int, partitions: Collection[bytes] | None = None) -> Crowding:
+    """The buckets of these partitions (None: of all) of a table with a primary key; postponed rows are no runs."""
+    most = size = 0
+    crowded: list[BucketId] = []
+    since: list[int] = []
+    for place in view.buckets():
+        if place[1] < 0 or (partitions is not None and place[0] not in partitions):
+            continue
+        files = view.files(place)
+        level0 = [f for f in files if f.level == 0]
+        runs = len(level0) + len({f.level for f in files if f.level})
+        most = max(most, runs)
+        size += sum(f.file_size for f in level0)
+        since += [_written_ms(f) for f in level0]
+        if runs > stop_trigger:
+            crowded.append(place)
+    return Crowding(most, tuple(crowded), size, min(since, default=None))
+
+
+def _written_ms(file: DataFileMeta) -> int:
+    return file.creation_time_ms or 0

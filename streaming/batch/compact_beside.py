@@ -1,0 +1,168 @@
+"""With `compaction` = `async`: the driver's thread that compacts in Spark jobs of its own, beside those of batches.
+
+One thread for each table and stream, kept from batch to batch. What fails there fails the next batch.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from bucketline.conf.async_options import ASYNC_POOL
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.errors import CompactionFailedError
+from bucketline.state.store.plans.beside import Beside, Turns
+from bucketline.state.store.plans.item_work import BucketJob
+from bucketline.state.store.plans.make_plan import OpenItems, check_plannable
+from bucketline.state.store.plans.when import WhenToPlan
+from bucketline.streaming.batch.target import Target
+from bucketline.streaming.tasks.item_task import SparkItems
+
+_LOG = logging.getLogger(__name__)
+
+_SCHEDULER_MODE = "spark.scheduler.mode"
+_POOL = "spark.scheduler.pool"
+_LOOK_MS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A thread, the Spark context that it uses, when it plans, and how long a stop waits for it."""
+
+    beside: Beside
+    context: Any
+    stop_timeout_ms: int
+    when: WhenToPlan = field(default_factory=WhenToPlan)
+
+
+_running: dict[tuple[str, str], _Running] = {}
+_lock = Lock()
+
+
+def check_beside(target: Target, spark: Any) -> None:
+    """Returns if this job does not compact beside its batches, or can and nothing has failed there.
+
+    Asked before a batch is written; the first starts the thread. Raises OptionError, UnsupportedTableError,
+    CompactionFailedError.
+    """
+    session, context = target.session, spark.sparkContext
+    if not session.plan.compacts_beside:
+        return
+    check_plannable(session)
+    found = _found(session.table.path, target.user)
+    if found is None or found.context is not context:
+        settings = session.plan.sink.beside
+        check_pool(settings.pool, context)
+        items = SparkItems(spark)
+        tasks = settings.tasks or max(1, items.parallelism // 2)
+        turns = Turns(session.twin(), _in_pool(items, settings.pool), take=lambda open_items: tasks)
+        _keep(session.table.path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
+        return
+    with _forgotten_on_error(target):
+        found.beside.check()
+
+
+def notice_batch(target: Target, batch_id: int) -> None:
+    """Tells the thread of a batch that is committed; what cannot be found out then is a warning."""
+    session = target.session
+    found = _found(session.table.path, target.user) if session.plan.compacts_beside else None
+    if found is None:
+        return
+    full, due = session.plan.is_full_due(batch_id), True
+    try:
+        due = found.when.is_due(session, batch_id)
+    except BucketlineError as e:
+        _LOG.warning("%s: when it was last compacted is not known: %s", session.table.path, e)
+    if due or full:
+        found.when.planned()
+    found.beside.notice(plans=due, full=full)
+
+
+def await_beside(target: Target, timeout_ms: int) -> bool:
+    """Lets the thread plan what is due, and waits for it up to that time; whether it is still at work then.
+
+    Raises CompactionFailedError.
+    """
+    found = _found(target.session.table.path, target.user)
+    if found is None or not target.session.plan.compacts_beside:
+        return False
+    found.beside.notice()
+    with _forgotten_on_error(target):
+        return not found.beside.wait_idle(timeout_ms)
+
+
+def beside_backlog(target: Target) -> OpenItems:
+    """What the thread of this stream left open when it last looked; nothing where there is no thread."""
+    found = _found(target.session.table.path, target.user)
+    return OpenItems() if found is None else found.beside.backlog
+
+
+def finish_beside(path: str, user: str, is_ending: Callable[[], bool] = lambda: False) -> None:
+    """Does all that the thread of a stream was told of, and ends it; nothing where there is none.
+
+    Once `is_ending` says so, it is stopped as by `stop_beside`. Raises CompactionFailedError.
+    """
+    found = _found(path, user)
+    if found is None:
+        return
+    try:
+        while not found.beside.wait_idle(_LOOK_MS) and not is_ending():
+            pass
+    finally:
+        stop_beside(path, user)
+
+
+def stop_beside(path: str, user: str) -> None:
+    """Ends the thread of a stream, if there is one: it finishes what is in work within `async-compaction.stop-timeout`,
+    or gives it back."""
+    found = _found(path, user)
+    _keep(path, user, None)
+    if found is not None:
+        found.beside.stop(found.stop_timeout_ms)
+
+
+@contextmanager
+def _forgotten_on_error(target: Target) -> Iterator[None]:
+    """What a thread has failed of is raised once: the query ends, and its next start has another thread."""
+    try:
+        yield
+    except CompactionFailedError:
+        _keep(target.session.table.path, target.user, None)
+        raise
+
+
+def check_pool(pool: str | None, context: Any) -> None:
+    """Raises OptionError for a pool of a Spark session that has none."""
+    mode = "" if pool is None else str(context.getConf().get(_SCHEDULER_MODE, "FIFO"))
+    if pool is not None and mode.upper() != "FAIR":
+        raise OptionError(
+            f"option '{ASYNC_POOL.key}' = {pool!r} needs {_SCHEDULER_MODE}=FAIR, and the session has {mode}",
+            key=ASYNC_POOL.key,
+        )
+
+
+def _in_pool(items: SparkItems, pool: str | None) -> Callable[[Sequence[BucketJob]], Sequence[CommitMessage]]:
+    """Does items in tasks of that pool; the setting is that of the calling thread."""
+
+    def run(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
+        if pool is not None:
+            items.spark.sparkContext.setLocalProperty(_POOL, pool)
+        return items.run(jobs)
+
+    return run
+
+
+def _found(path: str, user: str) -> _Running | None:
+    with _lock:
+        return _running.get((path, user))
+
+
+def _keep(path: str, user: str, running: _Running | None) -> None:
+    with _lock:
+        if running is None:
+            _running.pop((path, user), None)
+        else:
+            _running[path, user] = running

@@ -1,0 +1,30 @@
+"""Local storage that answers late, as an object store far away does; other threads go on meanwhile."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from bucketline.state.store.storage.local_io import LocalIO
+
+_CALLS = (
+    "read", "read_optional", "read_unchanging", "write_new", "publish", "overwrite", "list_names", "exists", "delete",
+    "open_input", "open_output",
+)  # fmt: skip
+
+
+@contextmanager
+def slow_storage(seconds: float) -> Iterator[None]:
+    """Inside, each call of local storage takes at least so long."""
+    originals = {name: getattr(LocalIO, name) for name in _CALLS}
+
+    def late(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: LocalIO, *args: Any) -> Any:
+            time.sleep(seconds)
+            return original(self, *args)
+
+        return call
+
+    with patch.multiple(LocalIO, **{name: late(original) for name, original in originals.items()}):
+        yield

@@ -1,0 +1,147 @@
+"""A stream with `compaction` = `async`: what its thread does to batches, restarts and the end of a job."""
+
+import logging
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import CompactionFailedError, UnsupportedTableError
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.batch.compact_beside import check_pool, finish_beside
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import forget_table
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
+from tests.support.tasks import Cluster
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+ASYNC = {"compaction": "async"}
+
+
+def as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
+
+
+def made(path: Path, **options: str) -> Table:
+    own = {k.replace("_", "-"): v for k, v in options.items()}
+    given = {"bucket": "2", "num-sorted-run.compaction-trigger": "2", **own}
+    return create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options=given)
+
+
+class Job:
+    """A job that is one process: its sink, and its Spark."""
+
+    def __init__(self, table: Table, options: Mapping[str, str] = ASYNC) -> None:
+        self.table, self.cluster = table, Cluster(random.Random(1), 2)
+        self.sink = TableSink(table.path, options, decode=as_is)
+
+    def batch(self, number: int) -> None:
+        identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
+        data = pa.table({"id": range(20), "v": [number] * 20}, schema=COLUMNS)
+        self.sink.write(self.cluster.frame(data, 2), identity)
+
+
+def levels(table: Table) -> set[int]:
+    return {f["level"] for f in open_table(table.path).files().to_pylist()}
+
+
+def kinds(table: Table) -> list[str]:
+    return [s["commit_kind"] for s in open_table(table.path).snapshots().to_pylist()]
+
+
+def test_a_table_says_that_its_streams_compact_beside_their_batches(tmp_path: Path) -> None:
+    """The option of the table counts, and that of the job comes first; a batch write has nothing to run beside."""
+    table = made(tmp_path, compaction="async")
+    job = Job(table, {})
+    for number in range(4):
+        job.batch(number)
+    assert job.sink.finish(job.cluster, "query") == 0
+    found = open_table(table.path).snapshots().to_pylist()
+    assert {s["commit_user"] for s in found if s["commit_kind"] == "APPEND"} == {"query"}
+    assert "COMPACT" in kinds(table) and levels(table) != {0}
+    assert all(s["commit_user"] != "query" for s in found if s["commit_kind"] == "COMPACT")
+    assert (Path(table.path) / "compaction").is_dir()
+    assert open_table(table.path).to_arrow()["v"].to_pylist() == [3] * 20
+    other = made(tmp_path / "other", compaction="async")
+    Job(other, {"compaction": "none"}).batch(0)
+    Job(other, {"compaction": "none"}).batch(1)
+    assert kinds(other) == ["APPEND"] * 2
+    rows = pa.table({"id": range(20), "v": [9] * 20}, schema=COLUMNS)
+    open_table(other.path).write(rows)
+    assert kinds(other) == ["APPEND"] * 3 + ["COMPACT"]
+    by_others = made(tmp_path / "third", compaction="dedicated")
+    for _ in range(3):
+        open_table(by_others.path).write(rows)
+    assert kinds(by_others) == ["APPEND"] * 3
+
+
+def test_a_failing_compaction_fails_the_next_batch_and_a_restart_tries_again(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    job = Job(table)
+    job.batch(0)
+    finish_beside(table.path, "query")
+    [damaged] = Path(table.path).glob("bucket-1/*.parquet")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-20])
+    job.batch(1)
+    with pytest.raises(CompactionFailedError, match="bucket-1 beside the batches failed"):
+        job.sink.finish(job.cluster, "query")
+    with pytest.raises(CompactionFailedError, match="bucket-1"):
+        for number in range(2, 500):
+            job.batch(number)
+    batches = kinds(table).count("APPEND")
+    damaged.write_bytes(whole)
+    forget_table(table.path, "query")
+    job.batch(batches)
+    assert job.sink.finish(job.cluster, "query") == 0
+    assert kinds(table).count("APPEND") == batches + 1
+    assert open_table(table.path).to_arrow()["v"].to_pylist() == [batches] * 20
+
+
+def test_what_cannot_compact_beside_its_batches_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    postponing = made(tmp_path, bucket="-2")
+    with pytest.raises(UnsupportedTableError, match="postpone"):
+        Job(postponing).batch(0)
+    assert kinds(postponing) == []
+    table = made(tmp_path / "other")
+    with pytest.raises(OptionError, match=r"'async-compaction.pool' = 'low' needs spark.scheduler.mode=FAIR"):
+        check_pool("low", _Conf("FIFO"))
+    check_pool("low", _Conf("FAIR"))
+    check_pool(None, _Conf("FIFO"))
+    for wrong, why in {
+        ("compaction", "inline"): "goes with 'compaction' = 'async'",
+        ("async-compaction.tasks", "0"): "must be at least 1",
+        ("async-compaction.stop-timeout", "20"): "has no unit",
+        ("back-pressure", "panic"): "compact",
+        ("commit.force-compact", "true"): "compacts after it",
+    }.items():
+        with pytest.raises(OptionError, match=why):
+            Job(table, {**ASYNC, "async-compaction.tasks": "1", wrong[0]: wrong[1]}).batch(0)
+    with pytest.raises(OptionError, match="goes with 'compaction' = 'async', 'dedicated' or 'none'"):
+        Job(table, {"back-pressure": "wait"}).batch(0)
+    with pytest.raises(OptionError, match="goes by the batches of a stream"):
+        open_table(table.path, options=ASYNC)
+    assert kinds(table) == []
+
+
+class _Conf:
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def getConf(self) -> dict[str, str]:
+        return {"spark.scheduler.mode": self.mode}
+
+
+def test_a_table_that_is_write_only_is_not_compacted_by_its_stream(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = made(tmp_path, write_only="true")
+    job = Job(table)
+    with caplog.at_level(logging.WARNING):
+        for number in range(3):
+            job.batch(number)
+    assert job.sink.finish(job.cluster, "query") == 0 and kinds(table) == ["APPEND"] * 3
