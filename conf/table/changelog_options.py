@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, parse_bool, parse_enum, parse_name_part, parse_names, parse_text
+from bucketline.conf.option import Option, parse_bool, parse_enum, parse_name_part, parse_names, parse_size, parse_text
 from bucketline.conf.table.choices import ChangelogProducer, FileFormat, MergeEngine
 from bucketline.conf.table.compaction_options import FULL_COMPACTION_DELTA_COMMITS
 from bucketline.conf.table.file_options import (
@@ -48,6 +48,12 @@ DELETION_VECTORS_BITMAP64 = Option(
 )
 DELETION_VECTORS_MODIFIABLE = Option(
     "deletion-vectors.modifiable", parse_bool, False, "deletion-vectors.enabled may change in a table with rows"
+)
+DELETION_VECTOR_INDEX_TARGET = Option(
+    "deletion-vector.index-file.target-size",
+    parse_size,
+    2 << 20,
+    "bytes of deletion vectors in one index file, of an append table without buckets",
 )
 FORCE_LOOKUP = Option("force-lookup", parse_bool, False, "compactions look older values up, also without a changelog")
 STREAMING_READ_OVERWRITE = Option(

@@ -93,7 +93,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     """,
     _OTHER_MODE: """
         postpone.batch-write-fixed-bucket.rescale-load-factor
-        deletion-vector.index-file.target-size visibility-callback.timeout visibility-callback.check-interval
+        visibility-callback.timeout visibility-callback.check-interval
         data-file.external-paths.strategy data-file.external-paths.specific-fs data-file.external-paths.weights
         chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
         partition.expiration-check-interval partition.expiration-strategy partition.expiration-max-num

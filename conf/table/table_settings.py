@@ -91,6 +91,7 @@ class ChangelogSettings(Settings):
     ignored_columns = Value(changelog.ROW_DEDUPLICATE_IGNORE_FIELDS)
     deletion_vectors = Value(changelog.DELETION_VECTORS)
     vectors_of_64_bits = Value(changelog.DELETION_VECTORS_BITMAP64)
+    vectors_target_bytes = Value(changelog.DELETION_VECTOR_INDEX_TARGET)
     vectors_modifiable = Value(changelog.DELETION_VECTORS_MODIFIABLE)
     force_lookup = Value(changelog.FORCE_LOOKUP)
 

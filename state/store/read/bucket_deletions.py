@@ -58,6 +58,21 @@ class BucketDeletions:
     def is_empty(self) -> bool:
         return not any(self._vectors.values())
 
+    def split(self, target_bytes: int) -> "list[BucketDeletions]":
+        """The vectors in parts of about so many bytes each; none without vectors."""
+        parts: list[dict[str, BitMap]] = []
+        size = 0
+        for name in sorted(self._vectors):
+            vector = self._vectors[name]
+            if not vector:
+                continue
+            if not parts or size >= target_bytes:
+                parts.append({})
+                size = 0
+            parts[-1][name] = vector
+            size += len(vector.serialize())
+        return [BucketDeletions(part) for part in parts]
+
     def write(
         self, io: FileIO, table_path: str, bucket_id: BucketId, *, ids: IdSource, bitmap64: bool
     ) -> IndexManifestEntry:

@@ -36,10 +36,6 @@ def check_changeable(table: TableHandle, verb: str) -> None:
     """Returns if rows that the handle reads can be changed through it. Raises UnsupportedTableError for rows of another
     branch, OptionError for a table that was opened as it was.
     """
-    if not table.primary_key and verb in ("delete from", "update", "merge into"):
-        raise UnsupportedTableError(
-            f"cannot {verb} {table.path}: it has no primary key to write changes by; overwrite its partitions instead"
-        )
     settings = table.table_schema.settings.reading
     for branch, name in (
         (SCAN_FALLBACK_BRANCH, settings.fallback_branch),

@@ -1,6 +1,6 @@
 """The rows that a change looks at, at the snapshot of its session: bucket by bucket, pruned by its condition."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -42,14 +42,16 @@ def found_parts(session: WriteSession, expression: pc.Expression | None, change:
 
 
 def current_rows(
-    session: WriteSession, expression: pc.Expression | None, is_asked: Callable[[bytes], bool]
+    session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that pass the expression, of the partitions that are asked for, in the table's columns."""
+    """The rows that pass the expression, in the table's columns; `partitions` are those to look at, None for all."""
     schema = session.plan.schema
     refuse_unreadable(schema)
     projection = plan_projection(schema, None, expression)
     files = BucketAccess(session.table.uri, schema).files
-    stored = [b for b in group_by_bucket(session.view.live_entries()) if is_asked(b.partition)]
+    stored = group_by_bucket(session.view.live_entries())
+    if partitions is not None:
+        stored = [b for b in stored if b.partition in partitions]
     waiting = [b for b in stored if b.bucket == POSTPONE_BUCKET]
     seen = visible_files(schema, stored, read_optimized=False)
     if waiting and schema.settings.reading.sees_postponed:

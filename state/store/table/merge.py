@@ -18,11 +18,12 @@ from bucketline.state.store.commit.repeat import repeat_if_changed
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.assignments import Assignments, plan_assignments
 from bucketline.state.store.table.change_rules import check_delete, check_update, fixed_columns
 from bucketline.state.store.table.changed_write import open_change, write_changes
 from bucketline.state.store.table.found_rows import current_rows
-from bucketline.state.store.table.merge_join import Matched, join
+from bucketline.state.store.table.merge_join import Matched, Unmatched, join
 from bucketline.state.store.table.merge_source import MergeSource, check_key, spooled
 from bucketline.state.store.table.row_changes import check_removed, updated, with_kind
 from bucketline.state.store.table.write import Data
@@ -89,6 +90,11 @@ class MergeActions:
     deletes: bool
     inserts: bool
 
+    @property
+    def uses_matched(self) -> bool:
+        """Whether matched rows are changed."""
+        return self.deletes or self.assignments is not None
+
     def changed(self, matched: Matched) -> pa.Table | None:
         """The rows to write for rows of a table with a primary key; None for none."""
         own = matched.target.select([f.name for f in self.schema.fields])
@@ -152,21 +158,33 @@ def _merge_once(
 ) -> WriteResult:
     session = open_change(table)
     actions = _planned(session.plan, source, when_matched, inserts)
+    if not table.primary_key:
+        stored = StoredRows(session)
+        return write_append_changes(session, stored, _append_changes(session, stored, source, actions))
     rows = GivenRows(_changes(session, source, actions))
     return write_changes(session, Parts([rows]), engine=LOCAL_ENGINE)
 
 
+def _append_changes(
+    session: WriteSession, stored: StoredRows, source: MergeSource, actions: MergeActions
+) -> Iterator[pa.Table]:
+    """The rows to append; matched rows are taken out of `stored` on the way."""
+    columns = source.key.columns if actions.assignments is None else None
+    target = stored.read(source.expression, columns, source.partitions)
+    for found in _joined(session, source, target, actions):
+        if not isinstance(found, Matched):
+            if actions.inserts:
+                yield actions.inserted(found.source)
+            continue
+        if actions.uses_matched:
+            stored.take_out(found.target)
+        if actions.assignments is not None:
+            yield updated(found.target, actions.seen(found), actions.assignments)
+
+
 def _changes(session: WriteSession, source: MergeSource, actions: MergeActions) -> Iterator[pa.Table]:
-    sink = session.plan.sink
-    uses_matched = actions.deletes or actions.assignments is not None
-    target = current_rows(session, source.expression, source.may_match)
-    for found in join(
-        source,
-        target,
-        is_matched_used=uses_matched,
-        memory_bytes=sink.merge_memory_bytes,
-        directory=sink.local_directory,
-    ):
+    target = current_rows(session, source.expression, source.partitions)
+    for found in _joined(session, source, target, actions):
         changed = None
         if isinstance(found, Matched):
             changed = actions.changed(found)
@@ -174,3 +192,16 @@ def _changes(session: WriteSession, source: MergeSource, actions: MergeActions) 
             changed = actions.inserted(found.source)
         if changed is not None:
             yield changed
+
+
+def _joined(
+    session: WriteSession, source: MergeSource, target: Iterator[pa.RecordBatch], actions: MergeActions
+) -> Iterator[Matched | Unmatched]:
+    sink = session.plan.sink
+    return join(
+        source,
+        target,
+        is_matched_used=actions.uses_matched,
+        memory_bytes=sink.merge_memory_bytes,
+        directory=sink.local_directory,
+    )

@@ -3,7 +3,7 @@
 It can be read again, so that a merge that lost against another writer is planned anew whatever its rows came from.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -89,9 +89,10 @@ class MergeSource:
         found = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self._seen.ranges.items()]
         return conjunction(found) if found else None
 
-    def may_match(self, partition: bytes) -> bool:
-        """Whether a row of that partition may be matched."""
-        return self._seen.partitions is None or partition in self._seen.partitions
+    @property
+    def partitions(self) -> Collection[bytes] | None:
+        """The partitions in which rows may be matched; None for all."""
+        return self._seen.partitions
 
 
 class _Seen:

@@ -5,7 +5,7 @@ again on the newest one. So no change of another writer is overwritten by what w
 Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand for tables with a primary key.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.conf.table.merge_options import REMOVE_RECORD_ON_SEQUENCE_GROUP
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_changed
 from bucketline.state.store.engine.engine import Engine, Parts
-from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.read.table_read import Filter
+from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.assignments import Assignments, plan_assignments
 from bucketline.state.store.table.change_rules import check_delete, check_update, fixed_columns
 from bucketline.state.store.table.changed_write import open_change, write_changes
@@ -35,6 +36,7 @@ from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
     """Deletes the rows that a reader sees and that pass; see `Table.delete`."""
     check_delete(table)
+    _check_engine(table, engine)
     condition = plan_condition(filter, table.table_schema)
     return repeat_if_changed(partial(_delete_once, table, condition, engine))
 
@@ -42,6 +44,8 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
 def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> WriteResult:
     session = open_change(table)
     change = DeletedRows(session.plan.schema, condition)
+    if not table.primary_key:
+        return _change_appended(session, condition, None)
     return write_changes(session, _found(session, condition, change), engine=engine)
 
 
@@ -50,6 +54,7 @@ def update_rows(
 ) -> WriteResult:
     """Gives columns of the rows that pass other values; see `Table.update`."""
     check_update(table)
+    _check_engine(table, engine)
     schema = table.table_schema
     condition = plan_condition(filter, schema)
     planned = plan_assignments(schema, assignments, fixed_columns(schema))
@@ -60,7 +65,32 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
     session = open_change(table)
     schema = session.plan.schema
     planned = plan_assignments(schema, values, fixed_columns(schema))
+    if not table.primary_key:
+        return _change_appended(session, condition, planned)
     return write_changes(session, _found(session, condition, UpdatedRows(condition, planned)), engine=engine)
+
+
+def _change_appended(session: WriteSession, condition: Condition, assignments: Assignments | None) -> WriteResult:
+    """Takes out the rows that pass; their new values, if there are any, are appended."""
+    stored = StoredRows(session)
+    needs_all = assignments is not None or condition.test is not None
+
+    def changed() -> Iterator[pa.Table]:
+        for found in stored.read(condition.expression, None if needs_all else ()):
+            kept = passing(found, condition)
+            if kept is not None:
+                stored.take_out(kept)
+                if assignments is not None:
+                    yield updated(kept, kept, assignments)
+
+    return write_append_changes(session, stored, changed())
+
+
+def _check_engine(table: TableHandle, engine: Engine) -> None:
+    if not table.primary_key and not isinstance(engine, LocalEngine):
+        raise UnsupportedTableError(
+            f"rows of {table.path}, which has no primary key, are changed in this process; leave out the engine"
+        )
 
 
 def _found(session: WriteSession, condition: Condition, change: "DeletedRows | UpdatedRows") -> Parts:
