@@ -84,6 +84,15 @@ class MissingSnapshotError(CorruptFileError):
     code = "MISSING_SNAPSHOT"
 
 
+class SnapshotExpiredError(BucketlineError):
+    """What a read or a stream of changes still needs has expired; the caller starts again at a newer snapshot.
+
+    `fields["snapshot"]` is the snapshot that is gone.
+    """
+
+    code = "SNAPSHOT_EXPIRED"
+
+
 class IndexStateError(BucketlineError):
     """The local key index cannot be trusted; the caller builds it again from the table."""
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         IndexStateError,
         MissingSnapshotError,
         SchemaMismatchError,
+        SnapshotExpiredError,
         StorageError,
         TableNotFoundError,
         UnsupportedTableError,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from bucketline.streaming.batch.recover import CheckpointMismatchError
     from bucketline.streaming.batch.sink import TableSink
     from bucketline.streaming.decode.rejects import RejectedRecordsError
+    from bucketline.streaming.reader.source import register
 
 __version__ = "0.1.0"
 
@@ -79,6 +81,7 @@ _MODULES = {
         "IndexStateError",
         "MissingSnapshotError",
         "SchemaMismatchError",
+        "SnapshotExpiredError",
         "StorageError",
         "TableNotFoundError",
         "UnsupportedTableError",
@@ -90,6 +93,7 @@ _MODULES = {
     "bucketline.state.types.sql_expression": ("SqlExpression", "expr"),
     "bucketline.streaming.batch.procedures": ("compact", "rescale", "spark_engine"),
     "bucketline.streaming.batch.recover": ("CheckpointMismatchError",),
+    "bucketline.streaming.reader.source": ("register",),
     "bucketline.streaming.decode.rejects": ("RejectedRecordsError",),
     "bucketline.streaming.batch.sink": ("TableSink",),
     "bucketline.state.store.engine.engine": ("Engine",),
@@ -127,6 +131,7 @@ __all__ = [
     "SchemaMismatchError",
     "SetOption",
     "SetTableComment",
+    "SnapshotExpiredError",
     "SqlExpression",
     "StorageError",
     "Table",
@@ -142,6 +147,7 @@ __all__ = [
     "create_table",
     "expr",
     "open_table",
+    "register",
     "rescale",
     "spark_engine",
 ]

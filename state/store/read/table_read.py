@@ -13,16 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table.choices import ChangeFiles, ChangelogProducer
+from bucketline.conf.table.choices import ChangeFiles
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.paths import POSTPONE_BUCKET, SCHEMA_DIR, schema_name
 from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.index.deletion_vectors import find_deletions
+from bucketline.state.store.read.changes import change_entries, change_files
 from bucketline.state.store.read.fallback import Sight, own_sight, sights
 from bucketline.state.store.read.merge_read import (
     FileAccess,
@@ -91,6 +92,26 @@ def _first(rows: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatc
 
 
 def _rows_at(table: TableHandle, request: Request) -> Rows:
+    plan = plan_rows(table, request)
+    rows = [_rows_of(p, plan.projection) for p in plan.planned]
+    if len(rows) == 1:
+        return plan.out, rows[0]
+    out = plan.out
+    return out, (
+        pa.RecordBatch.from_arrays(b.columns, schema=out) if len(out) else b for b in chain.from_iterable(rows)
+    )
+
+
+def rows_schema(table: TableHandle, request: Request) -> pa.Schema:
+    """The schema of the rows of a read of a snapshot. Raises as `Table.to_batches`."""
+    own = own_sight(table, request.version)
+    refuse_unreadable(own.schema)
+    projection = _projection_of(own, request)
+    return arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
+
+
+def plan_rows(table: TableHandle, request: Request) -> "RowsPlan":
+    """What is read of a snapshot. Raises as `Table.to_batches`."""
     asked = sights(table, request.version)
     for sight in asked:
         refuse_unreadable(sight.schema)
@@ -98,11 +119,7 @@ def _rows_at(table: TableHandle, request: Request) -> Rows:
     projection = _projection_of(own, request)
     asked = [_with_asked(s, projection) for s in asked]
     out = arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
-    planned = plan_sights(asked, read_optimized=request.read_optimized)
-    if len(planned) == 1:
-        return out, _rows_of(planned[0], projection)
-    rows = chain.from_iterable(_rows_of(p, projection) for p in planned)
-    return out, (pa.RecordBatch.from_arrays(b.columns, schema=out) if len(out) else b for b in rows)
+    return RowsPlan(out, projection, plan_sights(asked, read_optimized=request.read_optimized))
 
 
 def _with_asked(sight: Sight, projection: Projection) -> Sight:
@@ -124,6 +141,15 @@ class Planned:
     @property
     def partitions(self) -> set[bytes]:
         return {b.partition for b in (*self.buckets, *self.waiting)}
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPlan:
+    """What is read of a snapshot: the schema of its rows, columns and filter, and the buckets of each branch."""
+
+    out: pa.Schema
+    projection: Projection
+    planned: Sequence[Planned]
 
 
 def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[Planned]:
@@ -177,21 +203,45 @@ def _plan(sight: Sight, *, read_optimized: bool) -> Planned:
 def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatch]:
     if not planned.partitions:
         return iter(())
-    table, schema, snapshot = planned.sight.table, planned.sight.schema, planned.sight.snapshot
-    access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
-    if snapshot is not None and schema.settings.changelog.deletion_vectors:
-        entries = table.manifests.read_index(snapshot.index_manifest)
-        access = replace(access, deletions=find_deletions(table.io, table.path, schema, entries))
+    access = file_access(planned.sight.table, planned.sight.schema, index_entries(planned.sight))
     if planned.waiting:
         return read_with_postponed(access, [*planned.buckets, *planned.waiting], projection)
-    buckets = planned.buckets
-    if projection.expression is not None:
-        buckets = prune(schema, buckets, projection.expression, access.schema_of)
-    return read_buckets(access, buckets, projection)
+    return read_buckets(access, pruned(planned, access, projection), projection)
 
 
-def _changes_of(table: TableHandle, request: Request, changes_since: Version) -> Rows:
-    """The changes between two snapshots of the branch that was opened; no other branch has a part in them."""
+def index_entries(sight: Sight) -> Sequence[IndexManifestEntry]:
+    """What the snapshot's index manifest names, if the table has deletion vectors."""
+    if sight.snapshot is None or not sight.schema.settings.changelog.deletion_vectors:
+        return ()
+    return sight.table.manifests.read_index(sight.snapshot.index_manifest)
+
+
+def file_access(table: TableHandle, schema: TableSchema, index: Sequence[IndexManifestEntry]) -> FileAccess:
+    """Access to a table's files under a schema, without the rows that deletion vectors of `index` delete."""
+    access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
+    if not schema.settings.changelog.deletion_vectors:
+        return access
+    return replace(access, deletions=find_deletions(table.io, table.path, schema, index))
+
+
+def pruned(planned: Planned, access: FileAccess, projection: Projection) -> Sequence[BucketFiles]:
+    """The planned buckets without the files that the filter rules out."""
+    if projection.expression is None:
+        return planned.buckets
+    return prune(planned.sight.schema, planned.buckets, projection.expression, access.schema_of)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesPlan:
+    """What is read of the changes between two snapshots."""
+
+    sight: Sight
+    projection: Projection
+    snapshots: Sequence[Snapshot]
+
+
+def plan_changes(table: TableHandle, request: Request, changes_since: Version) -> ChangesPlan:
+    """The snapshots of the branch that was opened; no other branch has a part in its changes."""
     if request.read_optimized:
         raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
     own = own_sight(table, request.version)
@@ -201,12 +251,17 @@ def _changes_of(table: TableHandle, request: Request, changes_since: Version) ->
     versions = Versions(table.io, table.metadata_path)
     since = _position(versions, changes_since)
     until = 0 if own.snapshot is None else own.snapshot.id
-    mode = _change_mode(own.schema)
-    snapshots = versions.between(since, until, with_changelogs=mode is ChangeFiles.CHANGELOG)
-    out = arrow_schema(own.schema.select(projection.columns))
+    is_logged = change_files(own.schema) is ChangeFiles.CHANGELOG
+    return ChangesPlan(own, projection, versions.between(since, until, with_changelogs=is_logged))
+
+
+def _changes_of(table: TableHandle, request: Request, changes_since: Version) -> Rows:
+    plan = plan_changes(table, request, changes_since)
+    schema = plan.sight.schema
+    out = arrow_schema(schema.select(plan.projection.columns))
     out = out.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
-    access = FileAccess(table.io, table.path, own.schema, table.schema_store.read_under(own.schema))
-    return out, _changes(table, access, snapshots, mode, projection, out)
+    access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
+    return out, _changes(table, access, plan.snapshots, change_files(schema), plan.projection, out)
 
 
 def _changes(
@@ -219,35 +274,11 @@ def _changes(
 ) -> Iterator[pa.RecordBatch]:
     """The changes of each snapshot in turn: rows as they were stored, in file order, `_row_kind` last."""
     for snapshot in snapshots:
-        buckets = group_by_bucket(_change_entries(table, snapshot, mode))
+        buckets = group_by_bucket(change_entries(table, snapshot, mode))
         if projection.expression is not None:
             buckets = prune_stored(access.schema, buckets, projection.expression, access.schema_of)
         for batch in read_stored_rows(access, buckets, projection):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=out)
-
-
-def _change_entries(table: TableHandle, snapshot: Snapshot, mode: ChangeFiles) -> list[ManifestEntry]:
-    """The files that hold a snapshot's changes: an overwrite has none, a compaction only where it logs them.
-
-    Rows that wait in the postpone bucket are no changes, and their compaction makes them changes only where it logs
-    them. Paimon's batch reads say so; its streams of tables without a changelog take the rows where they wait.
-    """
-    if mode is ChangeFiles.CHANGELOG:
-        if snapshot.commit_kind is CommitKind.OVERWRITE:
-            return []
-        entries = table.manifests.changelog_entries(snapshot)
-    else:
-        if snapshot.commit_kind is not CommitKind.APPEND:
-            return []
-        entries = table.manifests.delta_entries(snapshot)
-    return [e for e in entries if e.kind is FileKind.ADD and e.bucket != POSTPONE_BUCKET]
-
-
-def _change_mode(schema: TableSchema) -> ChangeFiles:
-    mode = schema.settings.reading.change_files
-    if mode is not ChangeFiles.AUTO:
-        return mode
-    return ChangeFiles.DELTA if schema.settings.changelog.producer is ChangelogProducer.NONE else ChangeFiles.CHANGELOG
 
 
 def _position(versions: Versions, since: Version) -> int:

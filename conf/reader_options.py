@@ -1,0 +1,261 @@
+"""The options of the Spark reader: `spark.read.format("bucketline")` and `spark.readStream.format("bucketline")`.
+
+Spark hands options over in lower case, so names are found whatever their case.
+Source: Paimon 2.0 CoreOptions.StartupMode, SparkConnectorOptions; Spark's CaseInsensitiveStringMap.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import (
+    Option,
+    did_you_mean,
+    parse_bool,
+    parse_enum,
+    parse_given_text,
+    parse_int,
+    parse_name_part,
+    parse_names,
+    parse_size,
+)
+from bucketline.conf.secrets import MaskedOptions
+from bucketline.conf.storage_options import STORAGE_OPTIONS, check_storage_options, is_storage_key
+from bucketline.conf.table.read_options import GIVEN_WHEN_OPENED, VERSIONS, check_open_options
+
+MB = 1 << 20
+
+
+class ScanMode(Enum):
+    """What a stream reads first."""
+
+    DEFAULT = "default"
+    LATEST_FULL = "latest-full"
+    LATEST = "latest"
+    COMPACTED_FULL = "compacted-full"
+    FROM_SNAPSHOT = "from-snapshot"
+    FROM_SNAPSHOT_FULL = "from-snapshot-full"
+    FROM_TIMESTAMP = "from-timestamp"
+
+
+class ChangeColumns(Enum):
+    """Whether changes come with the columns that say what each row is."""
+
+    AUTO = "auto"
+    TRUE = "true"
+    FALSE = "false"
+
+
+def parse_version(text: str) -> int | str:
+    """A snapshot's id, or else the name of a tag."""
+    found = parse_given_text(text)
+    return int(found) if found.isascii() and found.isdigit() else found
+
+
+def parse_time_ms(text: str) -> int:
+    """Epoch milliseconds: given so, or as ISO text, which is in UTC unless it has an offset."""
+    found = parse_given_text(text)
+    if re.fullmatch(r"-?\d+", found):
+        return int(found)
+    try:
+        at = datetime.fromisoformat(found)
+    except ValueError as e:
+        raise OptionError("neither epoch milliseconds nor a time as '2026-01-31 12:30:00+01:00'", value=text) from e
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return int(at.timestamp() * 1000)
+
+
+PATH = Option("path", parse_given_text, None, "path or URI of the table; `load(path)` sets it")
+COLUMNS: Option[tuple[str, ...]] = Option(
+    "columns", parse_names, None, "columns that are read, separated by commas; default: all"
+)
+FILTER = Option("filter", parse_given_text, None, "SQL condition on the table's columns; other rows are not read")
+SNAPSHOT: Option[int] = Option("snapshot", parse_int, None, "id of the snapshot that is read; streams start there")
+TAG = Option("tag", parse_given_text, None, "tag that is read; streams start at its snapshot")
+TIMESTAMP = Option(
+    "timestamp",
+    parse_time_ms,
+    None,
+    "the newest snapshot committed by then is read; streams start with what was committed from then on; epoch ms, or a "
+    "time as `2026-01-31 12:30:00`, in UTC unless it has an offset",
+)
+READ_OPTIMIZED = Option("read-optimized", parse_bool, False, "only files of the last level are read, without merging")
+CHANGES_SINCE: Option[int | str] = Option(
+    "changes-since", parse_version, None, "changes after this snapshot or tag are read; `0`: all there are"
+)
+CHANGES_UNTIL: Option[int | str] = Option(
+    "changes-until", parse_version, None, "last snapshot or tag whose changes are read; default: the newest"
+)
+READ_CHANGELOG = Option(
+    "read.changelog",
+    parse_enum(ChangeColumns),
+    ChangeColumns.AUTO,
+    "true: changes come with the columns `_row_kind`, `_change_type`, `_commit_version` and `_commit_timestamp`; "
+    "false: without them, and without rows that were removed or replaced; auto: with `changes-since` true for tables "
+    "with a primary key; a stream of such a table needs true or false",
+)
+SCAN_MODE = Option(
+    "scan.mode",
+    parse_enum(ScanMode),
+    ScanMode.DEFAULT,
+    "what a stream reads first. latest-full: the newest snapshot in full; compacted-full: that of the newest "
+    "compaction; from-snapshot-full: the one that `snapshot` or `tag` names; then changes. latest, from-snapshot, "
+    "from-timestamp: changes alone. default: from-snapshot or from-timestamp if one is named, else latest-full",
+)
+MAX_FILES: Option[int] = Option(
+    "read.stream.maxFilesPerTrigger", parse_int, None, "most files of a micro-batch; default: no limit"
+)
+MAX_BYTES: Option[int] = Option(
+    "read.stream.maxBytesPerTrigger", parse_size, None, "bytes of files after which a micro-batch takes no other file"
+)
+MAX_ROWS: Option[int] = Option(
+    "read.stream.maxRowsPerTrigger", parse_int, None, "stored rows after which a micro-batch takes no other file"
+)
+CONSUMER_ID: Option[str] = Option(
+    "consumer-id",
+    parse_name_part,
+    None,
+    "name under which a stream stores its progress in the table, so that expiry keeps what it has not read",
+)
+CONSUMER_IGNORE_PROGRESS = Option(
+    "consumer.ignore-progress",
+    parse_bool,
+    False,
+    "a new stream starts as `scan.mode` says, although its consumer has progress in the table",
+)
+SPLIT_TARGET_SIZE = Option("source.split.target-size", parse_size, 128 * MB, "most bytes of files that a task reads")
+SPLIT_OPEN_COST = Option(
+    "source.split.open-file-cost", parse_size, 4 * MB, "bytes that a file counts at least when tasks are planned"
+)
+
+READER_OPTIONS: Mapping[str, Option[Any]] = {
+    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+}
+"""Every option above by its key, in the order of this file."""
+
+_ONLY_BATCH = (READ_OPTIMIZED, CHANGES_SINCE, CHANGES_UNTIL)
+_ONLY_STREAM = (SCAN_MODE, MAX_FILES, MAX_BYTES, MAX_ROWS, CONSUMER_ID, CONSUMER_IGNORE_PROGRESS)
+_STARTS = (SNAPSHOT, TAG, TIMESTAMP, *VERSIONS)
+_OPENING = {option.key.lower(): option.key for option in GIVEN_WHEN_OPENED}
+_OWN = {key.lower(): key for key in READER_OPTIONS}
+_STORAGE = {key.lower(): key for key in (*STORAGE_OPTIONS, "fs.s3.accessKeyId", "fs.s3.accessKeySecret")}
+_STORAGE["fs.s3.securitytoken"] = "fs.s3.securityToken"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """The options of one reader, by name; printing them shows no secrets."""
+
+    path: str
+    own: MaskedOptions
+    """Those of the reader."""
+    opening: Mapping[str, str] = field(default_factory=dict)
+    """Paimon's read options, for `open_table`."""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def find(self, option: Option[Any]) -> Any:
+        return option.find(self.own)
+
+
+def reader_options(given: Mapping[str, str]) -> ReaderOptions:
+    """The options of a reader.
+
+    Raises OptionError for an unknown one, naming the nearest, and for values that do not fit or exclude each other.
+    """
+    own: dict[str, str] = {}
+    opening: dict[str, str] = {}
+    storage: dict[str, str] = {}
+    for key, text in given.items():
+        lowered = key.lower()
+        if lowered in _OWN:
+            own[_OWN[lowered]] = text
+        elif lowered in _OPENING:
+            opening[_OPENING[lowered]] = text
+        elif is_storage_key(lowered):
+            storage[_STORAGE.get(lowered, lowered)] = text
+        else:
+            known = (*READER_OPTIONS, *_OPENING.values())
+            raise OptionError(
+                f"'{key}' is not an option of the reader{did_you_mean(key, known)}; its options are "
+                f"{', '.join(known)}, and storage options as 's3.endpoint'",
+                key=key,
+            )
+    for option in READER_OPTIONS.values():
+        option.find(own)
+    check_open_options(opening)
+    _check_together({**own, **opening})
+    path = PATH.find(own)
+    if path is None:
+        raise OptionError('the reader needs the path of a table: load("<warehouse>/<database>.db/<table>")', key="path")
+    return ReaderOptions(path, MaskedOptions(own), opening, check_storage_options(storage))
+
+
+CHANGE_COLUMNS = ("_row_kind", "_change_type", "_commit_version", "_commit_timestamp")
+"""The columns that `read.changelog` adds."""
+
+
+def asks_for_changes(options: ReaderOptions) -> bool:
+    """Whether an option says that rows are changes, of a batch or a stream, and come with the columns of changes."""
+    choice = options.find(READ_CHANGELOG)
+    return choice is ChangeColumns.TRUE or any(name in CHANGE_COLUMNS for name in options.find(COLUMNS) or ())
+
+
+def check_batch(options: ReaderOptions) -> None:
+    """Raises OptionError for an option that only streams have."""
+    _refuse(options, _ONLY_STREAM, "is an option of streams: spark.readStream")
+    if asks_for_changes(options) and options.find(CHANGES_SINCE) is None:
+        raise OptionError(
+            f"rows of a snapshot are no changes: '{READ_CHANGELOG.key}' and the columns {', '.join(CHANGE_COLUMNS)} "
+            f"need '{CHANGES_SINCE.key}', or a stream",
+            key=READ_CHANGELOG.key,
+        )
+
+
+def check_stream(options: ReaderOptions) -> None:
+    """Raises OptionError for an option that only batch reads have, and for a start that does not fit `scan.mode`."""
+    _refuse(options, _ONLY_BATCH, "is an option of batch reads: spark.read")
+    for limit in (MAX_FILES, MAX_BYTES, MAX_ROWS):
+        found = options.find(limit)
+        if found is not None and found < 1:
+            raise OptionError(f"'{limit.key}' must be at least 1", key=limit.key, value=found)
+    mode = options.find(SCAN_MODE)
+    named = [o.key for o in _STARTS if o.is_set({**options.own, **options.opening})]
+    by_time = [key for key in named if "time" in key]
+    if mode in (ScanMode.LATEST_FULL, ScanMode.LATEST, ScanMode.COMPACTED_FULL) and named:
+        raise OptionError(f"'{named[0]}' says where to start, and so does '{SCAN_MODE.key}' = {mode.value}; set one")
+    if mode in (ScanMode.FROM_SNAPSHOT, ScanMode.FROM_SNAPSHOT_FULL) and (not named or by_time):
+        raise OptionError(f"'{SCAN_MODE.key}' = {mode.value} needs '{SNAPSHOT.key}' or '{TAG.key}'", key=SCAN_MODE.key)
+    if mode is ScanMode.FROM_TIMESTAMP and not by_time:
+        raise OptionError(f"'{SCAN_MODE.key}' = {mode.value} needs '{TIMESTAMP.key}'", key=SCAN_MODE.key)
+    if options.find(CONSUMER_IGNORE_PROGRESS) and options.find(CONSUMER_ID) is None:
+        raise OptionError(f"'{CONSUMER_IGNORE_PROGRESS.key}' needs '{CONSUMER_ID.key}'", key=CONSUMER_ID.key)
+
+
+def _check_together(options: Mapping[str, str]) -> None:
+    named = [option.key for option in _STARTS if option.is_set(options)]
+    if len(named) > 1:
+        raise OptionError(f"'{named[0]}' and '{named[1]}' both say which snapshot is meant; set one", key=named[1])
+    since = CHANGES_SINCE.is_set(options)
+    if CHANGES_UNTIL.is_set(options) and not since:
+        raise OptionError(f"'{CHANGES_UNTIL.key}' needs '{CHANGES_SINCE.key}'", key=CHANGES_UNTIL.key)
+    if since and named:
+        raise OptionError(
+            f"'{named[0]}' names one snapshot, '{CHANGES_SINCE.key}' asks for changes; use '{CHANGES_UNTIL.key}'",
+            key=named[0],
+        )
+    if since and READ_OPTIMIZED.find(options):
+        raise OptionError(
+            f"'{READ_OPTIMIZED.key}' and '{CHANGES_SINCE.key}' exclude each other: changes are not in compacted files "
+            "alone",
+            key=READ_OPTIMIZED.key,
+        )
+
+
+def _refuse(options: ReaderOptions, others: tuple[Option[Any], ...], why: str) -> None:
+    for option in others:
+        if option.is_set(options.own):
+            raise OptionError(f"'{option.key}' {why}", key=option.key)

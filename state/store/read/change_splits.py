@@ -1,0 +1,104 @@
+"""Changes of snapshots in parts that other processes read.
+
+A unit is one file of one snapshot's changes. Their order is that of the commits, so a position among the units of a
+snapshot says what was read before it.
+Source: Paimon 2.0 DataTableStreamScan, IncrementalDeltaStartingScanner.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.read.changes import change_entries, change_files
+from bucketline.state.store.read.merge_read import FileAccess, Projection, read_stored_rows
+from bucketline.state.store.read.postponed import written
+from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune_stored
+from bucketline.state.store.read.splits import SplitSizes, TablePlace
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeUnit:
+    """A file with changes of a snapshot; `time_ms` is when the snapshot was committed."""
+
+    snapshot_id: int
+    time_ms: int
+    bucket: BucketFiles
+
+    @property
+    def file(self) -> DataFileMeta:
+        return self.bucket.files[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSplit:
+    """What one task reads: files in the order of their commits."""
+
+    units: tuple[ChangeUnit, ...]
+
+
+def change_units(table: TableHandle, snapshot: Snapshot, *, postponed: bool = False) -> list[ChangeUnit]:
+    """The files with a snapshot's changes: bucket after bucket, those of a bucket in the order of their rows."""
+    entries = change_entries(table, snapshot, change_files(table.table_schema), postponed=postponed)
+    found = []
+    for bucket in group_by_bucket(entries):
+        if bucket.bucket < 0:
+            files = sorted(bucket.files, key=written)
+        else:
+            files = sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name))
+        found += [
+            ChangeUnit(
+                snapshot.id,
+                snapshot.time_ms,
+                BucketFiles(bucket.partition, bucket.bucket, bucket.total_buckets, (file,)),
+            )
+            for file in files
+        ]
+    return found
+
+
+def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: Projection) -> list[ChangeUnit]:
+    """The units that may hold rows passing the filter."""
+    if projection.expression is None:
+        return list(units)
+    schema = table.table_schema
+    buckets = [u.bucket for u in units]
+    kept = prune_stored(schema, buckets, projection.expression, table.schema_store.read_under(schema))
+    names = {(b.partition, b.bucket, f.file_name) for b in kept for f in b.files}
+    return [u for u in units if (u.bucket.partition, u.bucket.bucket, u.file.file_name) in names]
+
+
+def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitSizes) -> list[ChangeSplit]:
+    """The units as splits. All files of a bucket are in one, in order, except in append tables without buckets."""
+    is_ordered = bool(schema.primary_keys) or bucket_mode(schema) is not BucketMode.UNAWARE
+    groups: dict[object, list[int]] = {}
+    for number, unit in enumerate(units):
+        groups.setdefault((unit.bucket.partition, unit.bucket.bucket) if is_ordered else number, []).append(number)
+    weights = {key: sum(sizes.weight([units[n].file]) for n in numbers) for key, numbers in groups.items()}
+    limit = sizes.limit(list(weights.values()))
+    packed: list[list[int]] = []
+    filled = 0
+    for key, numbers in groups.items():
+        if packed and filled + weights[key] <= limit:
+            packed[-1] += numbers
+            filled += weights[key]
+        else:
+            packed.append(list(numbers))
+            filled = weights[key]
+    return [ChangeSplit(tuple(units[n] for n in sorted(numbers))) for numbers in packed]
+
+
+def read_change_split(
+    place: TablePlace, projection: Projection, split: ChangeSplit
+) -> Iterator[tuple[ChangeUnit, pa.RecordBatch]]:
+    """The rows of a split as they were stored, each batch with its unit; the row kind (an int8) is the last column."""
+    table = place.open()
+    access = FileAccess(table.io, table.path, place.schema, table.schema_store.read_under(place.schema))
+    for unit in split.units:
+        for batch in read_stored_rows(access, [unit.bucket], projection):
+            yield unit, batch

@@ -1,0 +1,38 @@
+"""The files that hold a snapshot's changes.
+
+Source: Paimon 2.0 DeltaFollowUpScanner, ChangelogFollowUpScanner, IncrementalDeltaStartingScanner.
+"""
+
+from bucketline.conf.table.choices import ChangeFiles, ChangelogProducer
+from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.table_handle import TableHandle
+
+
+def change_files(schema: TableSchema) -> ChangeFiles:
+    """Which files of a table hold its changes: changelog files if it has a changelog producer, else new data files."""
+    mode = schema.settings.reading.change_files
+    if mode is not ChangeFiles.AUTO:
+        return mode
+    return ChangeFiles.DELTA if schema.settings.changelog.producer is ChangelogProducer.NONE else ChangeFiles.CHANGELOG
+
+
+def change_entries(
+    table: TableHandle, snapshot: Snapshot, mode: ChangeFiles, *, postponed: bool = False
+) -> list[ManifestEntry]:
+    """The files that hold a snapshot's changes: an overwrite has none, a compaction only where it logs them.
+
+    Rows that wait in the postpone bucket are no changes, and their compaction makes them changes only where it logs
+    them. Paimon's batch reads say so; its streams of tables without a changelog take the rows where they wait, as
+    `postponed` does here.
+    """
+    if mode is ChangeFiles.CHANGELOG:
+        if snapshot.commit_kind is CommitKind.OVERWRITE:
+            return []
+        entries = table.manifests.changelog_entries(snapshot)
+    else:
+        if snapshot.commit_kind is not CommitKind.APPEND:
+            return []
+        entries = table.manifests.delta_entries(snapshot)
+    return [e for e in entries if e.kind is FileKind.ADD and (postponed or e.bucket != POSTPONE_BUCKET)]

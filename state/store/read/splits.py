@@ -1,0 +1,197 @@
+"""A read of one snapshot in parts that other processes read: units that must be read together, packed into splits.
+
+A unit is what one merge needs: the files of a section of a bucket, or a single file where nothing is merged. Units do
+not depend on sizes, so a position among them means the same in every plan of a snapshot.
+Source: Paimon 2.0 MergeTreeSplitGenerator, AppendOnlySplitGenerator, BinPacking.packForOrdered.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.deletion_vector import DELETION_VECTORS
+from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.format.row_ranges import row_ranges
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.tree.interval import sections
+from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
+from bucketline.state.store.read.merge_read import Projection, read_buckets
+from bucketline.state.store.read.postponed import read_with_postponed
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows, pruned
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.types.order import key_order
+
+LEAST_SPLITS = 16
+"""Splits that a plan has at least, if its files are large enough: the target size alone would leave cores idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSizes:
+    """How large splits are, in bytes of files; a file counts `open_cost_bytes` at least."""
+
+    target_bytes: int = 128 << 20
+    open_cost_bytes: int = 4 << 20
+
+    def weight(self, files: Iterable[DataFileMeta]) -> int:
+        return max(self.open_cost_bytes, sum(f.file_size for f in files))
+
+    def limit(self, weights: Sequence[int]) -> int:
+        """The most that a split takes, unless its first part is larger."""
+        return min(self.target_bytes, max(self.open_cost_bytes, sum(weights) // LEAST_SPLITS))
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """A table, or a branch of it, as it travels to other processes: where it is, and the schema it is read with."""
+
+    uri: str
+    schema: TableSchema
+    read_options: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(table: TableHandle, schema: TableSchema | None = None) -> "TablePlace":
+        return TablePlace(table.uri, table.table_schema if schema is None else schema, dict(table.read_options))
+
+    def open(self) -> TableHandle:
+        storage = self.schema.storage
+        io, root = file_io_for(self.uri, storage)
+        location = remote_location(io, self.uri)
+        return TableHandle(io, root, self.schema, read_options=self.read_options, location=location, storage=storage)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What one task reads. `branch` is the number of the place that the files belong to."""
+
+    branch: int
+    buckets: tuple[BucketFiles, ...]
+    is_postponed: bool = False
+    """Whether rows of the postpone bucket are merged into the others."""
+    index: tuple[IndexManifestEntry, ...] = ()
+    """The deletion vectors of these files."""
+
+    @property
+    def files(self) -> list[DataFileMeta]:
+        return [f for b in self.buckets for f in b.files]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A read of one snapshot: what is the same for all of its splits, and its units."""
+
+    places: tuple[TablePlace, ...]
+    projection: Projection
+    out: pa.Schema
+    units: tuple[Split, ...] = ()
+    snapshot_id: int | None = None
+    time_ms: int = 0
+
+    def without_units(self) -> "Scan":
+        return replace(self, units=())
+
+
+def plan_scan(table: TableHandle, request: Request, *, least_level: int = 0) -> Scan:
+    """The units of a read of a snapshot; files below `least_level` are left out. Raises as `Table.to_batches`."""
+    plan = plan_rows(table, request)
+    places, units = [], []
+    for number, planned in enumerate(plan.planned):
+        sight = planned.sight
+        places.append(TablePlace.of(sight.table, sight.schema))
+        index = index_entries(sight) if planned.partitions else ()
+        access = file_access(sight.table, sight.schema, index)
+        if planned.waiting:
+            by_partition: dict[bytes, list[BucketFiles]] = {}
+            for bucket in (*planned.buckets, *planned.waiting):
+                by_partition.setdefault(bucket.partition, []).append(bucket)
+            units += [Split(number, tuple(found), True, _of(index, found)) for found in by_partition.values()]
+            continue
+        for bucket in pruned(planned, access, plan.projection):
+            for files in _units(sight.schema, bucket):
+                kept = tuple(f for f in files if f.level >= least_level)
+                if kept:
+                    part = replace(bucket, files=kept)
+                    units.append(Split(number, (part,), index=_of(index, (part,))))
+    snapshot = next((p.sight.snapshot for p in plan.planned if p.sight.table is table), None)
+    return Scan(
+        tuple(places),
+        plan.projection,
+        plan.out,
+        tuple(units),
+        None if snapshot is None else snapshot.id,
+        0 if snapshot is None else snapshot.time_ms,
+    )
+
+
+def pack(units: Sequence[Split], sizes: SplitSizes) -> list[Split]:
+    """The units in as few splits as their sizes allow, in order; neighbours of one bucket become one bucket again."""
+    weights = [sizes.weight(u.files) for u in units]
+    limit = sizes.limit(weights)
+    found: list[list[Split]] = []
+    filled = 0
+    for unit, weight in zip(units, weights, strict=True):
+        before = found[-1][-1] if found else None
+        fits = before is not None and before.branch == unit.branch and not (before.is_postponed or unit.is_postponed)
+        if fits and filled + weight <= limit:
+            found[-1].append(unit)
+            filled += weight
+        else:
+            found.append([unit])
+            filled = weight
+    return [_joined(parts) for parts in found]
+
+
+def read_split(scan: Scan, split: Split) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, as batches with the scan's schema. Errors as of `read_data_file`."""
+    place = scan.places[split.branch]
+    access = file_access(place.open(), place.schema, split.index)
+    if split.is_postponed:
+        rows = read_with_postponed(access, split.buckets, scan.projection)
+    else:
+        rows = read_buckets(access, split.buckets, scan.projection)
+    if split.branch == 0 or not len(scan.out):
+        return rows
+    return (pa.RecordBatch.from_arrays(b.columns, schema=scan.out) for b in rows)
+
+
+def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta, ...]]:
+    """The files of a bucket that are read apart from each other."""
+    if not schema.primary_keys:
+        if schema.settings.reading.data_evolution:
+            return [(*r.files, *r.parts) for r in row_ranges(bucket.files)]
+        return [(f,) for f in sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name))]
+    order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
+    found: list[tuple[DataFileMeta, ...]] = []
+    for runs in sections(bucket.files, order):
+        files = [f for run in runs for f in run.files]
+        # Above level 0, deletion vectors leave one row of each key, so that nothing has to be merged.
+        is_merged = schema.settings.changelog.deletion_vectors and all(f.level > 0 for f in files)
+        found += [(f,) for f in files] if is_merged or len(runs) == 1 else [tuple(files)]
+    return found
+
+
+def _of(index: Sequence[IndexManifestEntry], buckets: Iterable[BucketFiles]) -> tuple[IndexManifestEntry, ...]:
+    """The entries of these buckets, with the vectors of their files alone."""
+    names = {(b.partition, b.bucket): {f.file_name for f in b.files} for b in buckets}
+    found = []
+    for entry in index:
+        files = names.get((entry.partition, entry.bucket))
+        if files is None or entry.index_type != DELETION_VECTORS:
+            continue
+        ranges = tuple(r for r in entry.deletion_vector_ranges or () if r.data_file_name in files)
+        if ranges:
+            found.append(replace(entry, deletion_vector_ranges=ranges))
+    return tuple(found)
+
+
+def _joined(parts: Sequence[Split]) -> Split:
+    buckets: list[BucketFiles] = []
+    for bucket in (b for part in parts for b in part.buckets):
+        last = buckets[-1] if buckets else None
+        if last is not None and (last.partition, last.bucket) == (bucket.partition, bucket.bucket):
+            buckets[-1] = replace(last, files=(*last.files, *bucket.files))
+        else:
+            buckets.append(bucket)
+    return Split(parts[0].branch, tuple(buckets), parts[0].is_postponed, tuple(e for part in parts for e in part.index))

@@ -1,0 +1,1 @@
+"""Tables as sources of Spark: batch reads and streams of changes."""

@@ -1,0 +1,197 @@
+"""Batch reads: one snapshot, or the changes between two, as splits that tasks read.
+
+The table and its schema are fixed when the DataFrame is made; its files when Spark plans the first action on it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from bucketline.conf.reader_options import (
+    CHANGES_SINCE,
+    CHANGES_UNTIL,
+    COLUMNS,
+    FILTER,
+    READ_OPTIMIZED,
+    SNAPSHOT,
+    SPLIT_OPEN_COST,
+    SPLIT_TARGET_SIZE,
+    TAG,
+    TIMESTAMP,
+    ReaderOptions,
+    asks_for_changes,
+)
+from bucketline.conf.table.read_options import SCAN_TIMESTAMP_MILLIS
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.read.change_splits import (
+    ChangeSplit,
+    change_units,
+    pack_changes,
+    possible_units,
+    read_change_split,
+)
+from bucketline.state.store.read.merge_read import Projection
+from bucketline.state.store.read.splits import Scan, Split, SplitSizes, TablePlace, pack, plan_scan, read_split
+from bucketline.state.store.read.table_read import (
+    Request,
+    filter_expression,
+    plan_changes,
+    rows_schema,
+)
+from bucketline.state.store.table.table import open_table
+from bucketline.state.types.arrow import arrow_schema
+from bucketline.streaming.reader.change_columns import ChangeShape, change_names, with_change_columns
+from bucketline.streaming.reader.failures import naming_expiry
+from bucketline.streaming.reader.pushed_filters import condition_of
+from bucketline.streaming.reader.spark_rows import check_given, fit, names_of, spark_arrow, spark_schema
+
+_REMEDY = "make the DataFrame again, or keep the snapshot: with a tag, or a longer 'snapshot.time-retained'"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRead:
+    """A read of a table whose schema is fixed; a plain value that travels."""
+
+    options: ReaderOptions
+    place: TablePlace
+    request: Request
+
+    @property
+    def has_change_columns(self) -> bool:
+        """Whether rows are changes: of a batch with `changes-since`, or of a stream that asks for their kinds."""
+        return self.request.changes_since is not None or asks_for_changes(self.options)
+
+    def rows(self) -> pa.Schema:
+        """The schema of its rows, in the table's types."""
+        if not self.has_change_columns:
+            return rows_schema(self.place.open(), self.request)
+        names = change_names(self.options, self.place.schema)
+        return with_change_columns(arrow_schema(self.place.schema.select(names.of_table)), names.names)
+
+    def narrowed(self, given: StructType) -> "BatchRead":
+        """The same with the columns of a schema that the user gave, or Spark's own. Raises SchemaMismatchError."""
+        own = planned_schema(self)
+        check_given(given, own)
+        names = names_of(given)
+        if names == names_of(own):
+            return self
+        options = replace(self.options, own=type(self.options.own)({**self.options.own, COLUMNS.key: ",".join(names)}))
+        return unchecked_read(options, self.place)
+
+    def filtered(self, condition: pc.Expression | None) -> "BatchRead":
+        """The same with one more condition on its rows."""
+        if condition is None:
+            return self
+        before = filter_expression(self.request.filter, self.place.schema)
+        whole = condition if before is None else before & condition
+        return replace(self, request=replace(self.request, filter=whole))
+
+
+def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> BatchRead:
+    """The read that the options describe, whether they are for a batch or a stream. Raises OptionError and what opening
+    a table raises.
+    """
+    if place is None:
+        opening = dict(options.opening)
+        time_ms = options.find(TIMESTAMP)
+        if time_ms is not None:
+            opening[SCAN_TIMESTAMP_MILLIS.key] = str(time_ms)
+        place = TablePlace.of(open_table(options.path, options=opening, storage_options=options.storage))
+    since, version = options.find(CHANGES_SINCE), options.find(SNAPSHOT)
+    if version is None:
+        version = options.find(TAG)
+    if since is not None:
+        version = options.find(CHANGES_UNTIL)
+    columns = options.find(COLUMNS)
+    if since is not None:
+        columns = change_names(options, place.schema).of_table
+    request = Request(columns, options.find(FILTER), version, options.find(READ_OPTIMIZED), changes_since=since)
+    return BatchRead(options, place, request)
+
+
+def split_sizes(options: ReaderOptions, table: TableHandle) -> SplitSizes:
+    """The sizes of splits: those of the reader's options, else the table's."""
+    given = {**table.table_schema.options, **options.own}
+    return SplitSizes(SPLIT_TARGET_SIZE.get(given), SPLIT_OPEN_COST.get(given))
+
+
+@dataclass(frozen=True)
+class RowsPartition(InputPartition):  # type: ignore[misc]
+    """A split of a snapshot, with all that a task needs to read it."""
+
+    scan: Scan
+    split: Split
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        target = spark_arrow(self.scan.out)
+        return (fit(b, target) for b in read_split(self.scan, self.split))
+
+
+@dataclass(frozen=True)
+class ChangesPartition(InputPartition):  # type: ignore[misc]
+    """A split of changes, with all that a task needs to read it."""
+
+    place: TablePlace
+    projection: Projection
+    shape: ChangeShape
+    split: ChangeSplit
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        for unit, batch in read_change_split(self.place, self.projection, self.split):
+            columns = pa.RecordBatch.from_arrays(batch.columns[:-1], schema=pa.schema(list(batch.schema)[:-1]))
+            yield from self.shape.fit(columns, batch.columns[-1], unit.snapshot_id, unit.time_ms)
+
+
+class BatchReader(DataSourceReader):  # type: ignore[misc]
+    """Spark's reader of a batch: plans on the driver, reads in tasks."""
+
+    def __init__(self, read: BatchRead) -> None:
+        self._read = read
+
+    def partitions(self) -> Sequence[InputPartition]:
+        table = self._read.place.open()
+        sizes = split_sizes(self._read.options, table)
+        if self._read.request.changes_since is not None:
+            return self._changes(table, sizes)
+        scan = plan_scan(table, self._read.request)
+        return [RowsPartition(scan.without_units(), split) for split in pack(scan.units, sizes)]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        if partition is None or not isinstance(partition, RowsPartition | ChangesPartition):
+            return iter(())
+        snapshot_id = partition.scan.snapshot_id if isinstance(partition, RowsPartition) else None
+        return naming_expiry(partition.rows(), self._read.place.uri, snapshot_id, _REMEDY)
+
+    def _changes(self, table: TableHandle, sizes: SplitSizes) -> list[InputPartition]:
+        assert self._read.request.changes_since is not None
+        plan = plan_changes(table, self._read.request, self._read.request.changes_since)
+        schema = plan.sight.schema
+        units = [unit for snapshot in plan.snapshots for unit in change_units(table, snapshot)]
+        units = possible_units(table, units, plan.projection)
+        names = change_names(self._read.options, schema)
+        shape = ChangeShape.of(arrow_schema(schema.select(names.of_table)), names)
+        place = TablePlace.of(table, schema)
+        return [ChangesPartition(place, plan.projection, shape, s) for s in pack_changes(schema, units, sizes)]
+
+
+class PushingReader(BatchReader):
+    """The same for a Spark that pushes filters down."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Takes what it can of the filters, and leaves all of them to Spark too."""
+        rows = arrow_schema([f for f in self._read.place.schema.fields if f.name in self._columns()])
+        self._read = self._read.filtered(condition_of(filters, rows))
+        return filters
+
+    def _columns(self) -> set[str]:
+        return set(self._read.rows().names)
+
+
+def planned_schema(read: BatchRead) -> StructType:
+    """The columns of a read, as Spark's types."""
+    return spark_schema(read.rows())

@@ -1,0 +1,101 @@
+"""Changes as rows of Spark: the columns that say what each row is, and which rows are left out without them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.reader_options import CHANGE_COLUMNS, COLUMNS, READ_CHANGELOG, ChangeColumns, ReaderOptions
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.row_kind import RowKind, is_retract
+from bucketline.streaming.reader.spark_rows import fit, spark_arrow
+
+_, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = CHANGE_COLUMNS
+
+_COLUMNS = pa.schema(
+    [
+        pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False),
+        pa.field(CHANGE_TYPE, pa.string(), nullable=False),
+        pa.field(COMMIT_VERSION, pa.int64(), nullable=False),
+        pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", "UTC"), nullable=False),
+    ]
+)
+_TYPES = pa.array(["insert", "update_preimage", "update_postimage", "delete"])
+assert list(range(4)) == [RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeNames:
+    """The requested columns in order, and those of the table among them, in the same order."""
+
+    names: tuple[str, ...]
+    of_table: tuple[str, ...]
+    keeps_removed: bool
+    """Whether rows of the kinds -U and -D come too: only if a column can say so."""
+
+
+def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
+    """The columns of a read of changes. Raises OptionError and SchemaMismatchError for options that do not fit."""
+    choice = options.find(READ_CHANGELOG)
+    wanted = bool(schema.primary_keys) if choice is ChangeColumns.AUTO else choice is ChangeColumns.TRUE
+    given = options.find(COLUMNS)
+    named = tuple(f.name for f in schema.fields) if given is None else given
+    extra = [name for name in named if name in _COLUMNS.names] if given is not None else []
+    if extra and choice is ChangeColumns.FALSE:
+        raise OptionError(
+            f"'columns' names {extra[0]!r}, which '{READ_CHANGELOG.key}' = false leaves out", key="columns"
+        )
+    if not extra and not wanted:
+        return ChangeNames(named, named, False)
+    twice = next((f.name for f in schema.fields if f.name in _COLUMNS.names), None)
+    if twice is not None:
+        raise SchemaMismatchError(
+            f"the table has a column {twice!r} of its own; read it with '{READ_CHANGELOG.key}' = false", column=twice
+        )
+    names = named if extra else (*named, *_COLUMNS.names)
+    says_kind = ROW_KIND_COLUMN in names or CHANGE_TYPE in names
+    return ChangeNames(names, tuple(n for n in names if n not in _COLUMNS.names), says_kind)
+
+
+def with_change_columns(rows: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """The schema of the requested columns; `rows` are those of the table."""
+    return pa.schema([_COLUMNS.field(n) if n in _COLUMNS.names else rows.field(n) for n in names])
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeShape:
+    """How rows of changes are handed to Spark."""
+
+    table_rows: pa.Schema
+    out: pa.Schema
+    keeps_removed: bool
+
+    @staticmethod
+    def of(table_rows: pa.Schema, names: ChangeNames) -> "ChangeShape":
+        fitted = spark_arrow(table_rows)
+        return ChangeShape(fitted, with_change_columns(fitted, names.names), names.keeps_removed)
+
+    def fit(self, rows: pa.RecordBatch, kinds: pa.Array, snapshot_id: int, time_ms: int) -> Iterator[pa.RecordBatch]:
+        """The rows with the requested columns; `rows` has those of the table. No batch is empty."""
+        if not self.keeps_removed:
+            kept = pc.invert(is_retract(kinds))
+            rows, kinds = rows.filter(kept), kinds.filter(kept)
+        count = len(kinds)
+        if not count:
+            return
+        fitted = fit(rows, self.table_rows)
+        extra = {
+            ROW_KIND_COLUMN: lambda: kinds,
+            CHANGE_TYPE: lambda: _TYPES.take(kinds),
+            COMMIT_VERSION: lambda: pa.array(np.full(count, snapshot_id, np.int64)),
+            COMMIT_TIMESTAMP: lambda: pa.array(np.full(count, time_ms * 1000, np.int64)).cast(
+                pa.timestamp("us", "UTC")
+            ),
+        }
+        arrays = [extra[n]() if n in extra and n not in fitted.schema.names else fitted[n] for n in self.out.names]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.out)

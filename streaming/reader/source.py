@@ -1,0 +1,69 @@
+"""`spark.read.format("bucketline")` and `spark.readStream.format("bucketline")`: tables as a Python data source.
+
+Spark makes the source in a process of its own, asks it for the schema, and hands it pickled to the process that plans.
+Source: Spark 4.0 to 4.2 pyspark.sql.datasource, pyspark.sql.worker.{create_data_source,plan_data_source_read,
+data_source_pushdown_filters}.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from bucketline.conf.reader_options import check_batch, check_stream, reader_options
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.streaming.reader.batch_reader import (
+    BatchRead,
+    BatchReader,
+    PushingReader,
+    planned_schema,
+    unchecked_read,
+)
+
+FORMAT = "bucketline"
+
+_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The module of Spark's process that pushes filters down; it runs only if `spark.sql.python.filterPushdown.enabled`."""
+
+
+class BucketlineSource(DataSource):  # type: ignore[misc]
+    """A table as a source of Spark. Printing it shows no option."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = reader_options(dict(options))
+        self._read: BatchRead | None = None
+
+    def schema(self) -> StructType:
+        """The columns. Spark asks before it says whether it reads a batch or a stream, so both have the same ones,
+        unless an option says which of the two it is."""
+        self._read = unchecked_read(self._options)
+        return planned_schema(self._read)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        check_batch(self._options)
+        read = self._known().narrowed(schema)
+        return (PushingReader if _pushes_filters() else BatchReader)(read)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        check_stream(self._options)
+        raise UnsupportedTableError("streams of changes are not supported by this release; use 'changes-since'")
+
+    def _known(self) -> BatchRead:
+        return unchecked_read(self._options) if self._read is None else self._read
+
+
+def register(spark: Any) -> None:
+    """Makes `format("bucketline")` known to a Spark session, if Spark has not found it by itself."""
+    spark.dataSource.register(BucketlineSource)
+
+
+def _pushes_filters() -> bool:
+    """Whether Spark started this process to push filters down. It refuses a reader that can if it does not want to."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING in sys.modules or (main is not None and main.name == _PUSHING)

@@ -1,0 +1,120 @@
+"""Rows as Spark takes them: the types of a schema, and record batches in the Arrow types that Spark reads.
+
+Spark knows microseconds alone, and neither TIME nor lists of a fixed size.
+Source: Spark 4.0 ArrowUtils.fromArrowType, ArrowColumnVector.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as spark
+
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+
+_SIMPLE = {
+    pa.bool_(): spark.BooleanType(),
+    pa.int8(): spark.ByteType(),
+    pa.int16(): spark.ShortType(),
+    pa.int32(): spark.IntegerType(),
+    pa.int64(): spark.LongType(),
+    pa.float32(): spark.FloatType(),
+    pa.float64(): spark.DoubleType(),
+    pa.string(): spark.StringType(),
+    pa.binary(): spark.BinaryType(),
+    pa.date32(): spark.DateType(),
+}
+
+
+def spark_schema(rows: pa.Schema) -> spark.StructType:
+    """The columns as Spark's types; inside of a value everything may be null.
+
+    Raises UnsupportedTableError naming a column that Spark has no type for.
+    """
+    found = spark.StructType()
+    for field in rows:
+        try:
+            found.add(field.name, _spark_type(field.type), nullable=field.nullable)
+        except UnsupportedTableError as e:
+            others = ",".join(f.name for f in rows if not pa.types.is_time(f.type))
+            raise UnsupportedTableError(
+                f"column {field.name}: {e.message}; name the others in the option 'columns', as {others!r}",
+                column=field.name,
+            ) from e
+    return found
+
+
+def spark_arrow(rows: pa.Schema) -> pa.Schema:
+    """The columns in the Arrow types that Spark reads."""
+    return pa.schema([pa.field(f.name, _arrow_type(f.type), nullable=f.nullable) for f in rows])
+
+
+def fit(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """The same rows in the types of `spark_arrow`; parts of a microsecond are cut off."""
+    columns = [_fit(column, field.type) for column, field in zip(batch.columns, target, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def check_given(given: spark.StructType, own: spark.StructType) -> None:
+    """Returns if a schema that the user gave has the columns' own types. Raises SchemaMismatchError naming a column."""
+    for field in given.fields:
+        mine = own[field.name]
+        types = [field.dataType.simpleString(), mine.dataType.simpleString()]
+        if types[0] != types[1]:
+            raise SchemaMismatchError(
+                f"column {field.name}: the given schema says {types[0]}, the table has {types[1]}; cast it after the "
+                "read",
+                column=field.name,
+                expected=types[1],
+                found=types[0],
+            )
+        if mine.nullable and not field.nullable:
+            raise SchemaMismatchError(
+                f"column {field.name}: the given schema says NOT NULL, the table may have nulls", column=field.name
+            )
+
+
+def names_of(schema: spark.StructType, without: Sequence[str] = ()) -> tuple[str, ...]:
+    return tuple(f.name for f in schema.fields if f.name not in without)
+
+
+def _spark_type(arrow: pa.DataType) -> spark.DataType:
+    if arrow in _SIMPLE:
+        return _SIMPLE[arrow]
+    if pa.types.is_decimal(arrow):
+        return spark.DecimalType(arrow.precision, arrow.scale)
+    if pa.types.is_timestamp(arrow):
+        return spark.TimestampNTZType() if arrow.tz is None else spark.TimestampType()
+    if pa.types.is_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        return spark.ArrayType(_spark_type(arrow.value_type))
+    if pa.types.is_map(arrow):
+        return spark.MapType(_spark_type(arrow.key_type), _spark_type(arrow.item_type))
+    if pa.types.is_struct(arrow):
+        return spark.StructType([spark.StructField(f.name, _spark_type(f.type)) for f in arrow])
+    raise UnsupportedTableError(f"Spark has no type for {'TIME' if pa.types.is_time(arrow) else arrow}")
+
+
+def _arrow_type(arrow: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(arrow):
+        return pa.timestamp("us", arrow.tz)
+    if pa.types.is_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        return pa.list_(pa.field("element", _arrow_type(arrow.value_type)))
+    if pa.types.is_map(arrow):
+        return pa.map_(_arrow_type(arrow.key_type), pa.field("value", _arrow_type(arrow.item_type)))
+    if pa.types.is_struct(arrow):
+        return pa.struct([pa.field(f.name, _arrow_type(f.type)) for f in arrow])
+    return arrow
+
+
+def _fit(column: pa.Array, target: pa.DataType) -> pa.Array:
+    if column.type == target:
+        return column
+    if pa.types.is_timestamp(target):
+        if column.type.unit == "ns":
+            column = pc.floor_temporal(column, unit="microsecond")
+        return column.cast(target, safe=False)
+    if pa.types.is_struct(target):
+        parts = [_fit(part, f.type) for part, f in zip(column.flatten(), target, strict=True)]
+        mask = column.is_null() if column.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
+    return column.cast(target, safe=False)
