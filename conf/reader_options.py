@@ -23,9 +23,13 @@ from bucketline.conf.option import (
     parse_names,
     parse_size,
 )
-from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.storage_options import STORAGE_OPTIONS, check_storage_options, is_storage_key
-from bucketline.conf.table.read_options import GIVEN_WHEN_OPENED, VERSIONS, check_open_options
+from bucketline.conf.table.read_options import (
+    GIVEN_WHEN_OPENED,
+    SCAN_TIMESTAMP_MILLIS,
+    VERSIONS,
+    check_open_options,
+)
 
 MB = 1 << 20
 
@@ -133,7 +137,9 @@ SPLIT_OPEN_COST = Option(
 )
 
 READER_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    found.key: found
+    for found in tuple(globals().values())
+    if isinstance(found, Option) and found not in GIVEN_WHEN_OPENED
 }
 """Every option above by its key, in the order of this file."""
 
@@ -148,17 +154,49 @@ _STORAGE["fs.s3.securitytoken"] = "fs.s3.securityToken"
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """The options of one reader, by name; printing them shows no secrets."""
+    """The options of one reader. Sizes are bytes, times epoch milliseconds; None: not given."""
 
     path: str
-    own: MaskedOptions
-    """Those of the reader."""
-    opening: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] | None
+    filter: str | None
+    snapshot: int | None
+    tag: str | None
+    time_ms: int | None
+    read_optimized: bool
+    changes_since: int | str | None
+    changes_until: int | str | None
+    change_columns: ChangeColumns
+    scan_mode: ScanMode
+    limits: tuple[int | None, int | None, int | None]
+    """Files, bytes and rows of a micro-batch."""
+    consumer_id: str | None
+    ignores_progress: bool
+    split_sizes: Mapping[str, str]
+    """Those of the options of splits that are given."""
+    opening: Mapping[str, str]
     """Paimon's read options, for `open_table`."""
-    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    given: tuple[str, ...]
+    """The keys of all of them."""
+    storage: Mapping[str, str] = field(repr=False)
 
-    def find(self, option: Option[Any]) -> Any:
-        return option.find(self.own)
+    @property
+    def version(self) -> int | str | None:
+        """The snapshot or tag that is read."""
+        return self.tag if self.snapshot is None else self.snapshot
+
+    @property
+    def asks_for_changes(self) -> bool:
+        """Whether rows are changes, of a batch or a stream, and come with the columns of changes."""
+        return self.change_columns is ChangeColumns.TRUE or any(n in CHANGE_COLUMNS for n in self.columns or ())
+
+    def split_bytes(self, table_options: Mapping[str, str]) -> tuple[int, int]:
+        """The target size of a split, and what a file counts at least: the reader's options, else the table's."""
+        given = {**table_options, **self.split_sizes}
+        return SPLIT_TARGET_SIZE.get(given), SPLIT_OPEN_COST.get(given)
+
+
+CHANGE_COLUMNS = ("_row_kind", "_change_type", "_commit_version", "_commit_timestamp")
+"""The columns that `read.changelog` adds."""
 
 
 def reader_options(given: Mapping[str, str]) -> ReaderOptions:
@@ -184,30 +222,39 @@ def reader_options(given: Mapping[str, str]) -> ReaderOptions:
                 f"{', '.join(known)}, and storage options as 's3.endpoint'",
                 key=key,
             )
-    for option in READER_OPTIONS.values():
-        option.find(own)
+    for option in (SPLIT_TARGET_SIZE, SPLIT_OPEN_COST):
+        option.get(own)
     check_open_options(opening)
     _check_together({**own, **opening})
     path = PATH.find(own)
     if path is None:
         raise OptionError('the reader needs the path of a table: load("<warehouse>/<database>.db/<table>")', key="path")
-    return ReaderOptions(path, MaskedOptions(own), opening, check_storage_options(storage))
-
-
-CHANGE_COLUMNS = ("_row_kind", "_change_type", "_commit_version", "_commit_timestamp")
-"""The columns that `read.changelog` adds."""
-
-
-def asks_for_changes(options: ReaderOptions) -> bool:
-    """Whether an option says that rows are changes, of a batch or a stream, and come with the columns of changes."""
-    choice = options.find(READ_CHANGELOG)
-    return choice is ChangeColumns.TRUE or any(name in CHANGE_COLUMNS for name in options.find(COLUMNS) or ())
+    return ReaderOptions(
+        path=path,
+        columns=COLUMNS.find(own),
+        filter=FILTER.find(own),
+        snapshot=SNAPSHOT.find(own),
+        tag=TAG.find(own),
+        time_ms=TIMESTAMP.find(own),
+        read_optimized=READ_OPTIMIZED.get(own),
+        changes_since=CHANGES_SINCE.find(own),
+        changes_until=CHANGES_UNTIL.find(own),
+        change_columns=READ_CHANGELOG.get(own),
+        scan_mode=SCAN_MODE.get(own),
+        limits=(_limit(MAX_FILES, own), _limit(MAX_BYTES, own), _limit(MAX_ROWS, own)),
+        consumer_id=CONSUMER_ID.find(own),
+        ignores_progress=CONSUMER_IGNORE_PROGRESS.get(own),
+        split_sizes={o.key: own[o.key] for o in (SPLIT_TARGET_SIZE, SPLIT_OPEN_COST) if o.is_set(own)},
+        opening=_with_time(opening, TIMESTAMP.find(own)),
+        given=(*own, *opening),
+        storage=check_storage_options(storage),
+    )
 
 
 def check_batch(options: ReaderOptions) -> None:
     """Raises OptionError for an option that only streams have."""
     _refuse(options, _ONLY_STREAM, "is an option of streams: spark.readStream")
-    if asks_for_changes(options) and options.find(CHANGES_SINCE) is None:
+    if options.asks_for_changes and options.changes_since is None:
         raise OptionError(
             f"rows of a snapshot are no changes: '{READ_CHANGELOG.key}' and the columns {', '.join(CHANGE_COLUMNS)} "
             f"need '{CHANGES_SINCE.key}', or a stream",
@@ -218,21 +265,32 @@ def check_batch(options: ReaderOptions) -> None:
 def check_stream(options: ReaderOptions) -> None:
     """Raises OptionError for an option that only batch reads have, and for a start that does not fit `scan.mode`."""
     _refuse(options, _ONLY_BATCH, "is an option of batch reads: spark.read")
-    for limit in (MAX_FILES, MAX_BYTES, MAX_ROWS):
-        found = options.find(limit)
-        if found is not None and found < 1:
-            raise OptionError(f"'{limit.key}' must be at least 1", key=limit.key, value=found)
-    mode = options.find(SCAN_MODE)
-    named = [o.key for o in _STARTS if o.is_set({**options.own, **options.opening})]
+    mode = options.scan_mode
+    named = [o.key for o in _STARTS if o.key in options.given]
     by_time = [key for key in named if "time" in key]
     if mode in (ScanMode.LATEST_FULL, ScanMode.LATEST, ScanMode.COMPACTED_FULL) and named:
-        raise OptionError(f"'{named[0]}' says where to start, and so does '{SCAN_MODE.key}' = {mode.value}; set one")
+        raise OptionError(
+            f"'{named[0]}' says where to start, and so does '{SCAN_MODE.key}' = {mode.value}; set one", key=named[0]
+        )
     if mode in (ScanMode.FROM_SNAPSHOT, ScanMode.FROM_SNAPSHOT_FULL) and (not named or by_time):
         raise OptionError(f"'{SCAN_MODE.key}' = {mode.value} needs '{SNAPSHOT.key}' or '{TAG.key}'", key=SCAN_MODE.key)
     if mode is ScanMode.FROM_TIMESTAMP and not by_time:
         raise OptionError(f"'{SCAN_MODE.key}' = {mode.value} needs '{TIMESTAMP.key}'", key=SCAN_MODE.key)
-    if options.find(CONSUMER_IGNORE_PROGRESS) and options.find(CONSUMER_ID) is None:
+    if options.consumer_id == "":
+        raise OptionError(f"option '{CONSUMER_ID.key}' is empty", key=CONSUMER_ID.key)
+    if options.ignores_progress and options.consumer_id is None:
         raise OptionError(f"'{CONSUMER_IGNORE_PROGRESS.key}' needs '{CONSUMER_ID.key}'", key=CONSUMER_ID.key)
+
+
+def _limit(option: Option[int], options: Mapping[str, str]) -> int | None:
+    found = option.find(options)
+    if found is not None and found < 1:
+        raise OptionError(f"'{option.key}' must be at least 1", key=option.key, value=found)
+    return found
+
+
+def _with_time(opening: Mapping[str, str], time_ms: int | None) -> Mapping[str, str]:
+    return opening if time_ms is None else {**opening, SCAN_TIMESTAMP_MILLIS.key: str(time_ms)}
 
 
 def _check_together(options: Mapping[str, str]) -> None:
@@ -257,5 +315,5 @@ def _check_together(options: Mapping[str, str]) -> None:
 
 def _refuse(options: ReaderOptions, others: tuple[Option[Any], ...], why: str) -> None:
     for option in others:
-        if option.is_set(options.own):
+        if option.key in options.given:
             raise OptionError(f"'{option.key}' {why}", key=option.key)

@@ -17,6 +17,8 @@ from bucketline.conf.errors import OptionError
 from bucketline.streaming.cli.program import program
 
 _ENDINGS = (".py", ".typed", ".properties", ".conf", ".yaml", ".yml")
+_PACKAGES = ("bucketline", "pyspark_bucketline")
+"""The package, and the module that Spark finds its data source by."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip can store, so that the same files make the same zip."""
 
@@ -63,7 +65,8 @@ def build_zip(folder: Path) -> Path:
 
 def package_files() -> dict[str, bytes]:
     """The files of this package by their path in it, wherever it is: installed, in a repository, in a zip."""
-    return dict(sorted(_files(resources.files("bucketline"), above="bucketline/")))
+    found = (entry for name in _PACKAGES for entry in _files(resources.files(name), above=f"{name}/"))
+    return dict(sorted(found))
 
 
 def cache_folder() -> Path:

@@ -1,6 +1,6 @@
 """Batch reads: one snapshot, or the changes between two, as splits that tasks read.
 
-The table and its schema are fixed when the DataFrame is made; its files when Spark plans the first action on it.
+The table and its schema are fixed when the DataFrame is made; its files when Spark plans an action.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,21 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from bucketline.conf.reader_options import (
-    CHANGES_SINCE,
-    CHANGES_UNTIL,
-    COLUMNS,
-    FILTER,
-    READ_OPTIMIZED,
-    SNAPSHOT,
-    SPLIT_OPEN_COST,
-    SPLIT_TARGET_SIZE,
-    TAG,
-    TIMESTAMP,
-    ReaderOptions,
-    asks_for_changes,
-)
-from bucketline.conf.table.read_options import SCAN_TIMESTAMP_MILLIS
+from bucketline.conf.reader_options import ReaderOptions
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.change_splits import (
     ChangeSplit,
@@ -50,7 +36,7 @@ from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.pushed_filters import condition_of
 from bucketline.streaming.reader.spark_rows import check_given, fit, names_of, spark_arrow, spark_schema
 
-_REMEDY = "make the DataFrame again, or keep the snapshot: with a tag, or a longer 'snapshot.time-retained'"
+_REMEDY = "run the action again, or keep the snapshot: with a tag, or a longer 'snapshot.time-retained'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +50,7 @@ class BatchRead:
     @property
     def has_change_columns(self) -> bool:
         """Whether rows are changes: of a batch with `changes-since`, or of a stream that asks for their kinds."""
-        return self.request.changes_since is not None or asks_for_changes(self.options)
+        return self.request.changes_since is not None or self.options.asks_for_changes
 
     def rows(self) -> pa.Schema:
         """The schema of its rows, in the table's types."""
@@ -80,8 +66,7 @@ class BatchRead:
         names = names_of(given)
         if names == names_of(own):
             return self
-        options = replace(self.options, own=type(self.options.own)({**self.options.own, COLUMNS.key: ",".join(names)}))
-        return unchecked_read(options, self.place)
+        return unchecked_read(replace(self.options, columns=names), self.place)
 
     def filtered(self, condition: pc.Expression | None) -> "BatchRead":
         """The same with one more condition on its rows."""
@@ -97,27 +82,19 @@ def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> B
     a table raises.
     """
     if place is None:
-        opening = dict(options.opening)
-        time_ms = options.find(TIMESTAMP)
-        if time_ms is not None:
-            opening[SCAN_TIMESTAMP_MILLIS.key] = str(time_ms)
-        place = TablePlace.of(open_table(options.path, options=opening, storage_options=options.storage))
-    since, version = options.find(CHANGES_SINCE), options.find(SNAPSHOT)
-    if version is None:
-        version = options.find(TAG)
-    if since is not None:
-        version = options.find(CHANGES_UNTIL)
-    columns = options.find(COLUMNS)
+        table = open_table(options.path, options=options.opening, storage_options=options.storage)
+        place = TablePlace.of(table)
+    columns, since = options.columns, options.changes_since
     if since is not None:
         columns = change_names(options, place.schema).of_table
-    request = Request(columns, options.find(FILTER), version, options.find(READ_OPTIMIZED), changes_since=since)
+    version = options.version if since is None else options.changes_until
+    request = Request(columns, options.filter, version, options.read_optimized, changes_since=since)
     return BatchRead(options, place, request)
 
 
 def split_sizes(options: ReaderOptions, table: TableHandle) -> SplitSizes:
     """The sizes of splits: those of the reader's options, else the table's."""
-    given = {**table.table_schema.options, **options.own}
-    return SplitSizes(SPLIT_TARGET_SIZE.get(given), SPLIT_OPEN_COST.get(given))
+    return SplitSizes(*options.split_bytes(table.table_schema.options))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.reader_options import CHANGE_COLUMNS, COLUMNS, READ_CHANGELOG, ChangeColumns, ReaderOptions
+from bucketline.conf.reader_options import CHANGE_COLUMNS, ChangeColumns, ReaderOptions
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
@@ -41,21 +41,19 @@ class ChangeNames:
 
 def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
     """The columns of a read of changes. Raises OptionError and SchemaMismatchError for options that do not fit."""
-    choice = options.find(READ_CHANGELOG)
+    choice = options.change_columns
     wanted = bool(schema.primary_keys) if choice is ChangeColumns.AUTO else choice is ChangeColumns.TRUE
-    given = options.find(COLUMNS)
+    given = options.columns
     named = tuple(f.name for f in schema.fields) if given is None else given
     extra = [name for name in named if name in _COLUMNS.names] if given is not None else []
     if extra and choice is ChangeColumns.FALSE:
-        raise OptionError(
-            f"'columns' names {extra[0]!r}, which '{READ_CHANGELOG.key}' = false leaves out", key="columns"
-        )
+        raise OptionError(f"'columns' names {extra[0]!r}, which 'read.changelog' = false leaves out", key="columns")
     if not extra and not wanted:
         return ChangeNames(named, named, False)
     twice = next((f.name for f in schema.fields if f.name in _COLUMNS.names), None)
     if twice is not None:
         raise SchemaMismatchError(
-            f"the table has a column {twice!r} of its own; read it with '{READ_CHANGELOG.key}' = false", column=twice
+            f"the table has a column {twice!r} of its own; read it with 'read.changelog' = false", column=twice
         )
     names = named if extra else (*named, *_COLUMNS.names)
     says_kind = ROW_KIND_COLUMN in names or CHANGE_TYPE in names

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 def test_the_python_with_spark_runs_as_it_stands(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sinks = [block for page in PAGES for block in blocks("python", page) if block.needs_spark]
-    assert len(sinks) == 2
+    assert len(sinks) == 3
     for block in sinks:
         # Each is to be pasted alone.
         run([block], {})

@@ -61,7 +61,7 @@ def test_a_wheel_holds_all_modules_the_templates_and_the_license_and_no_more(bui
     clone, output, _ = built
     names = zipfile.ZipFile(next(output.glob("*.whl"))).namelist()
     modules = [n for n in names if n.endswith(".py")]
-    assert len(modules) == 1 + sum(1 for top in ("streaming", "state", "conf") for _ in (clone / top).rglob("*.py"))
+    assert len(modules) == 2 + sum(1 for top in ("streaming", "state", "conf") for _ in (clone / top).rglob("*.py"))
     others = {n.partition("/")[2] for n in names if not n.endswith(".py")}
     licenses = {"licenses/LICENSE", "licenses/NOTICE"}
     metadata = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt"}

@@ -11,13 +11,14 @@ import pytest
 import bucketline.conf
 from bucketline.conf.job import JOB_KEYS
 from bucketline.conf.option import Option
+from bucketline.conf.reader_options import READER_OPTIONS
 from bucketline.conf.sink_options import SINK_OPTIONS
 from bucketline.conf.source_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS
 from bucketline.conf.table.table_options import KNOWN_KEYS
 
 ROOT = Path(bucketline.conf.__file__).resolve().parents[1]
-KEYS = {*KNOWN_KEYS, *JOB_KEYS, *SINK_OPTIONS, *KAFKA_OPTIONS, *STORAGE_OPTIONS}
+KEYS = {*KNOWN_KEYS, *JOB_KEYS, *SINK_OPTIONS, *KAFKA_OPTIONS, *STORAGE_OPTIONS, *READER_OPTIONS}
 LOOKUPS = frozenset({"get", "find", "find_option", "is_set", "pop", "setdefault"})
 
 

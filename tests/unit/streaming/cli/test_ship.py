@@ -40,7 +40,9 @@ def test_the_zip_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build_zip(tmp_path)).namelist()
     modules = {"bucketline/__init__.py", "bucketline/state/lsm/tree/pick.py", "bucketline/streaming/cli/ship.py"}
     assert modules <= set(names)
-    assert not [n for n in names if not n.startswith("bucketline/") or "__pycache__" in n or "test" in n]
+    assert "pyspark_bucketline/__init__.py" in names
+    folders = ("bucketline/", "pyspark_bucketline/")
+    assert not [n for n in names if not n.startswith(folders) or "__pycache__" in n or "test" in n]
 
 
 def test_asking_again_gives_the_same_file_and_leaves_nothing_else(

@@ -1,0 +1,87 @@
+"""`spark.read.format("bucketline")`: the rows of the table, whatever the options."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.store.table.table import create_table, open_table
+
+pytestmark = pytest.mark.spark
+
+
+def frame(spark: Any, path: str, **options: object) -> Any:
+    found = spark.read.format("bucketline")
+    for key, value in options.items():
+        found = found.option(key.replace("__", ".").replace("_", "-") if not key.startswith("_") else key, value)
+    return found.load(path)
+
+
+def error_of(run: Any) -> str:
+    with pytest.raises(Exception) as caught:
+        run()
+    return str(caught.value)
+
+
+def ids(found: Any) -> list[int]:
+    return sorted(row.id for row in found.collect())
+
+
+def values(numbers: Iterable[int], text: str) -> pa.Table:
+    numbers = list(numbers)
+    return pa.table({"id": numbers, "dt": [f"d{n % 2}" for n in numbers], "name": [f"{text}{n}" for n in numbers]})
+
+
+def test_reads_a_table_by_snapshot_columns_filter_and_changes(spark: Any, tmp_path: Path) -> None:
+    table = create_table(
+        str(tmp_path / "shop.db" / "t"),
+        "id BIGINT NOT NULL, dt STRING NOT NULL, name STRING",
+        ["id", "dt"],
+        ["dt"],
+        options={"bucket": "2", "num-sorted-run.compaction-trigger": "9"},
+    )
+    table.write(values(range(100), "a"))
+    table.write(values(range(90, 130), "b"))
+    table.write(values([3, 5], "c").append_column("_row_kind", pa.array([3, 3], pa.int8())))
+    path = table.path
+    found = frame(spark, path, source__split__target_size="1 kb")
+    assert [(r.id, r.name) for r in found.orderBy("id").collect()] == [
+        (r["id"], r["name"]) for r in open_table(path).to_arrow().sort_by("id").to_pylist()
+    ]
+    assert found.rdd.getNumPartitions() == 4
+    assert ids(frame(spark, path, snapshot=1)) == list(range(100))
+    assert ids(frame(spark, path).where("dt = 'd0' AND id IN (4, 5, 6) AND name LIKE 'a%'")) == [4, 6]
+    given = spark.read.schema("name STRING").format("bucketline").option("filter", "id < 10 AND dt = 'd1'").load(path)
+    assert (given.columns, sorted(row.name for row in given.collect())) == (["name"], ["a1", "a7", "a9"])
+
+    changes = frame(spark, path, changes_since=1, columns="id,_change_type,_commit_version,_row_kind")
+    expected = [(n, "insert", 2, 0) for n in range(90, 130)] + [(3, "delete", 3, 3), (5, "delete", 3, 3)]
+    assert sorted(tuple(r) for r in changes.collect()) == sorted(expected)
+
+    assert "did you mean 'columns'?" in error_of(lambda: frame(spark, path, colums="id"))
+    assert "has no snapshot 9" in error_of(lambda: frame(spark, path, snapshot=9))
+    secret = frame(spark, path, **{"s3__access_key": "me", "s3__secret_key": "hidden-word"})
+    assert "hidden-word" not in secret._jdf.queryExecution().toString()
+
+
+def test_values_of_each_type_are_those_of_the_table(spark: Any, tmp_path: Path) -> None:
+    columns = (
+        "id BIGINT NOT NULL, t TINYINT, s SMALLINT, f FLOAT, d DOUBLE, b BOOLEAN, bin BYTES, day DATE, "
+        "amount DECIMAL(38, 10), ntz TIMESTAMP(3), ltz TIMESTAMP(6) WITH LOCAL TIME ZONE, "
+        "l ARRAY<TIMESTAMP(3)>, m MAP<STRING, DECIMAL(9, 2)>, r ROW<x INT, y ROW<z STRING>>"
+    )
+    table = create_table(str(tmp_path / "shop.db" / "t"), columns, options={"bucket": "-1"})
+    at = datetime(2026, 1, 1, 1, 2, 3, 456000)
+    row = {
+        "id": 1, "t": -1, "s": 2, "f": 1.5, "d": float("inf"), "b": True, "bin": b"\x00\xff", "day": at.date(),
+        "amount": Decimal("12345678901234567890.1234567890"), "ntz": at, "ltz": at,
+        "l": [at, None], "m": [("k", Decimal("1.50"))], "r": {"x": 1, "y": {"z": "ä"}},
+    }  # fmt: skip
+    table.write(pa.Table.from_pylist([row, {"id": 2}], schema=table.schema))
+    first, second = frame(spark, table.path).orderBy("id").collect()
+    assert first.asDict(recursive=True) == {**row, "m": dict(row["m"])}  # type: ignore[call-overload]
+    assert [v for v in second.asDict().values()] == [2, *[None] * 13]

@@ -1,0 +1,131 @@
+"""Splits of a read: together they hold each row once, whatever their sizes, and they travel as values."""
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from bucketline.state.store.read.change_splits import change_units, pack_changes, possible_units, read_change_split
+from bucketline.state.store.read.splits import Scan, SplitSizes, TablePlace, pack, plan_scan, read_split
+from bucketline.state.store.read.table_read import Request, plan_changes
+from bucketline.state.store.table.table import Table, create_table, open_table
+
+COLUMNS = "id BIGINT NOT NULL, dt STRING NOT NULL, name STRING, n INT"
+SMALL = SplitSizes(target_bytes=1, open_cost_bytes=1)
+LARGE = SplitSizes()
+
+
+def rows(first: int, count: int = 40, text: str = "a") -> pa.Table:
+    ids = list(range(first, first + count))
+    values = {"id": ids, "dt": [f"d{i % 2}" for i in ids], "name": [f"{text}{i}" for i in ids]}
+    return pa.table({**values, "n": pa.array([i % 7 for i in ids], pa.int32())})
+
+
+def keyed(path: Path, **options: str) -> Table:
+    given = {"bucket": "2", "num-sorted-run.compaction-trigger": "4", **options}
+    found = create_table(str(path / "w/s.db/keyed"), COLUMNS, ["id", "dt"], ["dt"], options=given)
+    for number in range(6):
+        found.write(rows(number * 15, text=f"v{number}-"))
+    changes = rows(3, 5).append_column("_row_kind", pa.array([3] * 5, pa.int8()))
+    found.write(changes)
+    return open_table(found.path)
+
+
+def appended(path: Path) -> Table:
+    found = create_table(str(path / "w/s.db/log"), COLUMNS, options={"bucket": "-1"})
+    for number in range(4):
+        found.write(rows(number * 40))
+    return open_table(found.path)
+
+
+def drained(scan: Scan, sizes: SplitSizes) -> pa.Table:
+    plan = pickle.loads(pickle.dumps((scan.without_units(), pack(scan.units, sizes))))
+    batches = [b for split in plan[1] for b in read_split(plan[0], split)]
+    return pa.Table.from_batches(batches, schema=scan.out).sort_by([("id", "ascending"), ("dt", "ascending")])
+
+
+@pytest.mark.parametrize("sizes", [SMALL, LARGE])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(),
+        Request(columns=["name", "id", "dt"], filter="n > 3"),
+        Request(filter=(pc.field("dt") == "d1") & (pc.field("id") < 30)),
+        Request(version=3),
+        Request(read_optimized=True),
+    ],
+)
+def test_the_splits_hold_what_the_table_holds(tmp_path: Path, request_: Request, sizes: SplitSizes) -> None:
+    for table in (keyed(tmp_path), appended(tmp_path)):
+        whole = table.to_arrow(request_.columns, request_.filter, request_.version, request_.read_optimized)
+        found = drained(plan_scan(table, request_), sizes)
+        assert found.equals(whole.sort_by([("id", "ascending"), ("dt", "ascending")]))
+
+
+@pytest.mark.parametrize("options", [{"deletion-vectors.enabled": "true"}, {"bucket": "-2"}, {"bucket": "-1"}])
+def test_the_splits_of_other_tables_hold_what_the_table_holds(tmp_path: Path, options: dict[str, str]) -> None:
+    table = keyed(tmp_path, **options)
+    if options.get("bucket") == "-2":
+        table.compact()
+        table.write(rows(500))
+        table = open_table(table.path, options={"postpone.merge-on-read": "true"})
+    order = [("id", "ascending"), ("dt", "ascending")]
+    assert drained(plan_scan(table, Request()), SMALL).equals(table.to_arrow().sort_by(order))
+    assert table.to_arrow().num_rows > 100
+
+
+def test_files_that_are_merged_together_stay_together_and_others_are_split(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    live = table.files().num_rows
+    assert 4 <= len(pack(plan_scan(table, Request()).units, SMALL)) < live
+    table.compact()
+    assert len(pack(plan_scan(table, Request()).units, SMALL)) == 4
+    assert len(pack(plan_scan(appended(tmp_path), Request()).units, SMALL)) == 4
+
+
+def test_a_filter_on_the_partition_and_the_bucket_key_leaves_one_file(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    table.compact()
+    scan = plan_scan(table, Request(filter="id = 17 AND dt = 'd1'"))
+    assert [len(unit.files) for unit in scan.units] == [1]
+
+
+def test_small_files_share_splits_up_to_the_target_size(tmp_path: Path) -> None:
+    units = plan_scan(appended(tmp_path), Request()).units
+    size = max(f.file_size for unit in units for f in unit.files)
+    assert [len(s.files) for s in pack(units, SplitSizes(size, 1))] == [1, 1, 1, 1]
+    # A file counts its cost at least, and 16 splits are wanted if there are as many files.
+    assert [len(s.files) for s in pack(units, SplitSizes(10 * size, 10 * size))] == [1, 1, 1, 1]
+    assert [len(s.files) for s in pack(units[:1] * 32, SplitSizes(10 * size, 1))] == [2] * 16
+
+
+@pytest.mark.parametrize("sizes", [SMALL, LARGE])
+def test_the_splits_of_changes_hold_each_change_in_the_order_of_its_bucket(tmp_path: Path, sizes: SplitSizes) -> None:
+    table = keyed(tmp_path, **{"changelog-producer": "input"})
+    plan = plan_changes(table, Request(), 2)
+    units = [unit for snapshot in plan.snapshots for unit in change_units(table, snapshot)]
+    splits = pickle.loads(pickle.dumps(pack_changes(table.table_schema, units, sizes)))
+    found: list[tuple[int, str, int, int]] = []
+    for split in splits:
+        for unit, batch in read_change_split(TablePlace.of(table), plan.projection, split):
+            columns = batch.to_pydict()
+            found_rows = zip(columns["id"], columns["name"], batch[-1].to_pylist(), strict=True)
+            found += [(*row, unit.snapshot_id) for row in found_rows]
+    whole = table.to_arrow(changes_since=2).to_pylist()
+    expected = [(r["id"], r["name"], r["_row_kind"]) for r in whole]
+    assert sorted(f[:3] for f in found) == sorted(expected)
+    for key in {f[0] for f in found}:
+        assert [f[:3] for f in found if f[0] == key] == [e for e in expected if e[0] == key]
+        versions = [f[3] for f in found if f[0] == key]
+        assert versions == sorted(versions)
+    assert {f[3] for f in found} <= set(table.snapshots()["snapshot_id"].to_pylist()[2:])
+
+
+def test_a_filter_leaves_out_change_files_that_hold_no_such_row(tmp_path: Path) -> None:
+    table = appended(tmp_path)
+    plan = plan_changes(table, Request(filter="id >= 120"), 0)
+    units = [unit for snapshot in plan.snapshots for unit in change_units(table, snapshot)]
+    assert len(units) == 4
+    assert [u.snapshot_id for u in possible_units(table, units, plan.projection)] == [4]
