@@ -30,6 +30,14 @@ class RecordFormat(Enum):
     NONE = "none"
 
 
+class ReaderChoice(Enum):
+    """Who reads the records of a Kafka source."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    NATIVE = "native"
+
+
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """When batches start: every `interval_ms`, or (None) once over all that is available, then stop."""
@@ -39,11 +47,12 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """A Spark streaming source; `options` go to Spark as they are."""
+    """A Spark streaming source; `options` go to Spark as they are. `reader` says who reads Kafka's records."""
 
     format: str
     options: Mapping[str, str]
     decode: RecordFormat
+    reader: ReaderChoice = ReaderChoice.AUTO
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +120,12 @@ def parse_trigger(text: str) -> Trigger:
 TABLE = Option("table", parse_given_text, None, "path or URI of the table's directory; with `catalog` its name there")
 SOURCE_FORMAT = Option("source.format", parse_given_text, None, "name of a Spark streaming source, like kafka")
 SOURCE_DECODE = Option("source.decode", parse_enum(RecordFormat), RecordFormat.NONE, "how values become columns")
+SOURCE_READER = Option(
+    "source.reader",
+    parse_enum(ReaderChoice),
+    ReaderChoice.AUTO,
+    "who reads Kafka: Spark's source, or tasks themselves (native); auto: native where every option has a counterpart",
+)
 CHECKPOINT = Option("checkpoint", parse_given_text, None, "directory where Spark keeps the job's progress")
 TRIGGER = Option("trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow")
 CREATE_SCHEMA = Option("create.schema", parse_given_text, None, "columns as in CREATE TABLE")
@@ -140,6 +155,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
             format=SOURCE_FORMAT.get(texts),
             options=_family(texts, SOURCE_OPTIONS),
             decode=SOURCE_DECODE.get(texts),
+            reader=SOURCE_READER.get(texts),
         ),
         checkpoint=CHECKPOINT.get(texts),
         trigger=TRIGGER.get(texts),

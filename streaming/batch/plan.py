@@ -8,12 +8,12 @@ from bucketline.state.store.write.stages import Stages, WriteStage
 from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
-from bucketline.streaming.tasks.read_task import Frame
+from bucketline.streaming.tasks.read_task import Records
 
 MOST_REJECTS = 1 << 31
 
 
-def plan_batch(target: Target, identity: BatchIdentity, source: Frame, workers: Workers) -> Stages[Frame]:
+def plan_batch(target: Target, identity: BatchIdentity, source: Records, workers: Workers) -> Stages[Records]:
     """The stages of a batch on the table as its session sees it."""
     session, state = target.session, target.state
     plan = session.plan

@@ -65,7 +65,7 @@ class TableSink:
     def __call__(self, batch: Any, batch_id: int) -> None:
         log_to_standard_error()
         with explained_in_one_line():
-            self.write(batch, identify(batch, batch_id, self._job))
+            self.write(batch, identify(batch, batch_id, self._job()))
 
     def write(self, batch: Any, identity: BatchIdentity) -> None:
         """As a call, for a batch whose identity is known."""
@@ -73,7 +73,7 @@ class TableSink:
         table = live_table(self.path, self.options, user, self.storage_options)
         try:
             with table.batch(identity):
-                target, report = write_batch(table.target, identity, batch, self._job)
+                target, report = write_batch(table.target, identity, batch, self._job())
                 table.keep(target)
                 tell(report)
         except BaseException:
@@ -108,6 +108,5 @@ class TableSink:
     def _root(self) -> str:
         return file_io_for(self.path, self.storage_options)[1]
 
-    @property
     def _job(self) -> Job:
         return Job(self.decode, self.checkpoint, self.source, self.cluster, self.allow_reprocess)

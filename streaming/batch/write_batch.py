@@ -28,6 +28,7 @@ from bucketline.streaming.batch.compact_beside import beside_backlog, check_besi
 from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_table, refuse_need
 from bucketline.streaming.batch.history import check_rolled_back, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, read_identity
+from bucketline.streaming.batch.kafka_batch import KafkaReader, records_of
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
 from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
@@ -35,7 +36,7 @@ from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
 from bucketline.streaming.batch.target import Target, taken_over
 from bucketline.streaming.decode.decoder import Decoder
-from bucketline.streaming.tasks.read_task import Frame
+from bucketline.streaming.tasks.read_task import Frame, Records
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 _LOG = logging.getLogger(__name__)
@@ -43,13 +44,16 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a job says of all its batches; the fields are as in `TableSink`."""
+    """What a job says of all its batches; the fields are as in `TableSink`. With `kafka`, tasks read Kafka themselves:
+    only a job that has made the frame knows that it holds Kafka's records and nothing else.
+    """
 
     decoder: Decoder | None = None
     checkpoint: str | None = None
     source: str | None = None
     cluster: str | None = None
     allow_reprocess: bool = False
+    kafka: KafkaReader | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ def write_once(
     if isinstance(decision, recover.SkipBatch):
         return target, compact_what_was_due(target, identity, engine)
     target, relief = relieve(target, engine)
-    target, done = plan_run_commit(target, identity, engine, conform(target, rows))
+    found = records_of(conform(target, rows), identity, job.kafka, engine.workers.parallelism)
+    target, done = plan_run_commit(target, identity, engine, found)
     return target, replace(done, relief=relief)
 
 
@@ -115,7 +120,7 @@ def conform(target: Target, rows: Frame) -> Frame:
     return rows if rows.decode is not None else replace(rows, frame=fit_frame(rows.frame, target.session))
 
 
-def plan_run_commit(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame) -> tuple[Target, Done]:
+def plan_run_commit(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Records) -> tuple[Target, Done]:
     """A batch that is not in the table yet: what was done for it until its commit."""
     stages = plan(target, identity, engine, rows)
     planned = time.monotonic()
@@ -126,15 +131,15 @@ def plan_run_commit(target: Target, identity: BatchIdentity, engine: SparkEngine
     return target, Done(stages.write.write.trigger, outcome.messages, report, outcome, planned, ran)
 
 
-def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame) -> Stages[Frame]:
+def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Records) -> Stages[Records]:
     """The stages of the batch on the table as it is now, whoever has changed it since the job started."""
     fitting = replace(rows, decode=fit_decoder(rows.decode, target.session))
     return plan_batch(target, identity, fitting, engine.workers)
 
 
 def run(
-    target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Frame], rows: Frame
-) -> tuple[Stages[Frame], Outcome]:
+    target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
+) -> tuple[Stages[Records], Outcome]:
     """What the tasks have written, and by which stages: they run again where records need columns that are missing."""
     outcome = engine.run(stages)
     if not outcome.need:
@@ -224,7 +229,7 @@ def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine
     return target.at(replace(target.state, owes_postponed=lost)), replace(done, report=done.report.followed_by(report))
 
 
-def _advised(target: Target, stages: Stages[Frame], engine: SparkEngine) -> Target:
+def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Target:
     """The target that knows that advice on the job has been logged, if there is any."""
     plan = target.session.plan
     advice = None if target.state.is_advised else plan.mode.advice(plan, stages, engine.workers)

@@ -9,6 +9,7 @@ from bucketline.conf.job import (
     OPTIONS,
     SOURCE_DECODE,
     SOURCE_OPTIONS,
+    SOURCE_READER,
     JobConfig,
     Setting,
 )
@@ -46,7 +47,7 @@ def _shown(key: str, found: Setting, there: bool) -> Setting:
 
 def _defaults(config: JobConfig) -> Mapping[str, Setting]:
     """The defaults that the job fills in."""
-    found = {o.key: Setting(o.shown(), DEFAULT) for o in (SOURCE_DECODE, BAD_RECORDS_MAX)}
+    found = {o.key: Setting(o.shown(), DEFAULT) for o in (SOURCE_DECODE, SOURCE_READER, BAD_RECORDS_MAX)}
     for key, text in source_options(config.source).options.items():
         if find_option(config.source.options, key) is None:
             found[SOURCE_OPTIONS + key] = Setting(text, DEFAULT)

@@ -1,6 +1,7 @@
 """Checks a job before Spark starts: settings, source, table and sink must fit together."""
 
 from bucketline.conf.job import JobConfig
+from bucketline.conf.kafka_client import check_reader
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.source_options import source_options
@@ -18,7 +19,7 @@ def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
     Nothing is left behind; an object store is tried with an object that is removed again (`require_publish`).
     Raises the BucketlineError with which the job would fail before its first batch.
     """
-    source_options(config.source)
+    check_reader(config.source, source_options(config.source).options)
     check_name(config)
     require_publish(config)
     schema = job_schema(config, clock=clock)

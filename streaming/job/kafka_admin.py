@@ -7,7 +7,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from bucketline.streaming.job.kafka_failure import KafkaUnreachableError, is_about_login, kafka_failure
+from bucketline.streaming.job.kafka_failure import is_about_login, kafka_failure
+from bucketline.streaming.tasks.kafka_errors import KafkaUnreachableError
 
 _LOG = logging.getLogger("bucketline.job")
 

@@ -9,40 +9,18 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.conf.source_options import SERVERS, kafka_source
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.source_options import kafka_source
 from bucketline.streaming.batch.failure import said_by
-
-
-class KafkaDataLostError(BucketlineError):
-    """Kafka has removed records that the job has not read."""
-
-    code = "KAFKA_DATA_LOST"
-
-
-class KafkaTopicMissingError(OptionError):
-    """A topic of the job does not exist."""
-
-    code = "KAFKA_TOPIC_MISSING"
-
-
-class KafkaOffsetsError(OptionError):
-    """startingOffsets do not fit the partitions of the topics."""
-
-    code = "KAFKA_STARTING_OFFSETS"
-
-
-class KafkaUnreachableError(BucketlineError):
-    """No broker answers."""
-
-    code = "KAFKA_UNREACHABLE"
-
-
-class KafkaRefusedError(BucketlineError):
-    """Kafka refuses the job's login or its request."""
-
-    code = "KAFKA_REFUSED"
-
+from bucketline.streaming.tasks.kafka_errors import (
+    KafkaDataLostError,
+    KafkaOffsetsError,
+    named,
+    records_removed,
+    refused,
+    topic_missing,
+    unreachable,
+)
 
 _OF_SPARK = "SPARK_FAILED"
 """The code of errors that only say that Spark ended the query."""
@@ -54,7 +32,7 @@ _MADE_ANEW = re.compile(
 _LOST = re.compile(
     r"Some data may have been lost because they are not available in Kafka|KAFKA_DATA_LOSS|OffsetOutOfRangeException"
 )
-_RANGE = re.compile(r"offset range \[[^\]\n]*[\])]|in range \[[^\]\n]*[\])]|Cannot fetch record [^\n]*")
+_RANGE = re.compile(r"offset range \[[^\]\n]*[\])]|in (?:range|offset) \[[^\]\n]*[\])]|Cannot fetch record [^\n]*")
 _MISSING = re.compile(r"UnknownTopicOrPartitionException|This server does not host this topic-partition")
 _PARTIAL = re.compile(r"must specify all TopicPartitions.*?(Specified: Set\([^)]*\) Assigned: Set\([^)]*\))", re.DOTALL)
 _UNREACHABLE = re.compile(
@@ -87,11 +65,7 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
     if _LOST.search(text):
         return _data_lost(text, topics)
     if _MISSING.search(text):
-        return KafkaTopicMissingError(
-            f"{_named(topics)} does not exist at {servers}: create it, or correct source.options.subscribe; a topic "
-            "that was deleted and created again needs a new checkpoint (docs/kafka.md)",
-            topics=topics,
-        )
+        return topic_missing(topics, servers)
     partial = _PARTIAL.search(text)
     if partial:
         return KafkaOffsetsError(
@@ -99,19 +73,11 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
             "each of them, with -2 for the earliest record of a new partition",
             key="source.options.startingOffsets",
         )
-    refused = _REFUSED.search(text)
-    if refused:
-        return KafkaRefusedError(
-            f"Kafka at {servers} refuses the job ({refused[1]}: {refused[2].strip()[:200]}): check the options "
-            f"kafka.security.protocol and kafka.sasl.*, and whether this user may read {_named(topics)}",
-            topics=topics,
-        )
+    denied = _REFUSED.search(text)
+    if denied:
+        return refused(servers, f"{denied[1]}: {denied[2].strip()[:200]}", topics)
     if _UNREACHABLE.search(text):
-        return KafkaUnreachableError(
-            f"no broker answers at {servers}: check source.options.{SERVERS}, the network and "
-            "kafka.security.protocol; nothing was lost, run it again",
-            servers=servers,
-        )
+        return unreachable(servers)
     return None
 
 
@@ -125,19 +91,10 @@ def _data_lost(text: str, topics: str) -> KafkaDataLostError:
     anew = _MADE_ANEW.search(text)
     if anew:
         return KafkaDataLostError(
-            f"{_named(topics)} is not the one that the checkpoint is about ({' '.join(anew[0].split())}): it was "
+            f"{named(topics)} is not the one that the checkpoint is about ({' '.join(anew[0].split())}): it was "
             "deleted and created again, or lost partitions. Start a new checkpoint at its first record with "
             "--allow-reprocess (docs/kafka.md)",
             topics=topics,
         )
     where = _RANGE.search(text)
-    return KafkaDataLostError(
-        f"Kafka has removed records of {_named(topics)} before they were read{f' ({where[0]})' if where else ''}: "
-        "its retention is shorter than the job was behind. Nothing was skipped. To go on without them, run the job "
-        "once with --set source.options.failOnDataLoss=false (docs/kafka.md)",
-        topics=topics,
-    )
-
-
-def _named(topics: str) -> str:
-    return f"one of the topics {topics}" if "," in topics else f"topic {topics}"
+    return records_removed(topics, "" if where is None else where[0])

@@ -27,6 +27,7 @@ from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.await_end import await_end
 from bucketline.streaming.job.check import check_job, sink_options_of
+from bucketline.streaming.job.choose_reader import JobSink, choose_reader
 from bucketline.streaming.job.ending import Ending, process_ending, signals_to
 from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.job_table import open_or_create
@@ -87,7 +88,7 @@ def run_job(
         elif kafka:
             found = read_checkpoint(session, config.checkpoint, table)
             check_source(found, given.options, None if allow_reprocess else cluster)
-        sink = TableSink(
+        sink = JobSink(
             config.table if config.catalog is None else table.uri,
             options=sink_options_of(config),
             checkpoint=config.checkpoint,
@@ -96,6 +97,7 @@ def run_job(
             cluster=cluster,
             allow_reprocess=allow_reprocess,
             storage_options=table.storage,
+            kafka=choose_reader(session, config.source, given.options),
         )
         gate = BatchGate(sink)
         with kafka_failures(given.options if kafka else None), explained():

@@ -1,11 +1,11 @@
 """Executor, first stage: rows → sealed runs, each on its way to the task that places or writes it.
 
-Rows of a frame come as record batches under `mapInArrow`. Rows of one key come from one input partition in offset order
-when the record key is the primary key; across input partitions the lower partition id counts as earlier. Rows of parts
-(files, buckets) are read where the task runs.
+Rows of a frame come as record batches under `mapInArrow`; records of offset ranges are fetched by the task. Rows of one
+key come from one input partition in offset order when the record key is the primary key; across input partitions the
+lower partition id counts as earlier. Rows of parts (files, buckets) are read where the task runs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,9 @@ from bucketline.state.store.write.sealed_runs import RunSealer, SealPlan
 from bucketline.state.types.schema_need import SchemaNeed
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
+from bucketline.streaming.tasks.kafka_consumers import KEPT
+from bucketline.streaming.tasks.kafka_fetch import RangeFetch
+from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.wire import NEEDS, REJECTS, routed_note, routed_run
 
@@ -35,9 +38,14 @@ class Frame:
     reject_limit: int = 1
 
 
+Records = Frame | KafkaRanges
+"""Where the tasks of a batch get their records from."""
+
+
 @dataclass(frozen=True, slots=True)
-class ReadTask:
-    """Reads the records of a frame; plain values only, so that it travels. The fields are as in `Frame`.
+class Reading:
+    """How rows or records become sealed runs; plain values only, so that it travels. `decode` and `reject_limit` are as
+    in `Frame`.
 
     Once its records need what the table does not have, a task goes on only to say what else they need: the batch will
     be run again.
@@ -48,13 +56,13 @@ class ReadTask:
     decode: Decoder | None
     reject_limit: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def runs(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """What goes to other tasks for the tables of this one, in order."""
         origin = task_number()
         sealer, acceptance = RunSealer(self.seal, origin=origin), RowAcceptance(self.seal.schema)
         refused_rows = 0
         needs: list[SchemaNeed] = []
-        for batch in batches:
-            rows = pa.Table.from_batches([batch])
+        for rows in tables:
             if self.decode is not None:
                 rows, rejects, need = self.decode(rows)
                 if need and need not in needs:
@@ -79,6 +87,32 @@ class ReadTask:
     def _rejects(self, rejects: RejectedRows, origin: int) -> pa.RecordBatch:
         key, rows = self.to.any_key, rejects.row_count
         return routed_note(REJECTS, shard_key=key, origin=origin, row_count=rows, blob=rejects.blob)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Reads the records of a frame; plain values only, so that it travels."""
+
+    reading: Reading
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.reading.runs(pa.Table.from_batches([batch]) for batch in batches)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKafkaTask:
+    """Reads the offset ranges of its share from Kafka; plain values only, so that it travels."""
+
+    reading: Reading
+    source: KafkaRanges
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        drain(batches)
+        source, share = self.source, self.source.shares[task_number()]
+        if not share:
+            return
+        with KEPT.consumer(source.reading.settings) as consumer:
+            yield from self.reading.runs(RangeFetch(consumer, source.reading, source.columns).tables(share))
 
 
 @dataclass(frozen=True, slots=True)

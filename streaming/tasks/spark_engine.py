@@ -13,10 +13,11 @@ import pyarrow as pa
 from bucketline.state.store.engine.engine import Outcome, Parts
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
+from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.place_task import PlaceTask
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.read_task import Frame, ReadPartsTask, ReadTask
+from bucketline.streaming.tasks.read_task import Reading, ReadKafkaTask, ReadPartsTask, ReadTask, Records
 from bucketline.streaming.tasks.wire import RESULT_DDL, ROUTED_DDL
 from bucketline.streaming.tasks.worker import Task, in_worker
 from bucketline.streaming.tasks.write_task import CompactTask, WriteTask
@@ -43,15 +44,15 @@ class SparkEngine:
     def workers(self) -> Workers:
         return Workers(self.spark.sparkContext.defaultParallelism, _MOST_TASKS)
 
-    def run(self, stages: Stages[Parts] | Stages[Frame]) -> Outcome:
-        """As `Engine.run`; rows may come from a DataFrame as well."""
+    def run(self, stages: Stages[Parts] | Stages[Records]) -> Outcome:
+        """As `Engine.run`; rows may come from a DataFrame, and from Kafka, as well."""
         if isinstance(stages.source, Parts) and not stages.source.parts and not stages.idle:
             return Outcome(stages.retired)
         _bound_arrow(self.spark)
         with _planned_once(self.spark):
             return read_outcome(self._results(stages).collect(), stages.retired)
 
-    def _results(self, stages: Stages[Parts] | Stages[Frame]) -> Any:
+    def _results(self, stages: Stages[Parts] | Stages[Records]) -> Any:
         """The frame of the tasks' results."""
         source, write, place = stages.source, stages.tasks.write, stages.place
         if isinstance(source, Parts) and not source.parts:
@@ -70,14 +71,17 @@ class SparkEngine:
         task = WriteTask(stages.write, stages.idle, among)
         return routed.repartition(write, "shard_key").mapInArrow(in_worker(task), RESULT_DDL)
 
-    def _read(self, stages: Stages[Parts] | Stages[Frame]) -> tuple[Any, Task]:
+    def _read(self, stages: Stages[Parts] | Stages[Records]) -> tuple[Any, Task]:
         """The frame over which tasks read, and what they do."""
         source = stages.source
         to = read_destination(stages)
         if isinstance(source, Parts):
             count = min(to.task_count, len(source.parts))
             return self._tasks(count), ReadPartsTask(stages.seal, to, tuple(source.parts), count)
-        return source.frame, ReadTask(stages.seal, to, source.decode, source.reject_limit)
+        reading = Reading(stages.seal, to, source.decode, source.reject_limit)
+        if isinstance(source, KafkaRanges):
+            return self._tasks(len(source.shares)), ReadKafkaTask(reading, source)
+        return source.frame, ReadTask(reading)
 
     def _tasks(self, count: int) -> Any:
         """A frame of so many tasks that get nothing."""

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from bucketline.state.store.table.table import open_table
-from bucketline.streaming.job.kafka_failure import (
+from bucketline.streaming.job.run import run_job
+from bucketline.streaming.tasks.kafka_errors import (
     KafkaDataLostError,
     KafkaOffsetsError,
     KafkaRefusedError,
     KafkaTopicMissingError,
     KafkaUnreachableError,
 )
-from bucketline.streaming.job.run import run_job
 from tests.kafka.test_moving import Orders
 from tests.support.broker import KafkaBroker
 

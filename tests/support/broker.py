@@ -118,6 +118,32 @@ class KafkaBroker:
         for done in self._admin().delete_records(upto, operation_timeout=REQUEST_TIMEOUT_S).values():
             done.result(REQUEST_TIMEOUT_S)
 
+    def wait_until_compacted(self, topic: str, *, records: int) -> None:
+        """Returns once partition 0 has so many records left.
+
+        Errors: BrokerError when the broker has not compacted in time.
+        """
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._count(topic) == records:
+                return
+        raise BrokerError(f"{topic} has not been compacted\n{self._log()}")
+
+    def _count(self, topic: str) -> int:
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap_servers, "group.id": "count", "enable.partition.eof": True} | QUIET
+        )
+        try:
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            found = 0
+            while True:
+                messages = consumer.consume(1000, timeout=PROBE_TIMEOUT_S)
+                found += sum(m.error() is None for m in messages)
+                if any(m.error() is not None for m in messages):
+                    return found
+        finally:
+            consumer.close()
+
     def produce(self, topic: str, records: Iterable[KafkaRecord]) -> int:
         """Writes records in order and returns how many, once the broker has acknowledged every one."""
         producer = Producer(
@@ -271,6 +297,7 @@ def _settings(data: Path, port: int, controller_port: int, sasl_port: int, users
             "controller.listener.names=CONTROLLER",
             f"log.dirs={data}",
             "auto.create.topics.enable=false",
+            "log.cleaner.backoff.ms=200",
             # Tests write records with times of long ago; half a minute after its start a broker deletes such.
             "log.retention.ms=-1",
             # One node: internal topics cannot have Kafka's usual three copies, and need not fifty partitions.

@@ -13,7 +13,7 @@ from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.rejects import rejected_rows
-from bucketline.streaming.tasks.read_task import Frame, ReadTask
+from bucketline.streaming.tasks.read_task import Frame, Reading, ReadTask
 from bucketline.streaming.tasks.spark_engine import read_destination
 from bucketline.streaming.tasks.wire import REJECTS, read_routed
 
@@ -31,7 +31,8 @@ def planned(path: Path, decode: object = None, **options: str) -> ReadTask:
     session.refresh()
     identity = BatchIdentity("q", 0, None, "[]", "d")
     stages = plan_batch(Target(session, "q"), identity, Frame(None, decode), Workers(2, 100))  # type: ignore[arg-type]
-    return ReadTask(stages.seal, read_destination(stages), stages.source.decode, stages.source.reject_limit)
+    source = stages.source
+    return ReadTask(Reading(stages.seal, read_destination(stages), source.decode, source.reject_limit))
 
 
 class EveryRecordIsBad:

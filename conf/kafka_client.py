@@ -1,0 +1,210 @@
+"""The settings with which librdkafka reads as Kafka's Java client does under a source's `kafka.` options.
+
+Both clients have options of the same names that mean something else, and defaults that differ. So an option is taken
+over only by its name in a list; any other is an obstacle, and so is a value that librdkafka reads in another way.
+
+Source: Kafka 4.1 ConsumerConfig, SaslConfigs, SslConfigs; Spark 4.0 KafkaSourceProvider.kafkaParamsForExecutors;
+librdkafka 2.16 CONFIGURATION.md.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import SOURCE_READER, ReaderChoice, RecordFormat, SourceConfig
+from bucketline.conf.secrets import MaskedOptions
+from bucketline.conf.source_options import KAFKA
+
+OF_KAFKA = "kafka."
+
+_SAME: Mapping[str, str] = {
+    "bootstrap.servers": "bootstrap.servers",
+    "client.id": "client.id",
+    "client.rack": "client.rack",
+    "client.dns.lookup": "client.dns.lookup",
+    "security.protocol": "security.protocol",
+    "isolation.level": "isolation.level",
+    "check.crcs": "check.crcs",
+    "fetch.min.bytes": "fetch.min.bytes",
+    "fetch.max.bytes": "fetch.max.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.partition.fetch.bytes": "max.partition.fetch.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "connections.max.idle.ms": "connections.max.idle.ms",
+    "metadata.max.age.ms": "metadata.max.age.ms",
+    "reconnect.backoff.ms": "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms": "reconnect.backoff.max.ms",
+    "retry.backoff.ms": "retry.backoff.ms",
+    "retry.backoff.max.ms": "retry.backoff.max.ms",
+    "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
+    "ssl.key.password": "ssl.key.password",
+}
+"""Options that mean the same to both: from the Java client's name to that of librdkafka."""
+
+_BY_LOGIN = frozenset({"sasl.mechanism", "sasl.jaas.config", "sasl.login.callback.handler.class"})
+_BY_LOGIN_URL = "sasl.oauthbearer.token.endpoint.url"
+_GROUP = "group.id"
+_ENDPOINT_CHECK = "ssl.endpoint.identification.algorithm"
+
+_AS_SPARK: Mapping[str, str] = {
+    "isolation.level": "read_uncommitted",
+    "auto.offset.reset": "error",
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "check.crcs": "true",
+}
+"""What Spark's reader sets, and the Java client's defaults that decide which records are read."""
+
+_OF_OURS: Mapping[str, str] = {
+    "enable.partition.eof": "true",  # tells the position behind records that are not delivered
+    "fetch.wait.max.ms": "100",  # nothing is read beyond the newest record
+    "queued.max.messages.kbytes": "32768",  # records that wait in memory
+    "receive.message.max.bytes": "1000000000",  # a record may be larger than what one answer is to hold
+    "max.poll.interval.ms": "86400000",
+    "connections.max.idle.ms": "540000",  # as the Java client
+    "log_level": "2",  # what matters comes as an error
+}
+
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_OAUTH_HANDLERS = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+)
+_JAAS = re.compile(r"\s*([\w.]+)\s+required((?:\s+\w+\s*=\s*\"[^\"\\\n]*\")*)\s*;\s*")
+_JAAS_OPTION = re.compile(r"(\w+)\s*=\s*\"([^\"]*)\"")
+_OAUTH_OPTIONS: Mapping[str, str] = {
+    "clientId": "sasl.oauthbearer.client.id",
+    "clientSecret": "sasl.oauthbearer.client.secret",
+    "scope": "sasl.oauthbearer.scope",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaClient:
+    """The settings of librdkafka without a group id; `obstacles` say what cannot be taken over, and why."""
+
+    settings: Mapping[str, str]
+    obstacles: tuple[str, ...] = ()
+
+
+def kafka_client(options: Mapping[str, str]) -> KafkaClient:
+    """How librdkafka reads as Spark's Kafka source does with these options."""
+    given = {key[len(OF_KAFKA) :]: text.strip() for key, text in options.items() if key.lower().startswith(OF_KAFKA)}
+    found = {**_OF_OURS, **_AS_SPARK}
+    obstacles: list[str] = []
+    _take_transport(given, found, obstacles)
+    _take_login(given, found, obstacles)
+    known = _BY_LOGIN | {_BY_LOGIN_URL, _GROUP, _ENDPOINT_CHECK}
+    for key, text in given.items():
+        if key in _SAME:
+            found[_SAME[key]] = text.lower() if text.lower() in ("true", "false") else text
+        elif key not in known and not key.startswith(("ssl.truststore.", "ssl.keystore.")):
+            obstacles.append(f"{OF_KAFKA}{key} has no counterpart")
+    return KafkaClient(MaskedOptions(found), tuple(sorted(set(obstacles))))
+
+
+def check_reader(source: SourceConfig, options: Mapping[str, str]) -> None:
+    """Returns if the reader that a job asks for goes with its source. Raises OptionError."""
+    if source.reader is not ReaderChoice.NATIVE:
+        return
+    why = obstacles(source, options)
+    if why:
+        raise OptionError(f"source.reader = native: {why[0]}; use auto or spark", key=SOURCE_READER.key)
+
+
+def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
+    """Why the tasks of a job with these options cannot read themselves; empty when they can."""
+    if source.format != KAFKA:
+        return (f"the source is {source.format!r}, and tasks read Kafka alone themselves",)
+    if source.decode is RecordFormat.NONE:
+        return ("without source.decode the table's rows are what Spark makes of the records",)
+    return kafka_client(options).obstacles
+
+
+def _take_transport(given: Mapping[str, str], found: dict[str, str], obstacles: list[str]) -> None:
+    """Certificates: PEM of both kinds, and a key store in PKCS12."""
+    check = given.get(_ENDPOINT_CHECK)
+    if check is not None:
+        found[_ENDPOINT_CHECK] = check.lower() or "none"
+    stores = {key: text for key, text in given.items() if key.startswith(("ssl.truststore.", "ssl.keystore."))}
+    if not _is_encrypted(given):
+        if stores:
+            obstacles.append(f"{OF_KAFKA}ssl.* without a security.protocol that encrypts")
+        return
+    trust, key_type = stores.get("ssl.truststore.type", "JKS"), stores.get("ssl.keystore.type", "JKS")
+    taken = {"ssl.truststore.type", "ssl.keystore.type"}
+    if trust.upper() == "PEM":
+        taken |= _moved(
+            stores,
+            found,
+            {"ssl.truststore.certificates": ("ssl.ca.pem",), "ssl.truststore.location": ("ssl.ca.location",)},
+        )
+    if key_type.upper() == "PEM":
+        taken |= _moved(
+            stores,
+            found,
+            {
+                "ssl.keystore.certificate.chain": ("ssl.certificate.pem",),
+                "ssl.keystore.key": ("ssl.key.pem",),
+                "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
+            },
+        )
+    elif key_type.upper() == "PKCS12":
+        taken |= _moved(
+            stores,
+            found,
+            {
+                "ssl.keystore.location": ("ssl.keystore.location",),
+                "ssl.keystore.password": ("ssl.keystore.password",),
+            },
+        )
+    if not {"ssl.ca.pem", "ssl.ca.location"} & found.keys():
+        obstacles.append(f"the trusted certificates are no PEM ({OF_KAFKA}ssl.truststore.type is {trust})")
+    obstacles += [f"{OF_KAFKA}{key} has no counterpart" for key in stores if key not in taken]
+
+
+def _moved(given: Mapping[str, str], found: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Takes the options of these names over, and says which were there."""
+    there = {name for name in names if name in given}
+    for name in there:
+        found.update(dict.fromkeys(names[name], given[name]))
+    return there
+
+
+def _take_login(given: Mapping[str, str], found: dict[str, str], obstacles: list[str]) -> None:
+    if not given.get("security.protocol", "PLAINTEXT").upper().startswith("SASL_"):
+        obstacles += [f"{OF_KAFKA}{key} without a login" for key in given if key.startswith("sasl.")]
+        return
+    mechanism, login = given.get("sasl.mechanism", "GSSAPI"), given.get("sasl.jaas.config")
+    if login is None:
+        obstacles.append(f"the login comes from elsewhere than {OF_KAFKA}sasl.jaas.config")
+        return
+    read = _JAAS.fullmatch(login)
+    module, texts = (None, "") if read is None else (read[1], read[2])
+    options = dict(_JAAS_OPTION.findall(texts))
+    handler, url = given.get("sasl.login.callback.handler.class"), given.get(_BY_LOGIN_URL)
+    by_name = (mechanism == "PLAIN" and module == _PLAIN) or (
+        mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512") and module == _SCRAM
+    )
+    if by_name and options.keys() == {"username", "password"} and handler is None and url is None:
+        found |= {"sasl.username": options["username"], "sasl.password": options["password"]}
+    elif (
+        (mechanism, module) == ("OAUTHBEARER", _OAUTH)
+        and handler in _OAUTH_HANDLERS
+        and url is not None
+        and {"clientId", "clientSecret"} <= options.keys() <= _OAUTH_OPTIONS.keys()
+    ):
+        found |= {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": url}
+        found |= {_OAUTH_OPTIONS[name]: text for name, text in options.items()}
+    else:
+        obstacles.append(f"the login of {OF_KAFKA}sasl.* ({mechanism}) has no counterpart")
+        return
+    found["sasl.mechanism"] = mechanism
+
+
+def _is_encrypted(given: Mapping[str, str]) -> bool:
+    return given.get("security.protocol", "PLAINTEXT").upper() in ("SSL", "SASL_SSL")

@@ -1,0 +1,161 @@
+"""The offset ranges of a batch, for tasks that read Kafka themselves.
+
+Spark's own Kafka source plans them, as it would for its own tasks: it splits partitions (`minPartitions`), begins new
+ones, and refuses partitions that were deleted or whose offsets moved back. The frame is planned and never run. What
+Spark planned must be what its offsets log says of the batch; a plan that is not understood is not used.
+
+Source: Spark 4.0 to 4.2 DataSourceRDD, KafkaBatchInputPartition, KafkaOffsetRange.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from bucketline.conf.secrets import MaskedOptions
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
+from bucketline.streaming.tasks.kafka_ranges import KafkaRanges, KafkaReading, OffsetRange, shared
+from bucketline.streaming.tasks.read_task import Frame, Records
+
+_LOG = logging.getLogger("bucketline.job")
+
+_TASK = "DataSourceRDDPartition"
+_PARTITION = "KafkaBatchInputPartition"
+_RANGE = re.compile(r"KafkaOffsetRange\(([\w.-]+)-(\d+),(-?\d+),(-?\d+),.*\)", re.DOTALL)
+_GROUP = "group.id"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReader:
+    """How the tasks of a job read Kafka themselves: the settings of librdkafka, without a group id.
+
+    `is_required` when nothing else may read; `keeps_split` when an option says how Spark splits partitions, so that
+    each range that it plans is a task.
+    """
+
+    settings: Mapping[str, str]
+    is_required: bool
+    keeps_split: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What Spark has planned for a batch."""
+
+    ranges: tuple[OffsetRange, ...]
+    group: str
+    poll_timeout_ms: int
+    fails_on_data_loss: bool
+    headers: bool
+
+
+def records_of(frame: Frame, identity: BatchIdentity, reader: KafkaReader | None, parallelism: int) -> Records:
+    """Where the tasks of a batch get its records from: offset ranges for a `reader`, else the frame itself.
+
+    Raises KafkaReaderError where the ranges are not certain and nothing else may read.
+    """
+    if reader is None or not isinstance(frame.decode, DecodeStep):
+        return frame
+    try:
+        planned = planned_ranges(frame.frame)
+        if planned is None:
+            return frame
+        check_ranges(planned, identity.start_offsets, identity.end_offsets)
+    except KafkaReaderError as e:
+        if reader.is_required:
+            raise
+        _LOG.warning("Spark reads this batch: %s", e.message)
+        return frame
+    reading = KafkaReading(
+        MaskedOptions({**reader.settings, _GROUP: planned.group}),
+        planned.poll_timeout_ms,
+        planned.fails_on_data_loss,
+    )
+    ordered = sorted(planned.ranges)
+    shares = tuple((r,) for r in ordered) if reader.keeps_split else shared(ordered, parallelism)
+    columns = tuple(c for c in frame.decode.input_columns if c != "headers" or planned.headers)
+    return KafkaRanges(shares, reading, columns, frame.decode, frame.reject_limit)
+
+
+def planned_ranges(frame: Any) -> Planned | None:
+    """What Spark's Kafka source has planned for a frame; None for a batch without any record.
+
+    Raises KafkaReaderError where the plan is not that of one Kafka source, and what Spark raises when it plans.
+    """
+    tasks = list(frame._jdf.queryExecution().toRdd().partitions())
+    if any(_name(task) != _TASK for task in tasks):
+        raise _unknown(f"a task is a {_name(tasks[0])}")
+    partitions = [partition for task in tasks for partition in _elements(task.inputPartitions())]
+    if any(_name(p) != _PARTITION for p in partitions):
+        raise _unknown(f"it reads {_name(partitions[0])}")
+    if not partitions:
+        return None
+    first = partitions[0]
+    return Planned(
+        ranges=tuple(_range(str(p.offsetRange().toString())) for p in partitions),
+        group=str(first.executorKafkaParams().get(_GROUP)),
+        poll_timeout_ms=int(first.pollTimeoutMs()),
+        fails_on_data_loss=bool(first.failOnDataLoss()),
+        headers=bool(first.includeHeaders()),
+    )
+
+
+def check_ranges(planned: Planned, start: str | None, end: str | None) -> None:
+    """Returns if the ranges cover what a batch's offsets say, each record once.
+
+    Partitions that are new begin where Spark says; that they may begin above 0, and even at their end, is for Spark to
+    allow (`failOnDataLoss`). `start` and `end` are those of `BatchIdentity`. Raises KafkaReaderError.
+    """
+    begun, done = _only_source(start), _only_source(end)
+    found: dict[tuple[str, int], list[OffsetRange]] = {}
+    for r in sorted(planned.ranges):
+        found.setdefault((r.topic, r.partition), []).append(r)
+    for place, parts in found.items():
+        until = done.get(place)
+        joined = all(a.end == b.start for a, b in pairwise(parts))
+        if until is None or parts[-1].end != until or not joined or begun.get(place, parts[0].start) != parts[0].start:
+            raise _unknown(
+                f"it plans {parts[0]} up to {parts[-1].end}, and its offsets are {begun.get(place)}, {until}"
+            )
+    left_out = [
+        place
+        for place, until in done.items()
+        if place not in found and begun.get(place, 0 if planned.fails_on_data_loss else until) < until
+    ]
+    if left_out:
+        raise _unknown(f"it plans nothing of topic {left_out[0][0]} partition {left_out[0][1]}")
+
+
+def _only_source(offsets: str | None) -> dict[tuple[str, int], int]:
+    sources = json.loads(offsets or "[]")
+    if len(sources) != 1 or not isinstance(sources[0], dict):
+        raise _unknown(f"its offsets are of {len(sources)} sources")
+    return {(t, int(p)): int(offset) for t, partitions in sources[0].items() for p, offset in partitions.items()}
+
+
+def _range(text: str) -> OffsetRange:
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise _unknown(f"it plans {text[:200]}")
+    return OffsetRange(found[1], int(found[2]), int(found[3]), int(found[4]))
+
+
+def _elements(found: Any) -> list[Any]:
+    """The elements of a sequence of Scala."""
+    return [found.apply(i) for i in range(found.size())]
+
+
+def _name(of_jvm: Any) -> str:
+    return str(of_jvm.getClass().getSimpleName())
+
+
+def _unknown(why: str) -> KafkaReaderError:
+    return KafkaReaderError(
+        f"this version of Spark plans the batch in a way that is not known ({why}), so that tasks cannot read Kafka "
+        "themselves; set source.reader to spark"
+    )

@@ -1,0 +1,113 @@
+"""Consumers that a worker keeps from task to task: connections and metadata are worth keeping.
+
+A consumer that a task has failed with is closed. A worker keeps a few, so that its sockets are few: one to each broker
+for each consumer.
+"""
+
+import importlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
+
+MOST_CONSUMERS = 2
+"""Consumers that a worker keeps."""
+
+
+class Message(Protocol):
+    """A record, or an event of the consumer, as librdkafka gives it."""
+
+    def error(self) -> Any: ...
+    def topic(self) -> str | None: ...
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def headers(self) -> Any: ...
+    def __len__(self) -> int: ...
+
+
+class Consumer(Protocol):
+    """What is used of a consumer of confluent-kafka. Errors that belong to no partition are noted in `complaints`."""
+
+    complaints: list[Any]
+
+    def read_from(self, topic: str, partition: int, offset: int) -> None: ...
+    def consume(self, most: int, timeout_seconds: float) -> list[Message]: ...
+    def offsets(self, topic: str, partition: int, timeout_seconds: float) -> tuple[int, int]: ...
+    def rest(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class LibrdkafkaConsumer:
+    """A consumer of confluent-kafka. Raises KafkaReaderError where that is not installed."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._kafka = confluent_kafka()
+        self.complaints: list[Any] = []
+        self._consumer = self._kafka.Consumer({**settings, "error_cb": self.complaints.append})
+
+    def read_from(self, topic: str, partition: int, offset: int) -> None:
+        """Reads one partition from an offset on, and nothing else."""
+        self._consumer.assign([self._kafka.TopicPartition(topic, partition, offset)])
+
+    def consume(self, most: int, timeout_seconds: float) -> list[Message]:
+        """The next records and events; fewer than `most` when the time is over."""
+        found: list[Message] = self._consumer.consume(most, timeout_seconds)
+        return found
+
+    def offsets(self, topic: str, partition: int, timeout_seconds: float) -> tuple[int, int]:
+        """The first offset that the partition has, and the one after its last."""
+        place = self._kafka.TopicPartition(topic, partition)
+        low, high = self._consumer.get_watermark_offsets(place, timeout=timeout_seconds, cached=False)
+        return int(low), int(high)
+
+    def rest(self) -> None:
+        """Reads nothing until it is asked again."""
+        self._consumer.unassign()
+        self.complaints.clear()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def confluent_kafka() -> Any:
+    """The package. Raises KafkaReaderError where it is not installed."""
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError as e:
+        raise KafkaReaderError(
+            f"this Python cannot import confluent-kafka, with which tasks read Kafka ({e}): install bucketline[kafka] "
+            "where the tasks run, or set source.reader to spark"
+        ) from e
+
+
+@dataclass(slots=True)
+class Kept:
+    """The consumers of this process that no task uses, newest last."""
+
+    make: Callable[[Mapping[str, str]], Consumer] = LibrdkafkaConsumer
+    most: int = MOST_CONSUMERS
+    found: "OrderedDict[tuple[tuple[str, str], ...], Consumer]" = field(default_factory=OrderedDict)
+
+    @contextmanager
+    def consumer(self, settings: Mapping[str, str]) -> Iterator[Consumer]:
+        """A consumer with these settings for a task; it is kept where the task does not fail."""
+        name = tuple(sorted(settings.items()))
+        consumer = self.found.pop(name, None) or self.make(settings)
+        try:
+            yield consumer
+            consumer.rest()
+        except BaseException:
+            consumer.close()
+            raise
+        self.found[name] = consumer
+        while len(self.found) > self.most:
+            self.found.popitem(last=False)[1].close()
+
+
+KEPT = Kept()

@@ -1,0 +1,257 @@
+"""The records of an offset range, as tables of the columns of Spark's Kafka source; all of them or an error.
+
+A range is done when the consumer's position is at its end or beyond: a record has come, or the end of the partition was
+reached there. Offsets without a record are ordinary: compaction, aborted transactions, and the marks of transactions
+leave them. An end of the partition below the range's end is none: records there have been promised.
+
+Source: Spark 4.0 KafkaDataConsumer, KafkaRecordToRowConverter; librdkafka 2.16 rd_kafka_consume_batch_queue.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.determinism import SYSTEM_STOPWATCH, Stopwatch
+from bucketline.streaming.tasks.kafka_consumers import Consumer, Message
+from bucketline.streaming.tasks.kafka_errors import (
+    KafkaReaderError,
+    KafkaUnreachableError,
+    records_removed,
+    refused,
+    topic_missing,
+    unreachable,
+)
+from bucketline.streaming.tasks.kafka_ranges import KafkaReading, OffsetRange
+
+_LOG = logging.getLogger(__name__)
+
+CHUNK_BYTES = 8 << 20
+"""Bytes of values that are decoded together."""
+CHUNK_RECORDS = 20_000
+MOST_AT_ONCE, FIRST_AT_ONCE = 500, 50
+"""Records taken from the client at once: few as long as their size is not known, as each may be large."""
+_POLL_SECONDS = 0.05
+_ASK_SECONDS = 20.0
+
+# Codes of librdkafka and of Kafka's protocol.
+_END_OF_PARTITION = -191
+_OUT_OF_RANGE = frozenset({-140, 1, -139})
+_NO_TOPIC = frozenset({3, -188, -190})
+_LOGIN_REFUSED = frozenset({-169})
+_READ_REFUSED = frozenset({29, 31, 58})
+_OF_GROUP = frozenset({30, 15, 16})
+_PASSING = frozenset({-195, -193, -185, -187, -180, 5, 6, 7, 9, 13, 74, 75, 76})
+
+
+@dataclass(slots=True)
+class RangeFetch:
+    """Fetches one range after the other with one consumer; `columns` are those of Spark's Kafka source to be read."""
+
+    consumer: Consumer
+    reading: KafkaReading
+    columns: Sequence[str]
+    stopwatch: Stopwatch = SYSTEM_STOPWATCH
+    _value_bytes: int = field(default=CHUNK_BYTES // FIRST_AT_ONCE, init=False)
+
+    def tables(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.Table]:
+        """The records of the ranges, in order.
+
+        Raises KafkaDataLostError where records are gone and the job has not been told to go on without them, and
+        KafkaUnreachableError, KafkaRefusedError, KafkaTopicMissingError and KafkaReaderError where they do not come.
+        """
+        for wanted in ranges:
+            chunk = Chunk(wanted, self.columns)
+            for messages in self._messages(wanted):
+                chunk.add(messages)
+                if chunk.is_full:
+                    yield chunk.table()
+                    chunk = Chunk(wanted, self.columns)
+            if chunk.count:
+                yield chunk.table()
+
+    def _messages(self, wanted: OffsetRange) -> Iterator[list[Message]]:
+        """The range's records in order, some at a time."""
+        at = wanted.start
+        self.consumer.read_from(wanted.topic, wanted.partition, at)
+        moved_ms = self.stopwatch.elapsed_ms()
+        while at < wanted.end:
+            found = self.consumer.consume(self._most(wanted.end - at), _POLL_SECONDS)
+            events, records = _parted(found)
+            before = at
+            if records:
+                _check_place(records, wanted, at)
+                at = _int(records[-1].offset()) + 1
+                if at > wanted.end:
+                    records = [m for m in records if _int(m.offset()) < wanted.end]
+                if records:
+                    self._note_sizes(records)
+                    yield records
+            for event in events:
+                at = self._after_event(event, wanted, at)
+            if at > before:
+                moved_ms = self.stopwatch.elapsed_ms()
+            elif self.stopwatch.elapsed_ms() - moved_ms >= self.reading.poll_timeout_ms:
+                at = self._after_silence(wanted, at)
+                moved_ms = self.stopwatch.elapsed_ms()
+            self._check_login(wanted)
+
+    def _most(self, left: int) -> int:
+        """How many records to take at once: a chunk in bytes at most, if they are as large as the largest lately."""
+        return max(1, min(left, MOST_AT_ONCE, CHUNK_BYTES // max(1, self._value_bytes)))
+
+    def _note_sizes(self, records: Sequence[Message]) -> None:
+        largest = max(map(len, records))
+        self._value_bytes = max(largest, self._value_bytes // 2)
+
+    def _after_event(self, event: Message, wanted: OffsetRange, at: int) -> int:
+        """The position after an event that is no record."""
+        error = event.error()
+        code = error.code()
+        if code == _END_OF_PARTITION:
+            return max(at, _int(event.offset()))
+        if code in _OUT_OF_RANGE:
+            return self._after_loss(wanted, at)
+        if code in _NO_TOPIC:
+            raise topic_missing(wanted.topic, self._servers)
+        if code in _READ_REFUSED | _LOGIN_REFUSED:
+            raise refused(self._servers, error.str(), wanted.topic)
+        if code in _PASSING | _OF_GROUP:
+            return at
+        raise KafkaReaderError(f"{wanted}, at {at}: {error.str()}", code=error.name())
+
+    def _after_silence(self, wanted: OffsetRange, at: int) -> int:
+        """The position after a wait that was too long: records that are not there any more, or no answer."""
+        low, high = self._offsets(wanted)
+        if low <= at < high:
+            raise KafkaUnreachableError(
+                f"no record of {wanted} has come in {self.reading.poll_timeout_ms} ms, and {self._servers} has records "
+                f"from offset {low} up to {high}, from {at} on it sent none; nothing was lost, run it again "
+                "(source.options.kafkaConsumer.pollTimeoutMs waits longer)"
+            )
+        return self._after_loss(wanted, at)
+
+    def _after_loss(self, wanted: OffsetRange, at: int) -> int:
+        """The position after records that are gone: an error, or the first record of the range that is left."""
+        if self.reading.fails_on_data_loss:
+            gone = OffsetRange(wanted.topic, wanted.partition, at, wanted.end)
+            raise records_removed(wanted.topic, str(gone))
+        low, high = self._offsets(wanted)
+        left = wanted.end if at >= high else min(max(at, low), wanted.end)
+        _LOG.warning("%s: the records of offsets %d up to %d are gone and left out", wanted, at, left)
+        if left < wanted.end:
+            self.consumer.read_from(wanted.topic, wanted.partition, left)
+        return left
+
+    def _offsets(self, wanted: OffsetRange) -> tuple[int, int]:
+        try:
+            return self.consumer.offsets(wanted.topic, wanted.partition, _ASK_SECONDS)
+        except Exception as e:
+            self._check_login(wanted)
+            if _code_of(e) in _NO_TOPIC:
+                raise topic_missing(wanted.topic, self._servers) from e
+            raise unreachable(self._servers) from e
+
+    def _check_login(self, wanted: OffsetRange) -> None:
+        for complaint in self.consumer.complaints:
+            if complaint.code() in _LOGIN_REFUSED:
+                raise refused(self._servers, complaint.str(), wanted.topic)
+
+    @property
+    def _servers(self) -> str:
+        return self.reading.settings["bootstrap.servers"]
+
+
+class Chunk:
+    """Records of a range on their way into a table: their values alone, as messages hold the client's memory."""
+
+    def __init__(self, wanted: OffsetRange, columns: Sequence[str]) -> None:
+        self._wanted = wanted
+        self._columns = columns
+        self._lists: dict[str, list[Any]] = {name: [] for name in columns if name in _TAKEN}
+        self.count = 0
+        self._bytes = 0
+
+    def add(self, records: Sequence[Message]) -> None:
+        """Takes records that follow those before."""
+        for name, found in self._lists.items():
+            found.extend(map(_TAKEN[name], records))
+        self.count += len(records)
+        self._bytes += sum(map(len, records))
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes >= CHUNK_BYTES or self.count >= CHUNK_RECORDS
+
+    def table(self) -> pa.Table:
+        """The records with their columns."""
+        return pa.table({name: self._column(name) for name in self._columns})
+
+    def _column(self, name: str) -> pa.Array:
+        if name == "topic":
+            return pa.repeat(pa.scalar(self._wanted.topic, pa.string()), self.count)
+        if name == "partition":
+            return pa.repeat(pa.scalar(self._wanted.partition, pa.int32()), self.count)
+        found = self._lists[name]
+        if name == "timestamp":
+            # A record without a time has -1, in Kafka and in librdkafka.
+            return pa.array(np.fromiter((ms for _, ms in found), np.int64, self.count) * 1000).cast(_TYPES[name])
+        if name == "timestampType":
+            # librdkafka counts from 0 for a record without a time, Kafka from -1.
+            return pa.array(np.fromiter((kind - 1 for kind, _ in found), np.int32, self.count))
+        return pa.array(found, _TYPES[name])
+
+
+def _headers(record: Message) -> list[dict[str, object]] | None:
+    found = record.headers()
+    return [{"key": key, "value": value} for key, value in found] if found else None
+
+
+_TAKEN: Mapping[str, Callable[[Message], Any]] = {
+    "value": methodcaller("value"),
+    "key": methodcaller("key"),
+    "offset": methodcaller("offset"),
+    "timestamp": methodcaller("timestamp"),
+    "timestampType": methodcaller("timestamp"),
+    "headers": _headers,
+}
+"""What is kept of each record."""
+
+_TYPES: Mapping[str, pa.DataType] = {
+    "value": pa.binary(),
+    "key": pa.binary(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}
+_ERROR = methodcaller("error")
+
+
+def _parted(found: list[Message]) -> tuple[list[Message], list[Message]]:
+    """Events and records."""
+    if not any(map(_ERROR, found)):
+        return [], found
+    return [m for m in found if m.error() is not None], [m for m in found if m.error() is None]
+
+
+def _check_place(records: Sequence[Message], wanted: OffsetRange, at: int) -> None:
+    """Raises KafkaReaderError for records of another place: those of an earlier request never come after it."""
+    for record in (records[0], records[-1]):
+        place = (record.topic(), record.partition())
+        if place != (wanted.topic, wanted.partition) or _int(record.offset()) < at:
+            raise KafkaReaderError(f"{wanted}: a record of {place} at offset {record.offset()} came at {at}")
+
+
+def _int(offset: int | None) -> int:
+    assert offset is not None, "records and ends of partitions have an offset"
+    return offset
+
+
+def _code_of(error: Exception) -> int | None:
+    """The code of an error of confluent-kafka."""
+    code = getattr(error.args[0], "code", None) if error.args else None
+    return int(code()) if callable(code) else None

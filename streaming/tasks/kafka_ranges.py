@@ -1,0 +1,86 @@
+"""Offset ranges of Kafka as a source of tasks: a value that says which task reads which records, and how.
+
+Rows keep the order of Spark's Kafka source within a partition, whatever the split: tasks get the ranges in the order of
+topic, partition and offset, so that the number of a task and the position in it are the place of a record.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bucketline.streaming.decode.decoder import Decoder
+
+FEWEST_RECORDS = 20_000
+"""Records for which a task more is worth its start."""
+
+MOST_RECORDS = 1_000_000
+"""Records of a task: what is lost when it is repeated."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The records of a partition from offset `start` up to `end`, which is not included."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} partition {self.partition} offset range [{self.start}, {self.end})"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReading:
+    """How tasks read: the settings of their clients, and what Spark's Kafka source would do where records are missing.
+
+    `poll_timeout_ms` is how long a task waits for a record.
+    """
+
+    settings: Mapping[str, str]
+    poll_timeout_ms: int
+    fails_on_data_loss: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRanges:
+    """A source: the records of offset ranges, share by share of the tasks, which `decode` turns into rows.
+
+    `columns` are those of Spark's Kafka source that tasks read; `decode` and `reject_limit` are as in `Frame`.
+    """
+
+    shares: tuple[tuple[OffsetRange, ...], ...]
+    reading: KafkaReading
+    columns: tuple[str, ...]
+    decode: Decoder | None = None
+    reject_limit: int = 1
+
+
+def shared(ranges: Iterable[OffsetRange], parallelism: int) -> tuple[tuple[OffsetRange, ...], ...]:
+    """The ranges among tasks, about as many records each; one task at least.
+
+    Tasks are as many as run at a time, fewer where there is little to do, and a multiple where they would grow large.
+    """
+    ordered = sorted(r for r in ranges if r.size > 0)
+    records = sum(r.size for r in ordered)
+    tasks = max(1, min(parallelism, records // FEWEST_RECORDS))
+    if records > tasks * MOST_RECORDS:
+        tasks = parallelism * -(-records // (parallelism * MOST_RECORDS))
+    return tuple(_cut(ordered, records, tasks))
+
+
+def _cut(ordered: Sequence[OffsetRange], records: int, tasks: int) -> Iterator[tuple[OffsetRange, ...]]:
+    left, at = list(reversed(ordered)), 0
+    for task in range(1, tasks + 1):
+        until, share = records * task // tasks, []
+        while left and at < until:
+            found = left.pop()
+            size = min(found.size, until - at)
+            share.append(OffsetRange(found.topic, found.partition, found.start, found.start + size))
+            at += size
+            if size < found.size:
+                left.append(OffsetRange(found.topic, found.partition, found.start + size, found.end))
+        yield tuple(share)

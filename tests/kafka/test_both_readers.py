@@ -1,0 +1,167 @@
+"""Both readers of Kafka, Spark's source and tasks themselves, give the same rows and the same errors."""
+
+import json
+import re
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.state.store.table.table import open_table
+from bucketline.streaming.batch.batch_counts import INPUT_ROWS
+from bucketline.streaming.job.run import run_job
+from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
+from tests.support.broker import KafkaBroker, KafkaRecord
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+READERS = ("spark", "native")
+COLUMNS = (
+    "id BIGINT, text STRING, _kafka_topic STRING, _kafka_partition INT, _kafka_offset BIGINT, _kafka_key BYTES, "
+    "_kafka_timestamp TIMESTAMP(3), _kafka_timestamp_type INT, _kafka_headers ARRAY<ROW<key STRING, value BYTES>>"
+)
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+
+
+class Pair:
+    """The same job twice, each with its own reader, table and checkpoint."""
+
+    def __init__(self, spark: Any, broker: KafkaBroker, root: Path, *settings: str) -> None:
+        self._spark, self._broker, self._root, self._settings = spark, broker, root, settings
+
+    def run(self, reader: str, *more: str) -> None:
+        folder = self._root / reader
+        config = read_assignments(
+            (
+                f"table={folder / 'k.db' / 't'}",
+                "source.format=kafka",
+                f"source.reader={reader}",
+                f"source.options.kafka.bootstrap.servers={self._broker.bootstrap_servers}",
+                "source.options.startingOffsets=earliest",
+                "source.decode=json",
+                f"checkpoint={folder / 'checkpoint'}",
+                "trigger=availableNow",
+                f"create.schema={COLUMNS}",
+                "create.options.bucket=-1",
+                *self._settings,
+                *more,
+            )
+        )
+        run_job(resolve_job({}, config), self._spark)
+
+    def both(self, *more: str) -> pa.Table:
+        """The rows, in Kafka's order, after both have run; they and the counts of the batches are the same."""
+        for reader in READERS:
+            self.run(reader, *more)
+        ours, theirs = (self._rows(reader) for reader in reversed(READERS))
+        assert ours.equals(theirs)
+        assert self._counts("native") == self._counts("spark")
+        return ours
+
+    def _rows(self, reader: str) -> pa.Table:
+        order = [(f"_kafka_{name}", "ascending") for name in ("topic", "partition", "offset")]
+        return open_table(str(self._root / reader / "k.db" / "t")).to_arrow().sort_by(order)
+
+    def _counts(self, reader: str) -> list[str]:
+        table = open_table(str(self._root / reader / "k.db" / "t"))
+        latest = table.snapshot_store.latest_id()
+        assert latest is not None
+        return [s.properties[INPUT_ROWS] for s in table.snapshot_store.newest_first(latest)]
+
+
+def record(number: int, partition: int = 0, **more: Any) -> KafkaRecord:
+    text = more.pop("text", "x" * (number % 5))
+    return KafkaRecord(
+        json.dumps({"id": number, "text": text}).encode(),
+        more.pop("key", str(number).encode()),
+        partition,
+        1_700_000_000_000 + number,
+        **more,
+    )
+
+
+def transactions(broker: KafkaBroker, topic: str, outcomes: Sequence[bool]) -> None:
+    """Three records a transaction in partition 0; those whose outcome is False are aborted once they are in the log."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": str(uuid.uuid4())})
+    producer.init_transactions(30)
+    for number, is_kept in enumerate(outcomes):
+        producer.begin_transaction()
+        for i in range(3):
+            found = record(10 * number + i)
+            producer.produce(topic, found.value, found.key, partition=0)
+        producer.flush(30)
+        (producer.commit_transaction if is_kept else producer.abort_transaction)(30)
+
+
+def test_both_readers_give_the_same_rows_of_every_kind_of_record(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("same-mixed", partitions=3)
+    kafka_broker.produce(
+        "same-mixed",
+        [
+            *(record(i, i % 2) for i in range(9)),
+            KafkaRecord(None, b"gone", 0),
+            record(20, headers=(("a", b"1"), ("a", b""), ("b", b"\xff"))),
+            record(21, key=None),
+            record(22, 1, key=b""),
+            record(23, 1, text="y" * 900_000),
+            KafkaRecord(None, None, 1),
+        ],
+    )
+    kafka_broker.create_topic("same-transactions")
+    transactions(kafka_broker, "same-transactions", [True, False, True, False, False])
+    pair = Pair(spark, kafka_broker, tmp_path / "committed", "source.options.subscribePattern=same-.*")
+    # The ends of batches lie between records, and in what aborted transactions have left.
+    found = pair.both("source.options.kafka.isolation.level=read_committed", "source.options.maxOffsetsPerTrigger=13")
+    assert found.num_rows == 13 + 6
+
+    kafka_broker.grow_topic("same-mixed", partitions=4)
+    kafka_broker.produce("same-mixed", [record(30 + i, 3) for i in range(4)])
+    transactions(kafka_broker, "same-transactions", [True, False])
+    found = pair.both("source.options.kafka.isolation.level=read_committed", "source.options.minPartitions=7")
+    assert found.num_rows == 19 + 4 + 3
+
+    every = Pair(spark, kafka_broker, tmp_path / "every", "source.options.subscribe=same-mixed,same-transactions")
+    assert every.both().num_rows == 17 + 7 * 3
+
+
+def test_both_readers_pass_over_the_gaps_of_a_compacted_topic(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("same-compacted", settings=COMPACTED)
+    for number in range(6):
+        kafka_broker.produce("same-compacted", [record(10 * number + i, key=b"%d" % (i % 3)) for i in range(4)])
+        kafka_broker.produce("same-compacted", [record(1000 + number, key=b"large", text="z" * 700_000)])
+    # The newest record of each key, and one that is in the segment that is still written.
+    kafka_broker.wait_until_compacted("same-compacted", records=5)
+    found = Pair(spark, kafka_broker, tmp_path, "source.options.subscribe=same-compacted").both(
+        "source.options.maxOffsetsPerTrigger=21"
+    )
+    assert found["id"].to_pylist() == [1004, 51, 52, 53, 1005]
+
+
+def test_both_readers_say_that_records_are_gone_and_go_on_without_them_when_told(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("same-gone", partitions=2)
+    kafka_broker.produce("same-gone", [record(i, i % 2) for i in range(8)])
+    pair = Pair(spark, kafka_broker, tmp_path, "source.options.subscribe=same-gone")
+    pair.both()
+    kafka_broker.produce("same-gone", [record(i, i % 2) for i in range(8, 20)])
+    kafka_broker.delete_records("same-gone", {1: 7})
+    said = []
+    for reader in READERS:
+        with pytest.raises(KafkaDataLostError, match="has removed records of topic same-gone before they were") as e:
+            pair.run(reader)
+        assert "offset" in e.value.message
+        said.append(re.sub(r" \(.*\): ", ": ", e.value.message))
+    assert said[0] == said[1]
+
+    found = pair.both("source.options.failOnDataLoss=false")
+    assert found["id"].to_pylist() == [*range(0, 20, 2), 1, 3, 5, 7, 15, 17, 19]
