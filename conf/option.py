@@ -131,7 +131,7 @@ def _text_of(value: object, parse: Callable[[str], object]) -> str:
         unit, factor = next((u, f) for u, f in _SHOWN_UNITS[parse] if value % f == 0 and (value or f == 1))
         return f"{value // factor} {unit}"
     if isinstance(value, tuple):
-        return ",".join(str(part) for part in value)
+        return ",".join(str(getattr(part, "value", part)) for part in value)
     if isinstance(value, dict):
         return ",".join(f"{k}:{getattr(v, 'value', v)}" for k, v in value.items())
     return str(getattr(value, "value", value))

@@ -87,3 +87,52 @@ class EvolutionPolicy(Enum):
     EVOLVE = "evolve"
     IGNORE = "ignore"
     FAIL = "fail"
+
+
+class PartitionTime(Enum):
+    """What makes a partition old: the time that its values say, or the time of its newest file."""
+
+    VALUES = "values-time"
+    UPDATE = "update-time"
+
+
+class DoneAction(Enum):
+    """What marks a partition as done."""
+
+    SUCCESS_FILE = "success-file"
+    DONE_PARTITION = "done-partition"
+    MARK_EVENT = "mark-event"
+    HTTP_REPORT = "http-report"
+    CUSTOM = "custom"
+
+
+class DoneTime(Enum):
+    """By which time a partition is idle."""
+
+    PROCESS_TIME = "process-time"
+    WATERMARK = "watermark"
+
+
+class TagCreation(Enum):
+    """Who creates tags: nobody; writers, by the time of snapshots or of watermarks; batch writes, one a day."""
+
+    NONE = "none"
+    PROCESS_TIME = "process-time"
+    WATERMARK = "watermark"
+    BATCH = "batch"
+
+
+class TagPeriod(Enum):
+    """Time between two tags that writers create."""
+
+    DAILY = "daily"
+    HOURLY = "hourly"
+    TWO_HOURS = "two-hours"
+
+
+class TagFormat(Enum):
+    """How the time of a tag that a writer creates is written."""
+
+    WITH_DASHES = "with_dashes"
+    WITHOUT_DASHES = "without_dashes"
+    WITHOUT_DASHES_AND_SPACES = "without_dashes_and_spaces"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import ROW_DEDUPLICATE_IGNORE_FIELDS
+from bucketline.conf.table.expiry_options import RECORD_LEVEL_TIME_FIELD
 from bucketline.conf.table.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
 from bucketline.conf.table.table_options import BUCKET_KEY, HONOURED
 
@@ -73,7 +74,15 @@ FIXED_BY_FILES = frozenset(
 )
 """Options that cannot change once there are files: these depend on them."""
 
-NAMING_COLUMNS = frozenset({BUCKET_KEY.key, SEQUENCE_FIELD.key, ROWKIND_FIELD.key, ROW_DEDUPLICATE_IGNORE_FIELDS.key})
+NAMING_COLUMNS = frozenset(
+    {
+        BUCKET_KEY.key,
+        SEQUENCE_FIELD.key,
+        ROWKIND_FIELD.key,
+        ROW_DEDUPLICATE_IGNORE_FIELDS.key,
+        RECORD_LEVEL_TIME_FIELD.key,
+    }
+)
 """Options that name columns and follow a rename, next to the `fields.<column>.` family."""
 
 _FIXED_FAMILY = "fields."

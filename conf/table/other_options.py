@@ -65,7 +65,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         batch-scan-mode stream-scan-mode streaming-read-mode streaming-read-append-overwrite
         streaming.read.snapshot.delay incremental-between 
         incremental-between-tag-to-snapshot incremental-between-timestamp incremental-to-auto-tag
-        consumer-id consumer.changelog-only consumer.ignore-progress consumer.mode
+        consumer-id consumer.ignore-progress consumer.mode
         continuous.discovery-interval source.split.target-size source.split.open-file-cost read.batch-size
         source.split.target-size-with-column-pruning file-reader-async-threshold file-index.read.enabled
         read.changelog read.allow.fullScan read.stream.maxFilesPerTrigger read.stream.maxBytesPerTrigger
@@ -78,7 +78,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         vector-search.lateral-join.parallelism variant.shreddingSchema variant.inferShreddingSchema
     """,
     _FLINK: """
-        sink.parallelism sink.process-time-zone sink.watermark-time-zone sink.use-managed-memory-allocator
+        sink.parallelism sink.use-managed-memory-allocator
         sink.managed.writer-buffer-memory sink.cross-partition.managed-memory sink.savepoint.auto-tag sink.writer-cpu
         sink.writer-memory sink.committer-cpu sink.committer-memory sink.committer-operator-chaining
         sink.operator-uid.suffix sink.coordinator-commit.enabled sink.writer-coordinator.enabled
@@ -96,14 +96,14 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         visibility-callback.timeout visibility-callback.check-interval
         data-file.external-paths.strategy data-file.external-paths.specific-fs data-file.external-paths.weights
         chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
-        partition.expiration-check-interval partition.expiration-strategy partition.expiration-max-num
-        partition.expiration-batch-size partition.timestamp-formatter partition.timestamp-pattern
-        partition.mark-done-action partition.mark-done-action.custom.class partition.mark-done-action.http.url
-        partition.mark-done-action.http.params partition.mark-done-action.mode partition.mark-done.recover-from-state
-        partition.time-interval partition.idle-time-to-report-statistic tag.creation-period
-        tag.creation-period-duration tag.creation-delay tag.period-formatter tag.num-retained-max
-        tag.default-time-retained tag.time-expire-enabled tag.automatic-completion tag.batch.customized-name
-        tag.create-success-file record-level.time-field row-tracking.partition-group-on-commit
+        
+        
+        partition.mark-done-action.custom.class partition.mark-done-action.http.url
+        partition.mark-done-action.http.params partition.mark-done.recover-from-state
+        partition.idle-time-to-report-statistic 
+        
+        
+        row-tracking.partition-group-on-commit
         delete.force-produce-changelog vector.file.format vector.target-file-size blob.target-file-size
         blob.copy-buffer-size blob-compaction.enabled lock.type lock-check-max-sleep lock-acquire-timeout
         write-null-on-missing-file global-index.row-count-per-shard global-index.build.max-parallelism
@@ -112,7 +112,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     _METADATA: """
         file-index.in-manifest-threshold manifest-sort.enabled manifest-sort.partition-field
         manifest-sort.max-rewrite-size manifest.delete-file-drop-stats manifest.merge-optimize.enabled
-        commit.discard-duplicate-files end-input.check-partition-expire visibility-callback.enabled
+        commit.discard-duplicate-files visibility-callback.enabled
     """,
 }
 
@@ -174,7 +174,6 @@ RESTRICTED: Mapping[str, Restriction] = {
     "data-file.external-paths": _never("this release writes data files inside the table only"),
     DATA_FILE_DIRECTORY.key: _never("this release writes data files next to the table's metadata only"),
     INDEX_IN_DATA_DIRECTORY.key: _only("false", _NOT_YET),
-    "record-level.expire-time": _never("rows would not expire; " + _LOST),
     "pk-clustering-override": _only("false", "it replaces the order of keys in files with another"),
     "chain-table.enabled": _only("false", "it needs deletes to be kept at the last level"),
     "primary-key.nullable": _only("false", _NOT_YET),
@@ -197,12 +196,7 @@ RESTRICTED: Mapping[str, Restriction] = {
     "lock.enabled": _only("false", "no catalog lock is taken; publication relies on create-if-absent"),
     "commit.callbacks": _never("Java classes cannot be called; " + _LOST),
     "tag.callbacks": _never("Java classes cannot be called; " + _LOST),
-    "tag.automatic-creation": _only("none", "tags would not be created; " + _LOST),
     "commit.strict-mode.last-safe-snapshot": _never(_NOT_YET),
-    "partition.expiration-time": _never("partitions would not expire; " + _LOST),
-    "partition.timestamp-format.strict": _only("false", "partition values are not checked against a format"),
-    "partition.idle-time-to-done": _never("partitions would not be marked done; " + _LOST),
-    "partition.end-input-to-done": _only("false", "partitions would not be marked done; " + _LOST),
     "metastore.partitioned-table": _only("false", "partitions would not be registered; " + _LOST),
     "metastore.tag-to-partition": _never("partitions would not be registered; " + _LOST),
 }

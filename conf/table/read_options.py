@@ -84,7 +84,6 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
     "pk-clustering-override": ("false",),
     "query-auth.enabled": ("false",),
     "chain-table.enabled": ("false",),
-    "record-level.expire-time": (),
     "batch-scan-mode": ("none",),
     "scan.fallback-delta-branch": (),
     "scan.fallback-snapshot-branch": (),

@@ -32,12 +32,14 @@ from bucketline.conf.table.compaction_options import (
     FULL_COMPACTION_DELTA_COMMITS,
     NUM_LEVELS,
 )
+from bucketline.conf.table.expiry_options import EXPIRY_OPTIONS, check_expiry_options
 from bucketline.conf.table.field_options import check_stats_modes
 from bucketline.conf.table.file_options import FILE_OPTIONS, check_file_options
 from bucketline.conf.table.memory_options import BOUNDED, MEMORY_OPTIONS
 from bucketline.conf.table.merge_options import IGNORE_DELETE, MERGE_ENGINE, MERGE_OPTIONS, SEQUENCE_FIELD
 from bucketline.conf.table.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
 from bucketline.conf.table.own_options import OWN_OPTIONS
+from bucketline.conf.table.tag_options import TAG_OPTIONS, check_tag_options
 
 MB = 1 << 20
 
@@ -120,6 +122,9 @@ CHANGELOG_TIME_RETAINED: Option[int] = Option(
 CONSUMER_EXPIRATION_TIME: Option[int] = Option(
     "consumer.expiration-time", parse_duration, None, "ms after which a consumer that does not move is dropped"
 )
+CONSUMER_CHANGELOG_ONLY = Option(
+    "consumer.changelog-only", parse_bool, False, "consumers keep changelogs that outlive snapshots, and no snapshots"
+)
 SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "snapshots expired by one run")
 
 HONOURED: Mapping[str, Option[Any]] = {
@@ -132,6 +137,8 @@ HONOURED: Mapping[str, Option[Any]] = {
     **BUCKET_OPTIONS,
     **CHANGELOG_OPTIONS,
     **OWN_OPTIONS,
+    **EXPIRY_OPTIONS,
+    **TAG_OPTIONS,
 }
 """Every option above by its key, then those of the other modules, ours among them."""
 
@@ -170,6 +177,8 @@ def check_write_options(
     check_file_options(schema_options)
     check_stats_modes(schema_options)
     check_changelog_options(schema_options, primary_key)
+    check_expiry_options(schema_options, partition_keys, has_primary_key=bool(primary_key))
+    check_tag_options(schema_options)
     _check_bucket(schema_options, primary_key, partition_keys)
     _check_numbers(schema_options)
 

@@ -10,10 +10,12 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.table import bucket_options as bucket
 from bucketline.conf.table import changelog_options as changelog
 from bucketline.conf.table import compaction_options as compaction
+from bucketline.conf.table import expiry_options as expiry
 from bucketline.conf.table import file_options as files
 from bucketline.conf.table import merge_options as merge
 from bucketline.conf.table import read_options as reading
 from bucketline.conf.table import table_options as table
+from bucketline.conf.table import tag_options as tags
 from bucketline.conf.table.choices import ChangelogProducer, FileFormat, MergeEngine, SortOrder
 from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.settings import OptionalValue, Settings, Value
@@ -210,7 +212,54 @@ class RetentionSettings(Settings):
     changelogs_max = OptionalValue(table.CHANGELOG_NUM_RETAINED_MAX)
     changelogs_ms = OptionalValue(table.CHANGELOG_TIME_RETAINED)
     consumers_ms = OptionalValue(table.CONSUMER_EXPIRATION_TIME)
+    consumers_hold_changelogs = Value(table.CONSUMER_CHANGELOG_ONLY)
     expire_limit = Value(table.SNAPSHOT_EXPIRE_LIMIT)
+
+
+class ExpirySettings(Settings):
+    """When rows and partitions expire, and when partitions are marked as done. Times in ms."""
+
+    partitions_ms = OptionalValue(expiry.PARTITION_EXPIRATION_TIME)
+    strategy = Value(expiry.PARTITION_EXPIRATION_STRATEGY)
+    interval_ms = Value(expiry.PARTITION_EXPIRATION_CHECK_INTERVAL)
+    most_partitions = Value(expiry.PARTITION_EXPIRATION_MAX_NUM)
+    at_once = OptionalValue(expiry.PARTITION_EXPIRATION_BATCH_SIZE)
+    in_batch_writes = Value(expiry.END_INPUT_CHECK_PARTITION_EXPIRE)
+    time_formatter = OptionalValue(expiry.PARTITION_TIMESTAMP_FORMATTER)
+    time_pattern = OptionalValue(expiry.PARTITION_TIMESTAMP_PATTERN)
+    refuses_timeless = Value(expiry.PARTITION_TIMESTAMP_STRICT)
+    rows_ms = OptionalValue(expiry.RECORD_LEVEL_EXPIRE_TIME)
+    row_time = OptionalValue(expiry.RECORD_LEVEL_TIME_FIELD)
+    idle_to_done_ms = OptionalValue(expiry.IDLE_TIME_TO_DONE)
+    partition_ms = OptionalValue(expiry.PARTITION_TIME_INTERVAL)
+    done_at_end = Value(expiry.END_INPUT_TO_DONE)
+
+
+class TagSettings(Settings):
+    """Which tags writers create, and how long tags live. Times in ms."""
+
+    creation = Value(tags.TAG_AUTOMATIC_CREATION)
+    delay_ms = Value(tags.TAG_CREATION_DELAY)
+    period = Value(tags.TAG_CREATION_PERIOD)
+    form = Value(tags.TAG_PERIOD_FORMATTER)
+    most = OptionalValue(tags.TAG_NUM_RETAINED_MAX)
+    retained_ms = OptionalValue(tags.TAG_DEFAULT_TIME_RETAINED)
+    end_by_time = Value(tags.TAG_TIME_EXPIRE_ENABLED)
+    fills_gaps = Value(tags.TAG_AUTOMATIC_COMPLETION)
+    batch_name = OptionalValue(tags.TAG_BATCH_NAME)
+    success_files = Value(tags.TAG_SUCCESS_FILE)
+    process_zone = OptionalValue(tags.PROCESS_TIME_ZONE)
+    watermark_zone = Value(tags.WATERMARK_TIME_ZONE)
+
+    @cached_property
+    def has_own_period(self) -> bool:
+        """Whether the time between two tags is a number, and none of Paimon's words."""
+        return tags.TAG_PERIOD_DURATION.is_set(self.options)
+
+    @cached_property
+    def period_ms(self) -> int:
+        """Time between two tags."""
+        return tags.tag_period_ms(self.options)
 
 
 class ReadSettings(Settings):
@@ -282,6 +331,14 @@ class TableSettings(Settings):
     @cached_property
     def retention(self) -> RetentionSettings:
         return RetentionSettings(self.options)
+
+    @cached_property
+    def expiry(self) -> ExpirySettings:
+        return ExpirySettings(self.options)
+
+    @cached_property
+    def tags(self) -> TagSettings:
+        return TagSettings(self.options)
 
     @cached_property
     def reading(self) -> ReadSettings:

@@ -53,6 +53,17 @@ class Retention:
             limit=settings.expire_limit,
         )
 
+    @classmethod
+    def of_changelogs(cls, settings: RetentionSettings) -> "Retention":
+        """What a table's settings say of changelogs; unless set, they are kept as snapshots are."""
+        snapshots = cls.of(settings)
+        return cls(
+            min_count=snapshots.min_count if settings.changelogs_min is None else settings.changelogs_min,
+            max_count=snapshots.max_count if settings.changelogs_max is None else settings.changelogs_max,
+            time_ms=snapshots.time_ms if settings.changelogs_ms is None else settings.changelogs_ms,
+            limit=settings.expire_limit,
+        )
+
 
 def longer_changelog(settings: RetentionSettings) -> str | None:
     """The option that keeps changelogs longer than snapshots, None when none does."""
@@ -86,6 +97,31 @@ def expiry_end(
     while end < stop:
         successor_ms = time_of(end + 1)
         if successor_ms is not None and successor_ms >= now_ms - retention.time_ms:
+            break
+        end += 1
+    return end
+
+
+def changelog_end(
+    ids: Sequence[int],
+    latest: int,
+    retention: Retention,
+    *,
+    now_ms: int,
+    next_of_consumers: Iterable[int],
+    time_of: Callable[[int], int | None],
+) -> int:
+    """As `expiry_end`, of changelogs whose snapshots have expired: `ids`, ascending, `latest` is the newest snapshot.
+
+    A changelog goes by its own time, and the newest always stays.
+    Source: Paimon 2.0 ExpireChangelogImpl.
+    """
+    earliest, last = ids[0], ids[-1]
+    stop = min([latest - retention.min_count + 1, earliest + retention.limit, last, *next_of_consumers])
+    end = max(earliest, min(latest - retention.max_count + 1, stop))
+    while end < stop:
+        time_ms = time_of(end)
+        if time_ms is not None and time_ms >= now_ms - retention.time_ms:
             break
         end += 1
     return end

@@ -33,6 +33,7 @@ from bucketline.state.commit.schema_edit import (
     shown,
 )
 from bucketline.state.commit.widen import narrows
+from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import CURRENT_VERSION, TableSchema
 from bucketline.state.types.logical import DataField, DataType, all_fields
 
@@ -328,6 +329,7 @@ def _problem(schema: TableSchema) -> OptionError | None:
             primary_key=schema.primary_keys,
             partition_keys=schema.partition_keys,
         )
+        check_row_time(schema)
     except OptionError as e:
         return e
     return None

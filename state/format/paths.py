@@ -18,6 +18,8 @@ MANIFEST_DIR = "manifest"
 INDEX_DIR = "index"
 STATISTICS_DIR = "statistics"
 TAG_DIR = "tag"
+TAG_SUCCESS_DIR = "tag-success-file"
+"""In the folder of tags: the files that say that a tag has been created."""
 BRANCH_DIR = "branch"
 CONSUMER_DIR = "consumer"
 CHANGELOG_DIR = "changelog"
@@ -190,7 +192,7 @@ def tag_name(tag: str) -> str:
 
 def parse_tag(name: str) -> str | None:
     """The tag that a file in the tag folder holds; None for anything else."""
-    return name.removeprefix("tag-") if name.startswith("tag-") and name != "tag-" else None
+    return name.removeprefix("tag-") if name.startswith("tag-") and name not in ("tag-", TAG_SUCCESS_DIR) else None
 
 
 def consumer_name(consumer: str) -> str:

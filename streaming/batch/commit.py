@@ -4,8 +4,7 @@ Whatever follows the commit may fail without harm: the next batch, or the next s
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bucketline.conf.errors import BucketlineError
@@ -16,9 +15,8 @@ from bucketline.state.commit.outcome import Committed
 from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.engine.engine import Outcome
-from bucketline.state.store.maintenance.expiry import maybe_expire
+from bucketline.state.store.maintenance.upkeep import Upkept, logged
 from bucketline.state.store.write.visibility import Rounds, is_lasting
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.batch_counts import BatchCounts
 from bucketline.streaming.batch.history import mark, mark_newest
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -43,7 +41,11 @@ class CommitReport:
 
     committed: Committed
     rejected_rows: int
-    expired_snapshots: int
+    upkept: Upkept
+
+    @property
+    def expired_snapshots(self) -> int:
+        return self.upkept.expired_snapshots
 
     def with_rounds(self, rounds: Rounds | None, later: Sequence["CommitReport"]) -> "CommitReport":
         """This report, with the commits by which its lost compaction was made up for; None: nothing was lost."""
@@ -61,9 +63,7 @@ class CommitReport:
             return self
         snapshots = (*self.committed.snapshots, *later.committed.snapshots)
         dropped = self.committed.dropped or later.committed.dropped
-        return CommitReport(
-            Committed(snapshots, dropped), self.rejected_rows, self.expired_snapshots + later.expired_snapshots
-        )
+        return CommitReport(Committed(snapshots, dropped), self.rejected_rows, self.upkept.followed_by(later.upkept))
 
 
 def commit_batch(
@@ -102,7 +102,7 @@ def commit_batch(
         raise committed.dropped
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
-    report = CommitReport(committed, count, _mark_and_expire(target, committed.snapshots))
+    report = CommitReport(committed, count, _mark_and_keep(target, outcome.messages, committed.snapshots))
     return target.at(replace(target.state, rejected_in_all=counts.rejected_in_all)), report
 
 
@@ -116,12 +116,12 @@ def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[Commit
     committed = target.session.commit(messages, user=user, identifier=batch_id, kind=CommitKind.COMPACT)
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
-    return CommitReport(committed, 0, _expire(target.session, committed.snapshots))
+    return CommitReport(committed, 0, target.upkeep.after_commit(target.session, messages, committed.snapshots))
 
 
 def settle_skipped(target: Target) -> None:
     """What a batch that is in the table still owes when it was interrupted right after its commit: the marker."""
-    with _logged("moving the writer's marker tag"):
+    with logged("moving the writer's marker tag"):
         mark_newest(target)
 
 
@@ -147,12 +147,12 @@ def reject_policy(sink: SinkOptions) -> RejectPolicy:
     return RejectPolicy(sink.bad_records_path, sink.bad_records_max)
 
 
-def _mark_and_expire(target: Target, made: tuple[Snapshot, ...]) -> int:
-    """Marker and expiry; failures are logged, never raised: the rows are in the table."""
+def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], made: tuple[Snapshot, ...]) -> Upkept:
+    """Marker and upkeep; failures are logged, never raised: the rows are in the table."""
     if made:
-        with _logged("moving the writer's marker tag"):
+        with logged("moving the writer's marker tag"):
             mark(target, _to_mark(made))
-    return _expire(target.session, made)
+    return target.upkeep.after_commit(target.session, messages, made)
 
 
 def _to_mark(made: tuple[Snapshot, ...]) -> Snapshot:
@@ -162,20 +162,3 @@ def _to_mark(made: tuple[Snapshot, ...]) -> Snapshot:
         if snapshot.id == newest.id + 1:
             newest = snapshot
     return newest
-
-
-def _expire(session: WriteSession, made: tuple[Snapshot, ...]) -> int:
-    table, newest_id = session.table, made[-1].id if made else None
-    expired = 0
-    with _logged("expiring snapshots"):
-        expired = maybe_expire(table.io, table.path, session.plan.schema, newest_id=newest_id)
-    return expired
-
-
-@contextmanager
-def _logged(doing: str) -> Iterator[None]:
-    """Logs a BucketlineError and goes on."""
-    try:
-        yield
-    except BucketlineError as e:
-        _LOG.warning("%s failed, the batch is committed all the same: %s", doing, e)

@@ -1,4 +1,4 @@
-"""After the last batch of a bounded query: what its batches still owe is compacted."""
+"""After the last batch of a bounded query: what its batches still owe is compacted, partitions are marked as done."""
 
 from dataclasses import replace
 
@@ -22,4 +22,6 @@ def finish_stream(target: Target, engine: SparkEngine) -> Target:
         target = target.at(replace(target.state, owes_postponed=done.dropped is not None))
         if target.state.owes_postponed:
             budget.wait()
+    hidden = frozenset(partition for partition, _ in target.state.hidden or {})
+    target.upkeep.mark_done(session, at_end=True, hidden=hidden)
     return target

@@ -62,6 +62,9 @@ class BatchReport:
     open_items: int = 0
     open_items_seconds: int = 0
     back_pressure_seconds: float = 0.0
+    created_tags: tuple[str, ...] = ()
+    dropped_partitions: tuple[str, ...] = ()
+    done_partitions: tuple[str, ...] = ()
 
     def line(self) -> str:
         """The report on one line."""
@@ -91,6 +94,12 @@ class BatchReport:
             parts.append(f"rejected {self.rejected_rows:,}")
         if self.expired_snapshots:
             parts.append(f"expired {counted(self.expired_snapshots, 'snapshot')}")
+        if self.created_tags:
+            parts.append(f"created tag {', '.join(self.created_tags)}")
+        if self.dropped_partitions:
+            parts.append(f"dropped {counted(len(self.dropped_partitions), 'partition')} that had expired")
+        if self.done_partitions:
+            parts.append(f"marked {counted(len(self.done_partitions), 'partition')} as done")
         if self.spilled_bytes:
             parts.append(f"spilled {_size(self.spilled_bytes)}")
         if self.compaction_dropped:
@@ -156,6 +165,9 @@ def describe_batch(
         postponed_seconds=postponed[1],
         hidden_rows=hidden.rows,
         hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
+        created_tags=report.upkept.tags,
+        dropped_partitions=report.upkept.dropped_partitions,
+        done_partitions=report.upkept.done_partitions,
     )
 
 
@@ -204,6 +216,9 @@ def describe_skipped(
         total_seconds=seconds,
         hidden_rows=hidden.rows,
         hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
+        created_tags=report.upkept.tags,
+        dropped_partitions=report.upkept.dropped_partitions,
+        done_partitions=report.upkept.done_partitions,
     )
 
 

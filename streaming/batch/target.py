@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, SYSTEM_RANDOM, Clock, Pause, Random
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.write.visibility import Budget, FileNames, Waits, all_on_level0, what_waits
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -35,7 +36,10 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The open table, the name that the stream commits under, and the state of the stream there."""
+    """The open table, the name that the stream commits under, and the state of the stream there.
+
+    `upkeep` remembers what the stream has looked after in the table; it is the one thing here that changes.
+    """
 
     session: WriteSession
     user: str
@@ -43,6 +47,7 @@ class Target:
     clock: Clock = SYSTEM_CLOCK
     random: Random = SYSTEM_RANDOM
     pause: Pause = SYSTEM_PAUSE
+    upkeep: Upkeep = field(default_factory=Upkeep, compare=False)
 
     def at(self, state: StreamState) -> "Target":
         """The same table, with the stream in another state."""

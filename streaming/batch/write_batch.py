@@ -17,6 +17,7 @@ from bucketline.state.store.catalog.postpone_backlog import find_waiting
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Outcome
+from bucketline.state.store.maintenance.upkeep import Upkept
 from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.table.postpone_compact import compact_postponed
 from bucketline.state.store.write.bucket_writer import CompactTrigger
@@ -160,7 +161,7 @@ def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkE
     states = session.bucket_states(trigger) if due else {}
     write = session.plan.bucket_write(trigger)
     messages = compact_buckets(engine, session.plan, write, [(b, states[b]) for b in due])
-    nothing = CommitReport(Committed(), 0, 0)
+    nothing = CommitReport(Committed(), 0, Upkept())
     return Done(trigger, messages, commit_owed_compaction(target, identity.batch_id, messages) if messages else nothing)
 
 
@@ -185,7 +186,10 @@ def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: D
     if done.outcome is not None:
         plan_ahead(target.session, target.user, identity.batch_id)
     notice_batch(target, identity.batch_id)
-    return target, replace(done, report=done.report.with_rounds(rounds, later))
+    hidden = frozenset(partition for partition, _ in target.state.hidden or {})
+    report = done.report.with_rounds(rounds, later)
+    marked = Upkept(done_partitions=target.upkeep.mark_done(target.session, hidden=hidden))
+    return target, replace(done, report=replace(report, upkept=report.upkept.followed_by(marked)))
 
 
 def report(target: Target, identity: BatchIdentity, done: Done, started: float) -> BatchReport:

@@ -75,14 +75,20 @@ def expire(
     """Removes old snapshots, and the files that only they needed.
 
     By default as the table's options say: at least snapshot.num-retained.min (10) snapshots stay, and those younger
-    than snapshot.time-retained (1 h). Tags and readers with a consumer keep what they need.
+    than snapshot.time-retained (1 h). Tags and readers with a consumer keep what they need. Where the table has
+    partition.expiration-time, partitions that are older are dropped first.
     """
     older_than = None if retain_time is None else _duration(retain_time, "--retain-time")
     table = opened(path, option)
+    if table.table_schema.settings.expiry.partitions_ms is not None:
+        dropped = table.expire_partitions()
+        if dropped:
+            click.echo(f"{counted(len(dropped), 'partition')} dropped: {', '.join(dropped)}")
     done = table.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than)
     files = done.data_files + done.changelog_files + done.metadata_files
     tags = f", {counted(len(done.tags), 'tag')} that had expired" if done.tags else ""
-    removed = f"{counted(done.snapshots, 'snapshot')} and {counted(files, 'file')} removed{tags}"
+    logs = f", {counted(done.changelogs, 'changelog')}" if done.changelogs else ""
+    removed = f"{counted(done.snapshots, 'snapshot')}{logs} and {counted(files, 'file')} removed{tags}"
     click.echo(removed if done.snapshots or files or tags else "nothing to expire")
 
 

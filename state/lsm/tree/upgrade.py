@@ -4,7 +4,7 @@ Source: Paimon 2.0 MergeTreeCompactTask, FileRewriteCompactTask, MergeTreeCompac
 LookupMergeTreeCompactRewriter, FullChangelogMergeTreeCompactRewriter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
@@ -44,11 +44,16 @@ class Rewrite:
 
 
 def plan_rewrite(
-    unit: CompactUnit, options: CompactOptions, max_level: int, key_order: KeyOrder
+    unit: CompactUnit,
+    options: CompactOptions,
+    max_level: int,
+    key_order: KeyOrder,
+    expired: Collection[str] = (),
 ) -> tuple[Upgrade | Rewrite, ...]:
     """The steps of a compaction, in key order; outputs of one step never overlap those of another.
 
     A file that stays where it is appears in no step, and belongs neither to the files before nor to those after.
+    `expired` names files with rows that are to be dropped, so that they are not only moved.
     """
     if unit.file_rewrite:
         return tuple(_alone(f, unit.drop_deletes) for f in unit.files)
@@ -56,7 +61,8 @@ def plan_rewrite(
     pending: list[tuple[SortedRun, ...]] = []
 
     def move_up(file: DataFileMeta) -> None:
-        if options.force_rewrite_all_files or (unit.output_level == max_level and file.may_hold_deletes):
+        loses_deletes = unit.output_level == max_level and file.may_hold_deletes
+        if options.force_rewrite_all_files or loses_deletes or file.file_name in expired:
             steps.append(_alone(file, unit.drop_deletes))
         elif file.level != unit.output_level:
             steps.append(_moved_up(file, unit.output_level, options, max_level))

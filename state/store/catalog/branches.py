@@ -70,6 +70,21 @@ class Branches:
             Snapshots(self._io, self.path(name)).latest_id()
         return [state for name in self.names() for state in self.states_of(name)]
 
+    def states_beside(self, root: str) -> list[tuple[str, Snapshot]]:
+        """Snapshots that together have all files that others share with the table or branch whose metadata is at
+        `root`, with a name for each: those of the other branches, and of the table itself. Errors as `states`."""
+        if root == self._path:
+            return self.states()
+        for name in self.names():
+            if self.path(name) != root:
+                Snapshots(self._io, self.path(name)).latest_id()
+        others = [(f"branch {n}", self.path(n)) for n in self.names() if self.path(n) != root]
+        found: list[tuple[str, Snapshot]] = []
+        for where, other in (("'main'", self._path), *others):
+            found += [(f"{what} of {where}", state) for what, state in self._shared(other, root)]
+            found += [(f"tag {t.name} of {where}", t.snapshot) for t in Tags(self._io, other).list()]
+        return found
+
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
         """Snapshots that together have all files that a branch shares with the table, with a name for each.
 
@@ -81,21 +96,25 @@ class Branches:
 
     def snapshots_of(self, name: str) -> list[tuple[str, Snapshot]]:
         """As `states_of`, without the tags."""
-        snapshots = Snapshots(self._io, self.path(name))
+        return [(f"{what} of branch {name}", state) for what, state in self._shared(self.path(name), self._path)]
+
+    def _shared(self, other: str, root: str) -> list[tuple[str, Snapshot]]:
+        """The snapshots of the history at `other` that together have all files that it shares with that at `root`."""
+        snapshots = Snapshots(self._io, other)
         ids = snapshots.ids()
         found: list[tuple[str, Snapshot]] = []
-        for snapshot_id in dict.fromkeys([*ids[:1], *self._forwarded(snapshots, ids[1:])]):
+        for snapshot_id in dict.fromkeys([*ids[:1], *self._forwarded(snapshots, ids[1:], root)]):
             state = snapshots.get(snapshot_id)
             if state is not None:
-                found.append((f"snapshot {snapshot_id} of branch {name}", state))
+                found.append((f"snapshot {snapshot_id}", state))
         return found
 
-    def _forwarded(self, branch: Snapshots, ids: list[int]) -> list[int]:
-        """The snapshots of a branch, ascending, that the table has or had too. They are the first ones, so bisection
-        finds their end. If the table's own have expired, the last one before may also have been the table's: its files
-        are kept.
+    def _forwarded(self, branch: Snapshots, ids: list[int], root: str) -> list[int]:
+        """The snapshots of a branch, ascending, that the history at `root` has or had too. They are the first ones, so
+        bisection finds their end. If its own have expired, the last one before may also have been its: its files are
+        kept.
         """
-        main = Snapshots(self._io, self._path)
+        main = Snapshots(self._io, root)
         earliest = main.earliest_id()
         expired = [i for i in ids if earliest is None or i < earliest]
         known = ids[len(expired) :]

@@ -94,6 +94,11 @@ def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) ->
     return _footprint(schema, snapshot, metas, index, with_changelog=True)
 
 
+def index_only(snapshot: Snapshot) -> frozenset[str]:
+    """The snapshot's index manifest alone, among its manifests."""
+    return frozenset() if snapshot.index_manifest is None else frozenset({snapshot.index_manifest})
+
+
 def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
     """The snapshot's delta, or no entry at all when a part of it is gone.
 

@@ -13,6 +13,7 @@ from bucketline.conf.storage_options import check_storage_options, refuse_storag
 from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.new_table import check_new_table, lift_keys
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError
+from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import fold_for
 from bucketline.state.store.catalog.schemas import Schemas
@@ -59,6 +60,7 @@ def plan_schema(
         storage=storage,
     )
     ColumnSettings(rest).check([f.name for f in fields])
+    check_row_time(new)
     if keys:
         fold_for(new)
     return new

@@ -3,7 +3,7 @@
 Source: Paimon 2.0 KeyValueFileReaderFactory, KeyValueFileWriterFactory (the pairing of readers and writers).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.paths import bucket_path
+from bucketline.state.format.row_age import RowAge, row_age
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
@@ -55,6 +56,17 @@ class BucketAccess:
     @cached_property
     def key_order(self) -> KeyOrder:
         return key_order([f.type for f in self.schema.select(self.schema.trimmed_primary_key)])
+
+    def age(self) -> RowAge | None:
+        """Which rows have expired by now; None in tables whose rows do not expire."""
+        return row_age(self.schema, self.clock.now_ms())
+
+    def expired(self, files: Iterable[DataFileMeta]) -> frozenset[str]:
+        """The names of files that hold an expired row, as far as their statistics say so."""
+        age = self.age()
+        if age is None:
+            return frozenset()
+        return frozenset(f.file_name for f in files if age.has_expired(f, self.files.schema_of))
 
     def levels(self, files: Sequence[DataFileMeta]) -> Levels:
         """The live files of a bucket as a tree."""

@@ -86,10 +86,10 @@ def compact_unit(
     """
     levels, options = access.levels(live), access.compact_options
     deletions = load_deletions(access.files, vector_files) if options.deletion_vectors else None
-    files = access.files if deletions is None else replace(access.files, deletions=deletions)
+    files = replace(access.files, deletions=deletions, age=access.age())
     work = _Compaction(access, files, bucket_id, levels, unit, options, memory_bytes, deletions, watch)
     try:
-        for step in plan_rewrite(unit, options, levels.max_level, levels.key_order):
+        for step in plan_rewrite(unit, options, levels.max_level, levels.key_order, access.expired(unit.files)):
             if isinstance(step, Upgrade):
                 work.move_up(step)
             else:
@@ -215,7 +215,9 @@ class _Compaction:
             open_count = len(self.levels.runs())
             self._older = OlderValues(
                 Above(
-                    access=replace(self.access.files, batch_bytes=run_batch_bytes(self.memory_bytes, open_count)),
+                    access=replace(
+                        self.files, deletions=None, batch_bytes=run_batch_bytes(self.memory_bytes, open_count)
+                    ),
                     bucket=BucketFiles(*self.bucket_id, total_buckets=0, files=()),
                     runs=runs,
                     batch_rows=BATCH_ROWS,

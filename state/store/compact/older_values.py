@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.row_age import RowAge
 from bucketline.state.lsm.aggregate.events import Indices, Mask
 from bucketline.state.lsm.merge.change_rows import LEVEL
 from bucketline.state.lsm.merge.lookup_fold import Found
@@ -66,10 +67,11 @@ class OlderValues:
 
     def __init__(self, above: Above, columns: Sequence[str]) -> None:
         schema = above.access.schema
-        self._marks = above.marks
+        self._marks, self._age = above.marks, above.access.age
         self._keys = schema.select(schema.trimmed_primary_key)
         self._returns_rows = bool(columns)
-        read = tuple(dict.fromkeys((*(k.name for k in self._keys), *columns)))
+        time = () if self._age is None or not columns else (self._age.field.name,)
+        read = tuple(dict.fromkeys((*(k.name for k in self._keys), *columns, *time)))
         self._levels = [_Level(above, level, run, self._keys, read) for level, run in above.runs if run.files]
 
     def find(self, keys: pa.Table) -> Found:
@@ -86,6 +88,8 @@ class OlderValues:
                 match = match.less(self._marks)
                 if self._marks is not None and len(match.keys):
                     self._marks.delete(match.file_name, match.positions)
+                if self._returns_rows and self._age is not None:
+                    match = match.unexpired(self._age)
                 hit[match.keys] = True
                 found.append((open_at[match.keys], match.rows() if self._returns_rows else None))
             open_at = open_at[~hit]
@@ -136,6 +140,12 @@ class _Match:
         if deleted is None or not len(self.keys):
             return self
         kept: Mask = ~np.isin(self.positions, deleted)
+        return _Match(self.block, self.keys[kept], self.positions[kept])
+
+    def unexpired(self, age: RowAge) -> "_Match":
+        """The same without rows that are too old to be looked at."""
+        times = self.block.batch.column(age.field.name).take(pa.array(self.positions - self.block.first_row))
+        kept: Mask = age.keeps(times).to_numpy(zero_copy_only=False)
         return _Match(self.block, self.keys[kept], self.positions[kept])
 
     def rows(self) -> pa.Table:

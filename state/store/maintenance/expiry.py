@@ -9,8 +9,9 @@ files, and a partly missing delta is not used.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.state.bucket.mode import POSTPONE_BUCKETS
 from bucketline.state.commit.expire import (
     Footprint,
@@ -24,7 +25,8 @@ from bucketline.state.commit.expire import (
     unite,
 )
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
-from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.branches import Branches
@@ -34,6 +36,7 @@ from bucketline.state.store.catalog.kept_files import (
     data_paths,
     delta_or_nothing,
     footprint_of,
+    index_only,
     live_keys,
     metadata_paths,
     remains_of,
@@ -43,7 +46,9 @@ from bucketline.state.store.catalog.kept_files import (
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.changelog_expiry import expire_changelogs, keep_changelog
 from bucketline.state.store.maintenance.expiry_notes import drop_note, note_expired
+from bucketline.state.store.maintenance.success_files import unmark_tag
 from bucketline.state.store.storage.file_io import FileIO
 
 MARKER_RETAINED_MS = 30 * 86_400_000
@@ -54,7 +59,9 @@ _PLANS = 3
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """What one run removed: the snapshots from `begin` to `end` - 1, counts of files, and the tags that had expired."""
+    """What one run removed: the snapshots from `begin` to `end` - 1, counts of files, the tags that had expired, and
+    how many changelogs that had outlived their snapshots.
+    """
 
     begin: int = 0
     end: int = 0
@@ -62,6 +69,7 @@ class ExpireResult:
     changelog_files: int = 0
     metadata_files: int = 0
     tags: tuple[str, ...] = ()
+    changelogs: int = 0
 
     @property
     def snapshots(self) -> int:
@@ -87,66 +95,91 @@ def expire_snapshots(
     clock: Clock = SYSTEM_CLOCK,
     *,
     retention: Retention | None = None,
+    root: str | None = None,
 ) -> ExpireResult:
-    """Removes the snapshots that `retention` (None: the table's options) does not keep; expired tags are removed first.
-    Raises OptionError for invalid retention, UnsupportedTableError for a table that keeps changelogs longer than
-    snapshots, StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing has been
-    removed then.
+    """Removes the snapshots that `retention` (None: the table's options) does not keep; expired tags are removed first,
+    changelogs that outlive their snapshots last.
+
+    `root` is the metadata folder of a branch (None: the table's own). Raises OptionError for invalid retention,
+    StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing has been removed then.
     """
-    longer = longer_changelog(schema.settings.retention)
-    if longer is not None:
-        raise UnsupportedTableError(
-            f"{path}: '{longer}' keeps changelogs longer than snapshots, which this release does not do; let Paimon "
-            "expire this table, or unset it",
-            option=longer,
-        )
-    return _Expiry(io, path, schema).run(retention or Retention.of(schema.settings.retention), clock)
+    run = _Expiry(io, path, schema, root)
+    done = run.run(retention or Retention.of(schema.settings.retention), clock)
+    changelogs = expire_changelogs(io, path, schema, clock, root=root or path)
+    return replace(
+        done,
+        changelogs=changelogs.count,
+        data_files=done.data_files + changelogs.data_files,
+        changelog_files=done.changelog_files + changelogs.changelog_files,
+        metadata_files=done.metadata_files + changelogs.metadata_files,
+    )
 
 
 def maybe_expire(
-    io: FileIO, path: str, schema: TableSchema, clock: Clock = SYSTEM_CLOCK, *, newest_id: int | None = None
+    io: FileIO,
+    path: str,
+    schema: TableSchema,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    newest_id: int | None = None,
+    forced: bool = False,
+    root: str | None = None,
 ) -> int:
-    """As `expire_snapshots`, after a commit: the number of removed snapshots; 0 for write-only and postpone tables.
-    When nothing is due it costs a few small reads. An error here does not affect the commit.
+    """As `expire_snapshots`, after a commit: the number of removed snapshots; 0 for write-only tables unless `forced`,
+    and for postpone tables. When nothing is due it costs a few small reads. An error here does not affect the commit.
 
     `newest_id` is the snapshot that the caller has just made; None: the newest is looked for.
     """
-    if schema.settings.compaction.write_only or schema.settings.bucket.count == POSTPONE_BUCKETS:
+    write_only = schema.settings.compaction.write_only and not forced
+    if write_only or schema.settings.bucket.count == POSTPONE_BUCKETS:
         return 0
     retention = Retention.of(schema.settings.retention)
-    if not _is_due(Snapshots(io, path), retention, clock, newest_id):
+    if not _is_due(Snapshots(io, root or path), retention, clock, newest_id):
         return 0
-    return expire_snapshots(io, path, schema, clock, retention=retention).snapshots
+    return expire_snapshots(io, path, schema, clock, retention=retention, root=root).snapshots
 
 
-def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str) -> bool:
+def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str, *, root: str | None = None) -> bool:
     """Removes a tag and the files that only it needs; False when there is none. The tag is removed first, so that a
     crash leaves only orphans.
     """
-    tags = Tags(io, path)
+    tags = Tags(io, root or path)
     tag = tags.get(name)
     if tag is None:
         return False
     tags.delete(name)
-    drop_note(io, path, name)
-    _Expiry(io, path, schema).release(tag.snapshot)
+    if schema.settings.tags.success_files:
+        unmark_tag(io, root or path, name)
+    drop_note(io, root or path, name)
+    _Expiry(io, path, schema, root).release(tag.snapshot)
     return True
 
 
 def move_tag(
-    io: FileIO, path: str, schema: TableSchema, name: str, snapshot: Snapshot, clock: Clock = SYSTEM_CLOCK
+    io: FileIO,
+    path: str,
+    schema: TableSchema,
+    name: str,
+    snapshot: Snapshot,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    root: str | None = None,
 ) -> None:
     """Creates or moves the tag that marks a writer's newest snapshot, and removes files that only its old snapshot
     needs. It moves back only when its snapshot was rolled back. A marker that is not moved any more expires after
     `MARKER_RETAINED_MS`.
     """
-    tags = Tags(io, path)
+    tags = Tags(io, root or path)
     old = tags.get(name)
-    if old is not None and old.snapshot.id > snapshot.id and Snapshots(io, path).get(old.snapshot.id) == old.snapshot:
+    if (
+        old is not None
+        and old.snapshot.id > snapshot.id
+        and Snapshots(io, root or path).get(old.snapshot.id) == old.snapshot
+    ):
         return
     tags.replace(name, snapshot, created_local_ms=clock.local_ms(), retained_ms=MARKER_RETAINED_MS)
     if old is not None and old.snapshot.id != snapshot.id:
-        _Expiry(io, path, schema).release(old.snapshot)
+        _Expiry(io, path, schema, root).release(old.snapshot)
 
 
 def _is_due(snapshots: Snapshots, retention: Retention, clock: Clock, newest_id: int | None) -> bool:
@@ -161,19 +194,25 @@ def _is_due(snapshots: Snapshots, retention: Retention, clock: Clock, newest_id:
 
 
 class _Expiry:
-    """One run over the table at `path`."""
+    """One run over the table at `path`, or over its branch whose metadata is at `root`."""
 
-    def __init__(self, io: FileIO, path: str, schema: TableSchema) -> None:
+    def __init__(self, io: FileIO, path: str, schema: TableSchema, root: str | None = None) -> None:
         self._io, self._path, self._schema = io, path, schema
+        self._root = path if root is None else root
         self._manifests = Manifests(io, path, [f.type for f in schema.select(schema.partition_keys)])
-        self._snapshots = Snapshots(io, path)
-        self._tags = Tags(io, path)
+        self._snapshots = Snapshots(io, self._root)
+        self._tags = Tags(io, self._root)
+        self._branches = Branches(io, path)
+        retention = schema.settings.retention
+        # Source: Paimon 2.0 SnapshotDeletion: readers of a table without changelog files read its new data files.
+        self._keeps_changelogs = longer_changelog(retention) is not None
+        self._changelog_is_data = schema.settings.changelog.producer is ChangelogProducer.NONE
 
     def run(self, retention: Retention, clock: Clock) -> ExpireResult:
         ended = self._end_tags(clock)
         idle_ms = self._schema.settings.retention.consumers_ms
         if idle_ms is not None:
-            drop_idle_consumers(self._io, self._path, idle_ms=idle_ms, now_ms=clock.now_ms())
+            drop_idle_consumers(self._io, self._root, idle_ms=idle_ms, now_ms=clock.now_ms())
         for _ in range(_PLANS):
             names = self._tags.names()
             begin, end = self._range(retention, clock)
@@ -199,7 +238,7 @@ class _Expiry:
             return
         before = [s for s in others if s.id < released.id]
         after = sorted((s for s in (*others, oldest) if s.id > released.id), key=lambda s: s.id)
-        kept = [*before[-1:], after[0], *(s for _, s in Branches(self._io, self._path).states())]
+        kept = [*before[-1:], after[0], *(s for _, s in self._branches.states_beside(self._root))]
         try:
             entries = self._manifests.live_entries(released)
             footprint = footprint_of(self._manifests, self._schema, released)
@@ -213,9 +252,11 @@ class _Expiry:
         self._delete(metadata_paths(self._path, gone))
 
     def _end_tags(self, clock: Clock) -> tuple[str, ...]:
+        if not self._schema.settings.tags.end_by_time:
+            return ()
         over = [t for t in self._tags.list() if t.is_over(clock.local_ms())]
         for tag in over:
-            delete_tag(self._io, self._path, self._schema, tag.name)
+            delete_tag(self._io, self._path, self._schema, tag.name, root=self._root)
         return tuple(t.name for t in over)
 
     def _range(self, retention: Retention, clock: Clock) -> tuple[int, int]:
@@ -223,7 +264,8 @@ class _Expiry:
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.settled_id(clock.now_ms())
         if earliest is None or latest is None:
             return 0, 0
-        consumers = next_of_consumers(self._io, self._path)
+        holds = not (self._keeps_changelogs and self._schema.settings.retention.consumers_hold_changelogs)
+        consumers = next_of_consumers(self._io, self._root) if holds else {}
 
         def time_of(snapshot_id: int) -> int | None:
             found = self._snapshots.get(snapshot_id)
@@ -247,6 +289,8 @@ class _Expiry:
             return None
         deltas = [(i, delta_or_nothing(self._manifests, s)) for i, s in sorted(found.items()) if i > begin]
         dead = dead_files([*deltas, (end, delta_or_nothing(self._manifests, oldest_kept))])
+        if self._keeps_changelogs and self._changelog_is_data:
+            dead = {key: found for key, found in dead.items() if found[1].file.file_source is FileSource.COMPACT}
         kept = Footprint()
         for name, state in [(f"snapshot {end}", oldest_kept), *self._sharing(begin, end)]:
             try:
@@ -258,17 +302,24 @@ class _Expiry:
             for key in live & dead.keys():
                 del dead[key]
         ordered = sorted(found.items())
-        gone = retire([(i, remains_of(self._manifests, self._schema, s)) for i, s in ordered], kept)
+        gone = retire([(i, self._remains(s)) for i, s in ordered], kept)
         return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
 
     def _sharing(self, begin: int, end: int) -> list[tuple[str, Snapshot]]:
         """The tags and branch states that may need files of [begin, end), with a name for each."""
         tagged = [(f"tag {t.name}", t.snapshot) for t in self._tags.list()]
         sharing = sharing_tags([s for _, s in tagged], begin, end)
-        return [(n, s) for n, s in tagged if s in sharing] + Branches(self._io, self._path).states()
+        return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_beside(self._root)
+
+    def _remains(self, snapshot: Snapshot) -> Footprint:
+        """What goes with a snapshot, unless something else needs it; not what its changelog needs, if that stays."""
+        if not self._keeps_changelogs:
+            return remains_of(self._manifests, self._schema, snapshot)
+        found = remains_of(self._manifests, self._schema, replace(snapshot, changelog_manifest_list=None))
+        return replace(found, lists=frozenset(), manifests=index_only(snapshot)) if self._changelog_is_data else found
 
     def _step(self, snapshot: Snapshot, dead: Sequence[ManifestEntry], gone: Footprint) -> _Step:
-        changelog = changelog_or_nothing(self._manifests, snapshot)
+        changelog = [] if self._keeps_changelogs else changelog_or_nothing(self._manifests, snapshot)
         return _Step(
             snapshot.id,
             snapshot.commit_user,
@@ -280,12 +331,14 @@ class _Expiry:
     def _remove(
         self, begin: int, end: int, steps: Sequence[_Step], ended: tuple[str, ...], names: Sequence[str]
     ) -> ExpireResult:
-        note_expired(self._io, self._path, self._tags.list(), {s.snapshot_id: s.commit_user for s in steps})
+        note_expired(self._io, self._root, self._tags.list(), {s.snapshot_id: s.commit_user for s in steps})
         for number, step in enumerate(steps):
             if number > 0 and self._tags.names() != names:
                 # A tag may keep the next snapshot; the next run sees it.
                 end, steps = step.snapshot_id, steps[:number]
                 break
+            if self._keeps_changelogs:
+                keep_changelog(self._io, self._root, self._snapshots, step.snapshot_id)
             self._delete((*step.data, *step.changelog, *step.metadata))
             self._io.delete(self._snapshots.path(step.snapshot_id))
         self._snapshots.write_earliest_hint(end)
@@ -302,7 +355,7 @@ class _Expiry:
         """Returns if a kept state was removed while it was read. Raises when it exists and cannot be read."""
         reraise_unless_missing(error)
         states = [f"snapshot {i}" for i in self._snapshots.ids()] + [f"tag {n}" for n in self._tags.names()]
-        if name in (*states, *(n for n, _ in Branches(self._io, self._path).states())):
+        if name in (*states, *(n for n, _ in self._branches.states_beside(self._root))):
             raise CorruptFileError(
                 f"{self._path}: {name} cannot be read, so nothing is expired: {error.message}; see what `doctor` says, "
                 "and delete a tag or branch that is not needed",

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import bucket_path
+from bucketline.state.format.row_age import RowAge
 from bucketline.state.format.row_ranges import TRACKED_NAMES, row_ranges, with_tracked
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import LEVEL
@@ -44,7 +45,7 @@ _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """What every reader of a table's files needs: their places and schemas."""
+    """What every reader of a table's files needs: their places and schemas. With `age` it passes over expired rows."""
 
     io: FileIO
     table_path: str
@@ -52,6 +53,7 @@ class FileAccess:
     schema_of: SchemaOf
     deletions: DeletedRows | None = None
     batch_bytes: int = BATCH_BYTES
+    age: RowAge | None = None
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """The place of a data file: on the table's storage, or at its full path."""
@@ -66,6 +68,7 @@ class FileAccess:
         """The rows of one file, retracts included, less those deleted by position. Errors as of `read_data_file`."""
         io, path = self.place(bucket, file)
         stored = self.schema_of(file.schema_id)
+        wanted, columns = columns, columns if self.age is None else with_time(self.age, columns)
         is_tracked = not self.schema.primary_keys and any(name in columns for name in TRACKED_NAMES)
         found = read_data_file(
             io,
@@ -80,10 +83,21 @@ class FileAccess:
         )
         if is_tracked:
             found = fill_tracked(found, file)
-        if self.deletions is None:
-            return found
-        deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
-        return found if deleted is None else drop_deleted(found, deleted, path)
+        if self.deletions is not None:
+            deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
+            found = found if deleted is None else drop_deleted(found, deleted, path)
+        return found if self.age is None else _unexpired(found, self.age, wanted)
+
+
+def with_time(age: RowAge, columns: Sequence[str]) -> Sequence[str]:
+    """The columns, and the one with the time of rows."""
+    return columns if age.field.name in columns else (*columns, age.field.name)
+
+
+def _unexpired(batches: Iterable[pa.RecordBatch], age: RowAge, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        kept = batch.filter(age.keeps(batch.column(age.field.name)))
+        yield kept if age.field.name in wanted else kept.drop_columns([age.field.name])
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,7 +251,9 @@ def plan_changes(table: TableHandle, request: Request, changes_since: Version) -
     versions = Versions(table.io, table.metadata_path)
     since = _position(versions, changes_since)
     until = 0 if own.snapshot is None else own.snapshot.id
-    is_logged = change_files(own.schema) is ChangeFiles.CHANGELOG
+    # Paimon keeps the data files of changelogs only where no changelog files are written.
+    no_log = own.schema.settings.changelog.producer is ChangelogProducer.NONE
+    is_logged = no_log or change_files(own.schema) is ChangeFiles.CHANGELOG
     return ChangesPlan(own, projection, versions.between(since, until, with_changelogs=is_logged))
 
 

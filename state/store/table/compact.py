@@ -8,13 +8,14 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Unknown
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError, FilesGoneError
-from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.table.postpone_compact import compact_postponed
 from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
@@ -43,7 +44,9 @@ def compact_table(
         table.io.require_publish()
         session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
         messages = compact_now(session, strategy, partitions, engine=engine, clock=clock, ids=ids)
-        return commit_compaction(session, messages, user=ids.new_uuid())
+        done = commit_compaction(session, messages, user=ids.new_uuid())
+        Upkeep(clock=clock, ids=ids).after_batch(session, (), done, forced=True)
+        return done[-1].id if done else None
 
     return repeat_if_gone(compact)
 
@@ -79,13 +82,13 @@ def _compact_buckets(
     return compact_buckets(engine, session.plan, write, work)
 
 
-def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], *, user: str) -> int | None:
-    """Commits compactions on their own.
+def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], *, user: str) -> tuple[Snapshot, ...]:
+    """Commits compactions on their own; none where there is nothing to commit.
 
     Raises CommitConflictError when another one was faster, CommitOutcomeUnknownError when nobody knows, StorageError.
     """
     if all(m.is_empty for m in messages):
-        return None
+        return ()
     done = session.commit(messages, user=user, identifier=BATCH_COMMIT_IDENTIFIER, kind=CommitKind.COMPACT)
     lost = done.dropped
     if isinstance(lost, Conflict):
@@ -95,4 +98,4 @@ def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], 
         )
     if lost is not None:
         raise lost.error() if isinstance(lost, Unknown) else lost
-    return done.snapshots[-1].id
+    return done.snapshots

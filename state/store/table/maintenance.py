@@ -3,6 +3,7 @@
 Source: Paimon 2.0 procedures expire_snapshots, remove_orphan_files, create_tag, create_branch, rollback; $tags.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import pyarrow as pa
@@ -10,13 +11,17 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED
 from bucketline.state.commit.expire import Retention
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.catalog.branches import MAIN, Branches
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags, tag_snapshot
 from bucketline.state.store.maintenance.expiry import ExpireResult, delete_tag, expire_snapshots
+from bucketline.state.store.maintenance.partition_expiry import expire_partitions
+from bucketline.state.store.maintenance.success_files import mark_done, mark_tag
+from bucketline.state.store.table.partition_choice import choose_partitions
+from bucketline.state.store.write.write_session import WriteSession
 
 TAGS_SCHEMA = pa.schema(
     [
@@ -60,6 +65,38 @@ def expire_table(
     return expire_snapshots(table.io, table.path, table.table_schema, clock, retention=retention)
 
 
+def expire_table_partitions(
+    table: TableHandle, *, older_than: timedelta | None, clock: Clock = SYSTEM_CLOCK, ids: IdSource = SYSTEM_IDS
+) -> tuple[str, ...]:
+    """Drops expired partitions now, whatever the interval of checks. Raises OptionError where nothing says when."""
+    schema = table.table_schema
+    after_ms = None if older_than is None else milliseconds(older_than, "older_than")
+    if not schema.partition_keys:
+        raise OptionError(f"{table.path} has no partitions", key="older_than")
+    if after_ms is None and schema.settings.expiry.partitions_ms is None:
+        raise OptionError(
+            f"{table.path}: nothing says when partitions expire; pass older_than, or set 'partition.expiration-time'",
+            key="partition.expiration-time",
+        )
+    table.io.require_publish()
+    session = WriteSession(table.uri, {}, table=table, clock=clock, ids=ids)
+    return expire_partitions(session, user=ids.new_uuid(), clock=clock, after_ms=after_ms)
+
+
+def mark_table_done(
+    table: TableHandle, partitions: Sequence[Mapping[str, object]] | None, *, clock: Clock = SYSTEM_CLOCK
+) -> tuple[str, ...]:
+    """Marks partitions that hold files; see `Table.mark_done`. Raises OptionError where a mapping fits none."""
+    schema, newest = table.table_schema, table.snapshot_store.latest()
+    entries = [] if newest is None else table.manifests.live_entries(newest)
+    known = sorted({e.partition for e in entries}) if schema.partition_keys else []
+    chosen = [p for p in known if choose_partitions(schema, partitions)(p)]
+    for one in partitions or ():
+        if not any(choose_partitions(schema, [one])(p) for p in known):
+            raise OptionError(f"{table.path} holds no partition {dict(one)!r}", key="partitions", value=dict(one))
+    return tuple(mark_done(table.io, table.path, schema, chosen, clock))
+
+
 def tag_table(
     table: TableHandle,
     name: str,
@@ -68,9 +105,12 @@ def tag_table(
     *,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Makes a tag. Raises OptionError as `tag_snapshot`."""
-    retained_ms = None if retained is None else milliseconds(retained, "retained")
+    """Makes a tag, which lives for `tag.default-time-retained` unless said. Raises OptionError as `tag_snapshot`."""
+    settings = table.table_schema.settings.tags
+    retained_ms = settings.retained_ms if retained is None else milliseconds(retained, "retained")
     tag_snapshot(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
+    if settings.success_files:
+        mark_tag(table.io, table.metadata_path, name, clock)
 
 
 def untag_table(table: TableHandle, name: str) -> bool:

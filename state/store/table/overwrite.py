@@ -22,6 +22,7 @@ from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.change_rules import check_changeable
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.table.write import Data, with_kinds
@@ -82,6 +83,7 @@ def _overwrite_once(
             return _unchanged(session)
         target = replaced.__contains__
     done = session.replace_partitions(messages, user=ids.new_uuid(), target=target)
+    Upkeep(clock=clock, ids=ids).after_batch(session, messages, done.snapshots)
     hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, done))
     return WriteResult(done.snapshots[-1].id, visible=not hidden)
 

@@ -44,6 +44,8 @@ from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import (
     branch_table,
     expire_table,
+    expire_table_partitions,
+    mark_table_done,
     milliseconds,
     roll_back_table,
     tag_table,
@@ -240,7 +242,8 @@ class Table(TableHandle):
         return tags_table(self)
 
     def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
-        """Names a snapshot (None: the newest) and keeps its files until the tag is deleted, or for `retained`."""
+        """Names a snapshot (None: the newest) and keeps its files until the tag is deleted, or for `retained`
+        (None: `tag.default-time-retained`, if the table says so)."""
         tag_table(self, name, snapshot, retained)
 
     def delete_tag(self, name: str) -> bool:
@@ -272,12 +275,29 @@ class Table(TableHandle):
         older_than: timedelta | None = None,
         limit: int | None = None,
     ) -> ExpireResult:
-        """Removes old snapshots and the files that only they needed; None means: as the table's options say.
+        """Removes old snapshots and the files that only they needed; None means: as the table's options say. Tags whose
+        time is over go too, and changelogs that have outlived their snapshots for as long as the options say.
 
         `limit` is the most snapshots to remove (None: all that may be removed). Files of tags, branches and consumers
         stay.
         """
         return expire_table(self, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit)
+
+    def expire_partitions(self, older_than: timedelta | None = None) -> tuple[str, ...]:
+        """Drops the partitions that have expired, in one commit or several, and returns their folders' names.
+
+        By the options `partition.expiration-*` and `partition.timestamp-*` of the table; `older_than` replaces
+        `partition.expiration-time`. Writers do this as well, every `partition.expiration-check-interval`. Raises
+        OptionError where nothing says when partitions expire, and as `overwrite`.
+        """
+        return expire_table_partitions(self, older_than=older_than)
+
+    def mark_done(self, partitions: Sequence[Mapping[str, object]] | None = None) -> tuple[str, ...]:
+        """Marks partitions as done by a `_SUCCESS` file in the folder of each, and returns the folders' names.
+
+        `partitions` as in `compact`; None: all. Streams do this as well, by `partition.idle-time-to-done`.
+        """
+        return mark_table_done(self, partitions)
 
     def remove_orphan_files(
         self, dry_run: bool = True, older_than: timedelta = timedelta(days=1), *, no_writers: bool = False

@@ -140,7 +140,8 @@ def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collect
         return None
     levels, options = write.access.levels(files), write.access.compact_options
     if write.trigger is CompactTrigger.FULL:
-        return pick_full(levels, options, must_rewrite=masked if options.deletion_vectors else ())
+        expired = write.access.expired(files)
+        return pick_full(levels, options, must_rewrite={*masked, *expired} if options.deletion_vectors else expired)
     return pick_due(levels, options, write.access.clock.local_ms())
 
 

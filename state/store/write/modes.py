@@ -13,6 +13,7 @@ from bucketline.conf.table.fixed_options import check_job_options
 from bucketline.conf.table.table_options import check_write_options
 from bucketline.state.bucket.defaults import default_scalar
 from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
+from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.datafile.file_settings import check_files
 from bucketline.state.store.write.write_plan import Mode, WritePlan
@@ -48,6 +49,7 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str], *,
     effective = replace(schema, options={**schema.options, **paimons})
     check_write_options(effective.options, effective.primary_keys, effective.partition_keys)
     check_files(effective)
+    check_row_time(effective)
     mode = mode_of(effective)
     for field in schema.fields:
         if field.default_value is not None:

@@ -13,10 +13,12 @@ from bucketline.conf.advice import advise_write
 from bucketline.conf.table.table_options import BUCKET
 from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.partition_age import partition_time
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError, FilesGoneError, SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
 from bucketline.state.store.commit.commit_check import AppendCheck
@@ -167,6 +169,7 @@ class WriteSession:
         CommitOutcomeUnknownError when nobody knows.
         """
         found = list(messages)
+        self._refuse_timeless(found)
         if kind is CommitKind.APPEND:
             self._refuse_overflow(found)
         try:
@@ -223,6 +226,7 @@ class WriteSession:
         Raises as `commit`.
         """
         found = list(messages)
+        self._refuse_timeless(found)
         outcome = self._committer.commit(
             found,
             user=user,
@@ -234,6 +238,20 @@ class WriteSession:
         if isinstance(outcome, Conflict):
             self.discard(found)
         return _checked(outcome)
+
+    def _refuse_timeless(self, messages: Sequence[CommitMessage]) -> None:
+        schema = self.plan.schema
+        if not (schema.partition_keys and schema.settings.expiry.refuses_timeless):
+            return
+        for m in messages:
+            if m.new_files and partition_time(schema, m.partition) is None:
+                self.discard(messages)
+                where = partition_path(schema, m.partition).rstrip("/")
+                raise SchemaMismatchError(
+                    f"partition {where} holds no time that 'partition.timestamp-pattern' and "
+                    "'partition.timestamp-formatter' can read, which 'partition.timestamp-format.strict' asks for",
+                    partition=where,
+                )
 
     def _refuse_overflow(self, messages: Sequence[CommitMessage]) -> None:
         access = BucketAccess(self.table.uri, self.plan.schema, self._clock, self._ids)

@@ -13,11 +13,13 @@ from bucketline.conf.table import (
     bucket_options,
     changelog_options,
     compaction_options,
+    expiry_options,
     file_options,
     memory_options,
     merge_options,
     own_options,
     table_options,
+    tag_options,
 )
 from bucketline.conf.table.compaction_options import num_levels, stop_trigger
 from bucketline.conf.table.memory_options import BOUNDED
@@ -113,6 +115,7 @@ def test_deletes_cannot_be_ignored_where_keys_move_between_partitions() -> None:
         {"bucket": "1", "pk-clustering-override": "true"},
         {"bucket": "1", "chain-table.enabled": "true"},
         {"bucket": "1", "record-level.expire-time": "1 d"},
+        {"bucket": "1", "partition.idle-time-to-done": "1 d"},
         {"bucket": "1", "branch": "dev"},
     ],
     ids=str,
@@ -308,8 +311,9 @@ def test_every_option_that_is_honoured_is_read_somewhere() -> None:
     folders = [root / name for name in ("conf", "state", "streaming")]
     texts = [p.read_text("utf-8") for folder in folders for p in folder.rglob("*.py")]
     words = Counter(word for text in texts for word in re.findall(r'\w+|"[a-z0-9.-]+"', text))
-    paimons = (merge_options, compaction_options, file_options, bucket_options, changelog_options, memory_options)
-    members = [found for module in (table_options, own_options, *paimons) for found in vars(module).items()]
+    topics = [merge_options, compaction_options, file_options, bucket_options]
+    topics += [changelog_options, memory_options, expiry_options, tag_options]
+    members = [found for module in (table_options, own_options, *topics) for found in vars(module).items()]
     names = {id(option): name for name, option in members if isinstance(option, Option)}
     for option in HONOURED.values():
         assert words[names[id(option)]] > 1 or words[f'"{option.key}"'] > 1, f"nothing reads {option.key}"

@@ -417,7 +417,7 @@ def test_reads_and_commits_make_no_more_calls_than_a_good_hint_needs(table: Tabl
     counted = replace(table, io=io)
     found = counted.snapshot_store.latest()
     assert found is not None and [name for name, _ in io.calls] == ["read_optional", "exists", "read_optional"]
-    for act, calls in ((lambda: counted.to_arrow(), 3), (lambda: counted.write(rows(table)), 9)):
+    for act, calls in ((lambda: counted.to_arrow(), 3), (lambda: counted.write(rows(table)), 11)):
         io.calls.clear()
         act()
         folder = f"{table.path}/snapshot"

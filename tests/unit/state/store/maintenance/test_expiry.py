@@ -6,7 +6,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.expire import Retention
-from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
+from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.schemas import Schemas
@@ -261,15 +261,6 @@ def test_a_writers_marker_keeps_no_more_than_its_newest_snapshot() -> None:
     assert stored_files(table) == assert_whole(table)
     tag = Tags(io, table.path).get("m")
     assert tag is not None and tag.snapshot == table.latest() and tag.retained_ms == MARKER_RETAINED_MS
-
-
-def test_changelogs_kept_longer_than_snapshots_are_refused() -> None:
-    table = aged_table(1, 5)
-    table.options["changelog.num-retained.max"] = "9223372036854775807"
-    assert _expire(table).snapshots > 0
-    table.options["changelog.time-retained"] = "1 d"
-    with pytest.raises(UnsupportedTableError, match=r"changelog\.time-retained"):
-        _expire(table)
 
 
 def test_a_table_without_snapshots_has_nothing_to_expire() -> None:

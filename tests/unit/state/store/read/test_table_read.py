@@ -181,7 +181,7 @@ def test_files_whose_first_and_last_values_are_unknown_are_not_left_out(path: Pa
 
 @pytest.mark.parametrize(
     "option",
-    ["record-level.expire-time", "scan.fallback-delta-branch", "chain-table.enabled", "type"],
+    ["scan.fallback-delta-branch", "chain-table.enabled", "type"],
 )
 def test_tables_whose_rows_are_not_what_files_say_are_refused_by_name(path: Path, option: str) -> None:
     schema = max((path / "schema").iterdir())

@@ -1,0 +1,133 @@
+"""Times in texts, read as Java's DateTimeFormatter reads them: by a pattern such as `yyyyMMdd HH`, or without one.
+
+Times are milliseconds since 1970-01-01 of the wall clock that the text shows, as if it were UTC.
+Source: Java 17 DateTimeFormatter (resolver style SMART), Paimon 2.0 PartitionTimeExtractor.
+"""
+
+import re
+from calendar import isleap, monthrange
+from collections.abc import Mapping
+from functools import cache
+
+from bucketline.conf.errors import OptionError
+
+_PLAIN = re.compile(
+    r"(?P<y>-?[0-9]{1,10})-(?P<M>[0-9]{1,2})-(?P<d>[0-9]{1,2})"
+    r"(?: (?P<H>[0-9]{1,2}):(?P<m>[0-9]{1,2}):(?P<s>[0-9]{1,2})(?:\.(?P<S>[0-9]{1,9}))?)?"
+)
+_VALUES: Mapping[str, str] = {"M": "month", "d": "day", "H": "hour", "m": "minute", "s": "second"}
+_HIGHEST: Mapping[str, int] = {"M": 12, "d": 31, "H": 24, "m": 59, "s": 59}
+_DAYS_OF_400_YEARS = 146_097
+_DAY_MS = 86_400_000
+
+
+def check_time_pattern(pattern: str) -> None:
+    """Returns when texts can be read by the pattern. Raises OptionError naming the letter that is not supported."""
+    _compiled(pattern)
+
+
+def read_time(text: str, pattern: str | None) -> int | None:
+    """The time that a text shows; midnight where it shows a date alone, None when it does not fit the pattern.
+
+    Without a pattern it is `y-M-d` or `y-M-d H:m:s.S`, in which months and days that are too high roll over.
+    """
+    if pattern is None:
+        found = _PLAIN.fullmatch(text)
+        return None if found is None else _lenient(found)
+    found = _compiled(pattern).fullmatch(text)
+    return None if found is None else _exact(found.groupdict())
+
+
+def _lenient(found: re.Match[str]) -> int:
+    years, months = divmod(int(found["M"]) - 1, 12)
+    days = _days(int(found["y"]) + years, months + 1, 1) + int(found["d"]) - 1
+    seconds = sum(int(found[unit] or 0) * scale for unit, scale in (("H", 3600), ("m", 60), ("s", 1)))
+    return days * _DAY_MS + seconds * 1000 + int((found["S"] or "0").ljust(9, "0")) // 1_000_000
+
+
+def _exact(found: Mapping[str, str | None]) -> int | None:
+    """As Java resolves smartly: a day up to 31 becomes the month's last one, and 24:00 is the end of the day."""
+    if any(found.get(unit) is None for unit in ("y", "M", "d")):
+        return None
+    values = {unit: int(text) for unit, text in found.items() if text is not None and unit in _HIGHEST}
+    year = int(found["y"] or 0) + (2000 if "yy" in found else 0)
+    if any(value > _HIGHEST[unit] for unit, value in values.items()) or year < 1:
+        return None
+    if values["M"] < 1 or values["d"] < 1:
+        return None
+    day = min(values["d"], monthrange(2000 if isleap(year) else 2001, values["M"])[1])
+    hour, minute, second = (values.get(unit) for unit in ("H", "m", "s"))
+    fraction = int((found.get("S") or "0").ljust(9, "0")) // 1_000_000
+    if hour is None or (minute is None and second is not None):
+        hour = minute = second = fraction = 0
+    if hour == 24 and (minute or second or fraction):
+        return None
+    seconds = hour * 3600 + (minute or 0) * 60 + (second or 0)
+    return _days(year, values["M"], day) * _DAY_MS + seconds * 1000 + fraction
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 of a date in any year."""
+    shifted = year - (month <= 2)
+    era, of_era = divmod(shifted, 400)
+    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
+    return era * _DAYS_OF_400_YEARS + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    parts: list[str] = []
+    seen: set[str] = set()
+    position, depth = 0, 0
+    while position < len(pattern):
+        letter = pattern[position]
+        end = position + 1
+        if letter == "'":
+            literal, end = _quoted(pattern, position)
+            parts.append(re.escape(literal))
+        elif letter.isascii() and letter.isalpha():
+            while end < len(pattern) and pattern[end] == letter:
+                end += 1
+            parts.append(_unit(pattern, letter, end - position, seen))
+        elif letter in "[]":
+            depth += 1 if letter == "[" else -1
+            parts.append("(?:" if letter == "[" else ")?")
+            if depth < 0:
+                raise _unreadable(pattern, "a ']' has no '[' before it")
+        elif letter in "{}#":
+            raise _unreadable(pattern, f"{letter!r} is reserved")
+        else:
+            parts.append(re.escape(letter))
+        position = end
+    parts.append(")?" * depth)
+    return re.compile("".join(parts))
+
+
+def _unit(pattern: str, letter: str, count: int, seen: set[str]) -> str:
+    name = {"u": "y", "L": "M"}.get(letter, letter)
+    if name in seen:
+        raise _unreadable(pattern, f"letter {letter!r} comes twice")
+    seen.add(name)
+    if name == "y":
+        if count == 2:
+            return "(?P<yy>)(?P<y>[0-9]{2})"
+        return f"(?P<y>[0-9]{{{count}}}|\\+[0-9]{{{count + 1},10}})" if count > 3 else f"(?P<y>[0-9]{{{count},10}})"
+    if name == "S" and count <= 9:
+        return f"(?P<S>[0-9]{{{count}}})"
+    if name in _VALUES and count <= 2:
+        return f"(?P<{name}>[0-9]{{{'1,10' if count == 1 else '2'}}})"
+    raise _unreadable(pattern, f"{letter * count!r} is not supported; y, M, d, H, m, s and S are, as numbers")
+
+
+def _quoted(pattern: str, start: int) -> tuple[str, int]:
+    """The text between quotes from `start` on, and where it ends; two quotes are one in it, or one of their own."""
+    if pattern.startswith("''", start):
+        return "'", start + 2
+    found = re.compile(r"'((?:[^']|'')*)'").match(pattern, start)
+    if found is None:
+        raise _unreadable(pattern, "a quote is not closed")
+    return found[1].replace("''", "'"), found.end()
+
+
+def _unreadable(pattern: str, why: str) -> OptionError:
+    return OptionError(f"no pattern for times: {why}", value=pattern)

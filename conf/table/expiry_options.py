@@ -1,0 +1,148 @@
+"""Paimon's options by which rows and partitions expire, and partitions are marked as done.
+
+Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions, RecordLevelExpire, PartitionMarkDoneAction.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.java_time import check_time_pattern
+from bucketline.conf.option import (
+    Option,
+    did_you_mean,
+    parse_bool,
+    parse_count,
+    parse_duration,
+    parse_enum,
+    parse_given_text,
+    parse_int,
+    parse_names,
+)
+from bucketline.conf.table.choices import DoneAction, DoneTime, PartitionTime
+
+
+def _actions(text: str) -> tuple[DoneAction, ...]:
+    known = [action.value for action in DoneAction]
+    found = []
+    for name in parse_names(text):
+        lowered = name.lower().replace("_", "-")
+        if lowered not in known:
+            raise OptionError(f"must be among {', '.join(known)}{did_you_mean(lowered, known)}", value=text)
+        found.append(DoneAction(lowered))
+    return tuple(found)
+
+
+def _time_pattern(text: str) -> str:
+    check_time_pattern(text)
+    return text
+
+
+PARTITION_EXPIRATION_TIME: Option[int] = Option(
+    "partition.expiration-time", parse_duration, None, "ms after which a partition is dropped"
+)
+PARTITION_EXPIRATION_STRATEGY = Option(
+    "partition.expiration-strategy",
+    parse_enum(PartitionTime),
+    PartitionTime.VALUES,
+    "how old a partition is: by its values, or by its newest file",
+)
+PARTITION_EXPIRATION_CHECK_INTERVAL = Option(
+    "partition.expiration-check-interval",
+    parse_duration,
+    3_600_000,
+    "ms between two checks of a writer; 0: always",
+)
+PARTITION_EXPIRATION_MAX_NUM = Option(
+    "partition.expiration-max-num", parse_count, 100, "partitions dropped by one check at most"
+)
+PARTITION_EXPIRATION_BATCH_SIZE: Option[int] = Option(
+    "partition.expiration-batch-size", parse_int, None, "partitions dropped by one commit; all at once unless set"
+)
+END_INPUT_CHECK_PARTITION_EXPIRE = Option(
+    "end-input.check-partition-expire", parse_bool, False, "batch writes check for expired partitions too"
+)
+PARTITION_TIMESTAMP_FORMATTER: Option[str] = Option(
+    "partition.timestamp-formatter", _time_pattern, None, "how the time of a partition is written, as Java's patterns"
+)
+PARTITION_TIMESTAMP_PATTERN: Option[str] = Option(
+    "partition.timestamp-pattern", parse_given_text, None, "the time of a partition, put together of $column parts"
+)
+
+PARTITION_TIMESTAMP_STRICT = Option(
+    "partition.timestamp-format.strict", parse_bool, False, "rows of partitions whose values hold no time are refused"
+)
+
+RECORD_LEVEL_EXPIRE_TIME: Option[int] = Option(
+    "record-level.expire-time", parse_duration, None, "ms after which compactions drop a row"
+)
+RECORD_LEVEL_TIME_FIELD: Option[str] = Option(
+    "record-level.time-field", parse_given_text, None, "column with a row's time: seconds, milliseconds, or TIMESTAMP"
+)
+
+MARK_DONE_ACTION: Option[tuple[DoneAction, ...]] = Option(
+    "partition.mark-done-action", _actions, (DoneAction.SUCCESS_FILE,), "what marks a partition as done"
+)
+IDLE_TIME_TO_DONE: Option[int] = Option(
+    "partition.idle-time-to-done", parse_duration, None, "ms without new rows after which a stream marks a partition"
+)
+PARTITION_TIME_INTERVAL: Option[int] = Option(
+    "partition.time-interval", parse_duration, None, "ms of time that a partition holds, as '1 d'"
+)
+END_INPUT_TO_DONE = Option(
+    "partition.end-input-to-done",
+    parse_bool,
+    False,
+    "bounded streams and batch writes mark their partitions",
+)
+MARK_DONE_MODE = Option(
+    "partition.mark-done-action.mode", parse_enum(DoneTime), DoneTime.PROCESS_TIME, "by which time a partition is idle"
+)
+
+EXPIRY_OPTIONS: Mapping[str, Option[Any]] = {
+    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+}
+"""Every option above by its key, in the order of this file."""
+
+
+def check_expiry_options(options: Mapping[str, str], partition_keys: Sequence[str], *, has_primary_key: bool) -> None:
+    """Returns when these options can be used together. Raises OptionError naming one of them."""
+    batch = PARTITION_EXPIRATION_BATCH_SIZE.find(options)
+    if batch is not None and batch < 1:
+        _refuse(PARTITION_EXPIRATION_BATCH_SIZE, "must be at least 1")
+    if PARTITION_EXPIRATION_TIME.is_set(options) and not partition_keys:
+        _refuse(PARTITION_EXPIRATION_TIME, "a table without partitions cannot drop any; remove it")
+    if RECORD_LEVEL_EXPIRE_TIME.is_set(options):
+        if not RECORD_LEVEL_TIME_FIELD.is_set(options):
+            raise OptionError(
+                f"You should set time field for record-level expire: '{RECORD_LEVEL_TIME_FIELD.key}'",
+                key=RECORD_LEVEL_EXPIRE_TIME.key,
+            )
+        if not has_primary_key:
+            _refuse(
+                RECORD_LEVEL_EXPIRE_TIME,
+                "rows of a table without a primary key do not expire, in Paimon either; remove it, or partition the "
+                f"table and use '{PARTITION_EXPIRATION_TIME.key}'",
+            )
+    _check_done(options, partition_keys)
+
+
+def _check_done(options: Mapping[str, str], partition_keys: Sequence[str]) -> None:
+    idle, at_end = IDLE_TIME_TO_DONE.is_set(options), END_INPUT_TO_DONE.get(options)
+    if not (idle or at_end):
+        return
+    if not partition_keys:
+        _refuse(IDLE_TIME_TO_DONE if idle else END_INPUT_TO_DONE, "the table has no partitions; remove it")
+    if idle and not PARTITION_TIME_INTERVAL.is_set(options):
+        _refuse(IDLE_TIME_TO_DONE, f"'{PARTITION_TIME_INTERVAL.key}' must say how much time a partition holds")
+    if MARK_DONE_MODE.get(options) is not DoneTime.PROCESS_TIME:
+        _refuse(MARK_DONE_MODE, "a Spark batch has no watermark to go by; set it to 'process-time'")
+    for action in MARK_DONE_ACTION.get(options):
+        if action in (DoneAction.DONE_PARTITION, DoneAction.MARK_EVENT):
+            _refuse(MARK_DONE_ACTION, f"'{action.value}' needs a catalog server that knows partitions")
+        if action in (DoneAction.HTTP_REPORT, DoneAction.CUSTOM):
+            _refuse(MARK_DONE_ACTION, f"'{action.value}' is not done by this release; use 'success-file'")
+
+
+def _refuse(option: Option[Any], message: str) -> None:
+    raise OptionError(f"'{option.key}': {message}", key=option.key)

@@ -1,0 +1,82 @@
+"""Paimon's options for tags that writers create, and for how long tags live.
+
+Source: Paimon 2.0 CoreOptions, TagAutoCreation, TagPeriodHandler, TagBatchCreation.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import Option, parse_bool, parse_duration, parse_enum, parse_int, parse_name_part
+from bucketline.conf.table.choices import TagCreation, TagFormat, TagPeriod
+
+
+def _zone(text: str) -> str:
+    try:
+        ZoneInfo(text.strip())
+    except (ValueError, OSError, LookupError) as e:
+        raise OptionError("no name of a time zone, as 'Europe/Berlin' or 'UTC'", value=text) from e
+    return text.strip()
+
+
+TAG_AUTOMATIC_CREATION = Option(
+    "tag.automatic-creation", parse_enum(TagCreation), TagCreation.NONE, "which writers create tags, by which time"
+)
+TAG_CREATION_PERIOD = Option("tag.creation-period", parse_enum(TagPeriod), TagPeriod.DAILY, "time between two tags")
+TAG_PERIOD_DURATION: Option[int] = Option(
+    "tag.creation-period-duration", parse_duration, None, "ms between two tags, in place of tag.creation-period"
+)
+TAG_CREATION_DELAY = Option("tag.creation-delay", parse_duration, 0, "ms to wait after a period for late rows")
+TAG_PERIOD_FORMATTER = Option(
+    "tag.period-formatter", parse_enum(TagFormat), TagFormat.WITH_DASHES, "how the time of a tag is written"
+)
+TAG_NUM_RETAINED_MAX: Option[int] = Option(
+    "tag.num-retained-max", parse_int, None, "created tags that stay; the oldest go"
+)
+TAG_DEFAULT_TIME_RETAINED: Option[int] = Option(
+    "tag.default-time-retained", parse_duration, None, "ms that a tag lives for which nothing else is said"
+)
+TAG_TIME_EXPIRE_ENABLED = Option("tag.time-expire-enabled", parse_bool, True, "tags go when their time is over")
+TAG_AUTOMATIC_COMPLETION = Option(
+    "tag.automatic-completion", parse_bool, False, "periods without a snapshot get a tag as well"
+)
+TAG_BATCH_NAME: Option[str] = Option(
+    "tag.batch.customized-name", parse_name_part, None, "name of the tag that a batch write moves"
+)
+TAG_SUCCESS_FILE = Option("tag.create-success-file", parse_bool, False, "a created tag gets a _SUCCESS file")
+PROCESS_TIME_ZONE: Option[str] = Option(
+    "sink.process-time-zone", _zone, None, "time zone of tags by process time; the machine's unless set"
+)
+WATERMARK_TIME_ZONE = Option("sink.watermark-time-zone", _zone, "UTC", "time zone of tags by watermark")
+
+TAG_OPTIONS: Mapping[str, Option[Any]] = {
+    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+}
+"""Every option above by its key, in the order of this file."""
+
+PERIOD_MS: Mapping[TagPeriod, int] = {
+    TagPeriod.DAILY: 86_400_000,
+    TagPeriod.HOURLY: 3_600_000,
+    TagPeriod.TWO_HOURS: 7_200_000,
+}
+
+
+def tag_period_ms(options: Mapping[str, str]) -> int:
+    """Time between two tags that writers create."""
+    found = TAG_PERIOD_DURATION.find(options)
+    return PERIOD_MS[TAG_CREATION_PERIOD.get(options)] if found is None else found
+
+
+def check_tag_options(options: Mapping[str, str]) -> None:
+    """Returns when these options can be used together. Raises OptionError naming one of them."""
+    period = tag_period_ms(options)
+    if period < 1:
+        raise OptionError(f"'{TAG_PERIOD_DURATION.key}' must be more than nothing", key=TAG_PERIOD_DURATION.key)
+    if TAG_CREATION_DELAY.get(options) >= period:
+        raise OptionError(
+            f"'{TAG_CREATION_DELAY.key}' must be less than the time between two tags", key=TAG_CREATION_DELAY.key
+        )
+    most = TAG_NUM_RETAINED_MAX.find(options)
+    if most is not None and most < 1:
+        raise OptionError(f"'{TAG_NUM_RETAINED_MAX.key}' should be at least 1", key=TAG_NUM_RETAINED_MAX.key)

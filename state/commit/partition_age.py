@@ -1,0 +1,107 @@
+"""How old partitions are: which have expired, and which are idle so that they count as done.
+
+Times are local wall-clock time in milliseconds, as if it were UTC, as the creation times of files are.
+Source: Paimon 2.0 NormalPartitionExpire, PartitionValuesTimeExpireStrategy, PartitionUpdateTimeExpireStrategy,
+PartitionTimeExtractor, PartitionMarkDoneTrigger.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bucketline.conf.java_time import read_time
+from bucketline.conf.table.choices import PartitionTime
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.partition_text import legacy_text
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.binary_row import decode_row
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The partitions that have expired, in the order in which they go, and those whose values hold no time."""
+
+    partitions: tuple[bytes, ...] = ()
+    timeless: tuple[bytes, ...] = ()
+
+
+def expired_partitions(
+    schema: TableSchema, newest_files: Mapping[bytes, int | None], local_ms: int, *, after_ms: int | None = None
+) -> Expired:
+    """What has expired of partitions that hold files, given the creation time of the newest file of each.
+
+    `after_ms` replaces the table's `partition.expiration-time`. At most `partition.expiration-max-num` are named.
+    """
+    expiry = schema.settings.expiry
+    allowed_ms = expiry.partitions_ms if after_ms is None else after_ms
+    if allowed_ms is None:
+        return Expired()
+    limit = local_ms - allowed_ms
+    if expiry.strategy is PartitionTime.UPDATE:
+        found = [p for p, created in newest_files.items() if created is not None and created < limit]
+        return Expired(_first(schema, found))
+    times = {p: partition_time(schema, p) for p in newest_files}
+    found = [p for p, time in times.items() if time is not None and time < limit]
+    return Expired(_first(schema, found), tuple(sorted(p for p, time in times.items() if time is None)))
+
+
+def partition_time(schema: TableSchema, partition: bytes) -> int | None:
+    """The time that the values of a partition say; None when they say none."""
+    expiry, texts = schema.settings.expiry, _texts(schema, partition)
+    if expiry.time_pattern is None:
+        text = next(iter(texts.values()))
+    else:
+        text = _filled(expiry.time_pattern, texts)
+    return None if text is None else read_time(text, expiry.time_formatter)
+
+
+def is_done(schema: TableSchema, partition: bytes, changed_ms: int, local_ms: int) -> bool:
+    """Whether a partition that last got rows at `changed_ms` has been idle for long enough, after its own time.
+
+    A partition whose values say no time is never done.
+    """
+    expiry, time = schema.settings.expiry, partition_time(schema, partition)
+    if time is None or expiry.idle_to_done_ms is None or expiry.partition_ms is None:
+        return False
+    return local_ms - max(changed_ms, time + expiry.partition_ms) > expiry.idle_to_done_ms
+
+
+def _first(schema: TableSchema, partitions: list[bytes]) -> tuple[bytes, ...]:
+    default = schema.settings.paths.default_partition
+
+    def order(partition: bytes) -> str:
+        return ",".join(default if text is None else text for text in _texts(schema, partition).values())
+
+    return tuple(sorted(partitions, key=order)[: schema.settings.expiry.most_partitions])
+
+
+def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
+    """The values of a partition as Java shows them; None for null, and where Java shows an address."""
+    types = [f.type for f in schema.select(schema.partition_keys)]
+    found: dict[str, str | None] = {}
+    for name, value, data_type in zip(schema.partition_keys, decode_row(partition, types), types, strict=True):
+        try:
+            found[name] = None if value is None else legacy_text(value, data_type)
+        except UnsupportedTableError:
+            found[name] = None
+    return found
+
+
+def _filled(pattern: str, texts: Mapping[str, str | None]) -> str | None:
+    """The pattern with each `$column` replaced, the longest name first; None when one has no text."""
+    names = sorted(texts, key=len, reverse=True)
+    parts: list[str] = []
+    position = 0
+    while position < len(pattern):
+        name = None
+        if pattern[position] == "$":
+            name = next((n for n in names if pattern.startswith(n, position + 1)), None)
+        if name is None:
+            parts.append(pattern[position])
+            position += 1
+            continue
+        text = texts[name]
+        if text is None:
+            return None
+        parts.append(text)
+        position += 1 + len(name)
+    return "".join(parts)

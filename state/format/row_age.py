@@ -1,0 +1,103 @@
+"""How old rows are, in tables whose rows expire: which rows a compaction drops, and which files have such rows.
+
+Rows expire only where compactions read them: readers see an expired row until then, as Paimon's do.
+Source: Paimon 2.0 RecordLevelExpire.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.table.expiry_options import RECORD_LEVEL_TIME_FIELD
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.row_ranges import stats_fields
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.binary_row import Timestamp, decode_row
+from bucketline.state.types.logical import DataField, TypeRoot
+
+_STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_MILLIS_FROM = 1_000_000_000_000
+"""A BIGINT from here on is in milliseconds, below it in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowAge:
+    """Rows whose `field` holds a time before `oldest_s` (seconds since the epoch) have expired."""
+
+    field: DataField
+    oldest_s: int
+
+    def keeps(self, column: pa.Array) -> pa.Array:
+        """Which rows stay, by their values of the column; rows without a time do. Shapes: n values in, n booleans
+        out, none null."""
+        return pc.greater_equal(_seconds(column, self.field.type.root), pa.scalar(self.oldest_s)).fill_null(True)
+
+    def has_expired(self, file: DataFileMeta, schema_of: Callable[[int], TableSchema]) -> bool:
+        """Whether the statistics of a file say that a row of it has expired."""
+        fields = stats_fields(schema_of(file.schema_id), file)
+        if file.value_stats.null_counts is None or len(file.value_stats.null_counts) != len(fields):
+            return False
+        lows = decode_row(file.value_stats.min_values, [f.type.as_nullable() for f in fields])
+        low = next((v for f, v in zip(fields, lows, strict=True) if f.id == self.field.id), None)
+        if isinstance(low, Timestamp):
+            return low.millis // 1000 < self.oldest_s
+        if isinstance(low, int):
+            return (low // 1000 if _is_in_millis(low, self.field.type.root) else low) < self.oldest_s
+        return False
+
+
+def row_age(schema: TableSchema, now_ms: int) -> RowAge | None:
+    """What has expired at a time; None in tables whose rows do not expire.
+
+    Raises OptionError when the column with the time is not there, or of a type that holds none.
+    """
+    expiry = schema.settings.expiry
+    if expiry.rows_ms is None:
+        return None
+    field = _time_field(schema, expiry.row_time)
+    if field is None:
+        raise OptionError(
+            f"You should set time field for record-level expire: '{RECORD_LEVEL_TIME_FIELD.key}'",
+            key=RECORD_LEVEL_TIME_FIELD.key,
+        )
+    return RowAge(field, now_ms // 1000 - expiry.rows_ms // 1000)
+
+
+def check_row_time(schema: TableSchema) -> None:
+    """Returns when the column that holds the time of rows fits, if one is named. Raises OptionError."""
+    _time_field(schema, schema.settings.expiry.row_time)
+
+
+def _time_field(schema: TableSchema, name: str | None) -> DataField | None:
+    if name is None:
+        return None
+    field = next((f for f in schema.fields if f.name == name), None)
+    if field is None:
+        raise OptionError(
+            f"Can not find time field {name} for record level expire.", key=RECORD_LEVEL_TIME_FIELD.key, column=name
+        )
+    if field.type.root not in (TypeRoot.INT, TypeRoot.BIGINT, *_STAMPS):
+        raise OptionError(
+            "The record level time field type should be one of INT, BIGINT, or TIMESTAMP, but field type is "
+            f"{field.type}.",
+            key=RECORD_LEVEL_TIME_FIELD.key,
+            column=name,
+        )
+    return field
+
+
+def _seconds(column: pa.Array, root: TypeRoot) -> pa.Array:
+    values = column.cast(pa.int64())
+    if root in _STAMPS:
+        return pc.divide(values, _PER_SECOND[column.type.unit])
+    if root is TypeRoot.BIGINT:
+        return pc.if_else(pc.greater_equal(values, _MILLIS_FROM), pc.divide(values, 1000), values)
+    return values
+
+
+def _is_in_millis(value: int, root: TypeRoot) -> bool:
+    return root is TypeRoot.BIGINT and value >= _MILLIS_FROM

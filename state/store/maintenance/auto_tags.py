@@ -1,0 +1,115 @@
+"""Tags that writers create after their commits, and the removal of those that are too many.
+
+Source: Paimon 2.0 TagAutoCreation, TagBatchCreation.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo
+
+from bucketline.conf.table.choices import TagCreation
+from bucketline.conf.table.table_settings import TagSettings
+from bucketline.state.commit.auto_tag import TagPlan
+from bucketline.state.determinism import Clock
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.expiry import delete_tag
+from bucketline.state.store.maintenance.success_files import mark_tag
+from bucketline.state.store.storage.file_io import FileIO
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """Up to where snapshots have got their tags: the next id to look at, and the time of the newest created tag."""
+
+    next_id: int
+    last_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TagWork:
+    """Where tags are created: the table or branch at `root` of the table at `path`."""
+
+    io: FileIO
+    path: str
+    root: str
+    schema: TableSchema
+    clock: Clock
+
+    @property
+    def plan(self) -> TagPlan:
+        settings = self.schema.settings.tags
+        return TagPlan(settings, _zone(settings))
+
+
+def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple[Tagged, list[str]]:
+    """Tags the snapshots up to `newest` for which one is due: up to where that has been done, and the new tags.
+
+    `before` is what the last call has returned; None: it is read from the newest created tag. While nothing is due, it
+    reads nothing.
+    """
+    plan = work.plan
+    at = before or _resumed(work, plan)
+    time = plan.time_of(newest)
+    if time is None or plan.next_name(newest, at.last_ms) is None:
+        return at, []
+    snapshots, made = Snapshots(work.io, work.root), list[str]()
+    next_id, last_ms = max(at.next_id, snapshots.earliest_id() or 1), at.last_ms
+    for snapshot_id in range(next_id, newest.id + 1):
+        snapshot = newest if snapshot_id == newest.id else snapshots.get(snapshot_id)
+        name = None if snapshot is None else plan.next_name(snapshot, last_ms)
+        if snapshot is not None and name is not None:
+            if _create(work, name, snapshot):
+                made.append(name)
+            last_ms = plan.named_time(name)
+            _drop_surplus(work, plan)
+    return Tagged(newest.id + 1, last_ms), made
+
+
+def tag_batch(work: TagWork, newest: Snapshot) -> str:
+    """The name of the tag that a batch write has moved to its newest snapshot."""
+    plan = work.plan
+    name = plan.batch_name(newest)
+    delete_tag(work.io, work.path, work.schema, name, root=work.root)
+    _create(work, name, newest)
+    _drop_surplus(work, plan)
+    return name
+
+
+def _create(work: TagWork, name: str, snapshot: Snapshot) -> bool:
+    settings = work.schema.settings.tags
+    created = None if settings.retained_ms is None else work.clock.local_ms()
+    tag = Tag(name, snapshot, created_local_ms=created, retained_ms=settings.retained_ms)
+    made = Tags(work.io, work.root).create(tag)
+    if made and settings.success_files:
+        mark_tag(work.io, work.root, name, work.clock)
+    return made
+
+
+def _drop_surplus(work: TagWork, plan: TagPlan) -> None:
+    if plan.settings.most is not None:
+        for name in plan.too_many(Tags(work.io, work.root).list()):
+            delete_tag(work.io, work.path, work.schema, name, root=work.root)
+
+
+def _resumed(work: TagWork, plan: TagPlan) -> Tagged:
+    tags = Tags(work.io, work.root)
+    times = {name: time for name in tags.names() if (time := plan.named_time(name)) is not None}
+    newest = max(times, key=lambda name: times[name], default=None)
+    tag = None if newest is None else tags.get(newest)
+    if newest is None or tag is None:
+        return Tagged(1, None)
+    return Tagged(tag.snapshot.id + 1, times[newest])
+
+
+def _zone(settings: TagSettings) -> tzinfo | None:
+    if settings.creation is TagCreation.WATERMARK:
+        return _named(settings.watermark_zone)
+    return None if settings.process_zone is None else _named(settings.process_zone)
+
+
+def _named(zone: str) -> tzinfo:
+    return UTC if zone.upper() in ("UTC", "Z", "GMT") else ZoneInfo(zone)

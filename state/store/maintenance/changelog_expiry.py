@@ -1,0 +1,155 @@
+"""Changelogs that outlive their snapshots: kept as files of their own when these expire, and removed later.
+
+`changelog/changelog-<id>` holds what the file of the snapshot held. In tables with a changelog producer it keeps the
+changelog files. In others readers take the new data files of each commit as changes, so these stay.
+Source: Paimon 2.0 ExpireChangelogImpl, ChangelogDeletion, ChangelogManager.
+"""
+
+from dataclasses import dataclass, replace
+
+from bucketline.state.commit.expire import (
+    Footprint,
+    Retention,
+    changelog_end,
+    dead_files,
+    longer_changelog,
+    retire,
+    sharing_tags,
+    unite,
+)
+from bucketline.state.determinism import Clock
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST, changelog_name, parse_changelog_id
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.consumers import next_of_consumers
+from bucketline.state.store.catalog.kept_files import (
+    changelog_or_nothing,
+    data_paths,
+    delta_or_nothing,
+    footprint_of,
+    live_keys,
+    metadata_paths,
+    remains_of,
+    remove_file,
+)
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredChangelogs:
+    """How many changelogs one run removed, and how many files with them."""
+
+    count: int = 0
+    data_files: int = 0
+    changelog_files: int = 0
+    metadata_files: int = 0
+
+
+def keep_changelog(io: FileIO, root: str, snapshots: Snapshots, snapshot_id: int) -> None:
+    """Writes the changelog of a snapshot that is about to expire; nothing where the snapshot is gone already."""
+    snapshot = snapshots.get(snapshot_id)
+    if snapshot is not None:
+        io.overwrite(_path(root, snapshot_id), encode_snapshot(snapshot))
+        io.overwrite(f"{root}/{CHANGELOG_DIR}/{LATEST}", str(snapshot_id).encode())
+
+
+def expire_changelogs(io: FileIO, path: str, schema: TableSchema, clock: Clock, *, root: str) -> ExpiredChangelogs:
+    """Removes the changelogs at `root` that the table's options do not keep, from the oldest on, and their files.
+
+    Errors as `expire_snapshots`; nothing has been removed then.
+    """
+    ids = sorted(i for name in io.list_names(f"{root}/{CHANGELOG_DIR}") if (i := parse_changelog_id(name)) is not None)
+    snapshots = Snapshots(io, root)
+    earliest, latest = snapshots.earliest_id(), snapshots.latest_id()
+    if not ids or earliest is None or latest is None:
+        return ExpiredChangelogs()
+    settings = schema.settings.retention
+    retention = Retention.of_changelogs(settings) if longer_changelog(settings) else Retention.of(settings)
+    found: dict[int, Snapshot | None] = {}
+
+    def changelog(snapshot_id: int) -> Snapshot | None:
+        if snapshot_id not in found:
+            found[snapshot_id] = _read(io, root, snapshot_id)
+        return found[snapshot_id]
+
+    def time_of(snapshot_id: int) -> int | None:
+        one = changelog(snapshot_id)
+        return None if one is None else one.time_ms
+
+    end = changelog_end(
+        ids,
+        latest,
+        retention,
+        now_ms=clock.now_ms(),
+        next_of_consumers=next_of_consumers(io, root).values(),
+        time_of=time_of,
+    )
+    going = [one for i in ids if i < end and (one := changelog(i)) is not None]
+    if not going:
+        return ExpiredChangelogs()
+    kept = [s for s in (changelog(end), snapshots.get(earliest)) if s is not None]
+    return _remove(io, path, schema, root, going, kept, end)
+
+
+def _remove(
+    io: FileIO,
+    path: str,
+    schema: TableSchema,
+    root: str,
+    going: list[Snapshot],
+    kept: list[Snapshot],
+    end: int,
+) -> ExpiredChangelogs:
+    manifests = Manifests(io, path, [f.type for f in schema.select(schema.partition_keys)])
+    tags = [t.snapshot for t in Tags(io, root).list()]
+    beside = [s for _, s in Branches(io, path).states_beside(root)]
+    states = [*sharing_tags(tags, going[0].id, end), *beside, kept[-1]]
+    needed = unite(footprint_of(manifests, schema, state) for state in states)
+    needed = needed.union(_named(manifests, schema, kept[0]))
+    # Without changelog files, the changes are in new data files, which stayed when a later delta took them away.
+    dead = dead_files([(s.id, delta_or_nothing(manifests, s)) for s in going])
+    for state in states:
+        for key in live_keys(manifests, state, [e for _, e in dead.values()]):
+            dead.pop(key, None)
+    gone = retire([(s.id, _named(manifests, schema, s)) for s in going], needed)
+    done = ExpiredChangelogs()
+    for changelog in going:
+        taken = [e for last, e in dead.values() if last == changelog.id - 1]
+        data = [p for e in taken for p in data_paths(path, schema, e)]
+        log = [p for e in changelog_or_nothing(manifests, changelog) for p in data_paths(path, schema, e)]
+        metadata = metadata_paths(path, gone[changelog.id])
+        for file in (*data, *log, *metadata, _path(root, changelog.id)):
+            remove_file(io, schema, file)
+        done = ExpiredChangelogs(
+            done.count + 1,
+            done.data_files + len(data),
+            done.changelog_files + len(log),
+            done.metadata_files + len(metadata),
+        )
+    io.overwrite(f"{root}/{CHANGELOG_DIR}/{EARLIEST}", str(end).encode())
+    return done
+
+
+def _named(manifests: Manifests, schema: TableSchema, changelog: Snapshot) -> Footprint:
+    """The lists and manifests that are kept for a changelog. Those of data went with the snapshot where the table has
+    a changelog producer, and need not be there."""
+    return remains_of(manifests, schema, replace(changelog, index_manifest=None, statistics=None))
+
+
+def _read(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
+    path = _path(root, snapshot_id)
+    data = io.read_optional(path)
+    if data is None:
+        return None
+    with naming_file(path):
+        return decode_snapshot(data)
+
+
+def _path(root: str, snapshot_id: int) -> str:
+    return f"{root}/{CHANGELOG_DIR}/{changelog_name(snapshot_id)}"

@@ -1,0 +1,54 @@
+"""Partitions that have expired are dropped: an OVERWRITE snapshot takes all their files out of the table.
+
+Source: Paimon 2.0 NormalPartitionExpire, FileStoreCommitImpl.dropPartitions.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from bucketline.state.commit.partition_age import expired_partitions
+from bucketline.state.determinism import Clock
+from bucketline.state.format.paths import partition_path
+from bucketline.state.store.catalog.live_files import LiveFiles
+from bucketline.state.store.write.write_session import WriteSession
+
+_LOG = logging.getLogger(__name__)
+
+
+def expire_partitions(
+    session: WriteSession, *, user: str, clock: Clock, after_ms: int | None = None
+) -> tuple[str, ...]:
+    """Drops the partitions that have expired, and names them as their folders are called.
+
+    `after_ms` replaces the table's `partition.expiration-time`; without both nothing expires. Partitions whose values
+    hold no time are logged, and stay. Raises as `WriteSession.replace_partitions`; what was dropped before stays so.
+    """
+    schema = session.plan.schema
+    view = session.follow()
+    found = expired_partitions(schema, newest_files(view), clock.local_ms(), after_ms=after_ms)
+    if found.timeless:
+        _LOG.warning(
+            "%s: %s hold no time that 'partition.timestamp-pattern' and 'partition.timestamp-formatter' can read, and "
+            "will not expire; set these, or 'partition.expiration-strategy' = 'update-time'",
+            session.table.path,
+            ", ".join(partition_path(schema, p).rstrip("/") for p in found.timeless[:3]),
+        )
+    at_once = schema.settings.expiry.at_once or max(1, len(found.partitions))
+    for start in range(0, len(found.partitions), at_once):
+        _drop(session, found.partitions[start : start + at_once], user)
+    return tuple(partition_path(schema, p).rstrip("/") for p in found.partitions)
+
+
+def newest_files(view: LiveFiles) -> dict[bytes, int | None]:
+    """The creation time of the newest live file of each partition, as local time; None where a file does not say it."""
+    found: dict[bytes, int | None] = {}
+    for partition, bucket in view.buckets():
+        times = [f.creation_time_ms for f in view.files((partition, bucket))]
+        known = [t for t in (*times, found.get(partition, 0)) if t is not None]
+        found[partition] = max(known) if len(known) == len(times) + 1 else None
+    return found
+
+
+def _drop(session: WriteSession, partitions: Sequence[bytes], user: str) -> None:
+    chosen = frozenset(partitions)
+    session.replace_partitions([], user=user, target=chosen.__contains__)

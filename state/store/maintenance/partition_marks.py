@@ -1,0 +1,59 @@
+"""Partitions that a writer has changed and not marked as done yet.
+
+Paimon keeps them in the state of its job. Here the table says which they are: those without a `_SUCCESS` file that is
+newer than their files.
+Source: Paimon 2.0 PartitionMarkDoneListener, PartitionMarkDoneTrigger.
+"""
+
+from collections.abc import Collection, Iterable
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.partition_age import is_done
+from bucketline.state.determinism import Clock
+from bucketline.state.store.catalog.live_files import LiveFiles
+from bucketline.state.store.maintenance.partition_expiry import newest_files
+from bucketline.state.store.maintenance.success_files import mark_done, marked_ms
+from bucketline.state.store.write.visibility import Waits, what_waits
+from bucketline.state.store.write.write_session import WriteSession
+
+
+class PendingMarks:
+    """The partitions of one table that are to be marked, each with the local time of its last change."""
+
+    def __init__(self, session: WriteSession, clock: Clock, *, resumes: bool) -> None:
+        self._clock = clock
+        schema = session.plan.schema
+        self._waits = what_waits(schema) is Waits.ROWS or session.plan.mode.postpones
+        self._changed = _unmarked(session, session.view, clock) if resumes else {}
+
+    def touch(self, messages: Iterable[CommitMessage]) -> None:
+        """Takes note of a commit. Where readers see rows only after a compaction, that counts as a change as well."""
+        for message in messages:
+            if message.new_files or (self._waits and not message.is_empty):
+                self._changed[message.partition] = self._clock.local_ms()
+
+    def mark(self, session: WriteSession, *, at_end: bool, hidden: Collection[bytes] = ()) -> list[str]:
+        """Marks what is done, and names it; at the end of the input all, if the table wants that.
+
+        `hidden` are partitions with rows that readers do not see yet.
+        """
+        schema, now = session.plan.schema, self._clock.local_ms()
+        ends = at_end and schema.settings.expiry.done_at_end
+        done = [p for p, at in self._changed.items() if p not in hidden and (ends or is_done(schema, p, at, now))]
+        named = mark_done(session.table.io, session.table.path, schema, sorted(done), self._clock)
+        for partition in done:
+            del self._changed[partition]
+        return named
+
+
+def _unmarked(session: WriteSession, view: LiveFiles, clock: Clock) -> dict[bytes, int]:
+    """The partitions that were changed after they were last marked; one small read a partition."""
+    table, schema = session.table, session.plan.schema
+    ahead = clock.local_ms() - clock.now_ms()
+    found = {}
+    for partition, changed in newest_files(view).items():
+        at = clock.local_ms() if changed is None else changed
+        marked = marked_ms(table.io, table.path, schema, partition)
+        if marked is None or marked + ahead < at:
+            found[partition] = at
+    return found

@@ -1,0 +1,66 @@
+"""`_SUCCESS` files: that a partition is done, or that a tag has been created.
+
+Source: Paimon 2.0 SuccessFile, SuccessFileMarkDoneAction, SuccessFileTagCallback.
+"""
+
+import json
+from collections.abc import Iterable
+
+from bucketline.state.determinism import Clock
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.paths import TAG_DIR, TAG_SUCCESS_DIR, partition_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.storage.file_io import FileIO
+
+_NAME = "_SUCCESS"
+_CREATED, _MODIFIED = "creationTime", "modificationTime"
+
+
+def mark_done(io: FileIO, path: str, schema: TableSchema, partitions: Iterable[bytes], clock: Clock) -> list[str]:
+    """Writes the `_SUCCESS` file of each partition, and names the partitions as their folders are called.
+
+    A file that is there keeps the time of its creation. Raises CorruptFileError for one that is no such file.
+    """
+    found = []
+    for partition in partitions:
+        folder = partition_path(schema, partition)
+        _write(io, f"{path}/{folder}{_NAME}", clock)
+        found.append(folder.rstrip("/"))
+    return found
+
+
+def marked_ms(io: FileIO, path: str, schema: TableSchema, partition: bytes) -> int | None:
+    """When a partition was last marked as done, epoch ms; None when it was not."""
+    file = f"{path}/{partition_path(schema, partition)}{_NAME}"
+    data = io.read_optional(file)
+    return None if data is None else _times(file, data)[1]
+
+
+def mark_tag(io: FileIO, path: str, tag: str, clock: Clock) -> None:
+    """Writes the `_SUCCESS` file of a tag."""
+    _write(io, _of_tag(path, tag), clock)
+
+
+def unmark_tag(io: FileIO, path: str, tag: str) -> None:
+    """Removes the `_SUCCESS` file of a tag; a missing one is no error."""
+    io.delete(_of_tag(path, tag))
+
+
+def _of_tag(path: str, tag: str) -> str:
+    return f"{path}/{TAG_DIR}/{TAG_SUCCESS_DIR}/{tag}{_NAME}"
+
+
+def _write(io: FileIO, file: str, clock: Clock) -> None:
+    now = clock.now_ms()
+    data = io.read_optional(file)
+    created = now if data is None else _times(file, data)[0]
+    text = json.dumps({_CREATED: created, _MODIFIED: now}, indent=2, separators=(",", " : "))
+    io.overwrite(file, text.encode())
+
+
+def _times(file: str, data: bytes) -> tuple[int, int]:
+    try:
+        found = json.loads(data)
+        return int(found[_CREATED]), int(found[_MODIFIED])
+    except (ValueError, KeyError, TypeError) as e:
+        raise CorruptFileError(f"{file}: not a {_NAME} file: {e!r}; remove it", path=file) from e

@@ -1,0 +1,171 @@
+"""What a writer does to its table after its commits, by the table's own rules: tags, expiry, marks of done partitions.
+
+Whatever is done here may fail without harm: the rows are in the table, and a later commit does it again.
+Source: Paimon 2.0 TableCommitImpl.maintain, NormalPartitionExpire, PartitionMarkDoneListener.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.table.choices import TagCreation
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_RANDOM, Clock, IdSource, Random
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.maintenance.auto_tags import Tagged, TagWork, create_tags, tag_batch
+from bucketline.state.store.maintenance.expiry import maybe_expire
+from bucketline.state.store.maintenance.partition_expiry import expire_partitions
+from bucketline.state.store.maintenance.partition_marks import PendingMarks
+from bucketline.state.store.write.write_session import WriteSession
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Upkept:
+    """What was done: snapshots expired, tags created, partitions dropped and partitions marked as done."""
+
+    expired_snapshots: int = 0
+    tags: tuple[str, ...] = ()
+    dropped_partitions: tuple[str, ...] = ()
+    done_partitions: tuple[str, ...] = ()
+
+    def followed_by(self, later: "Upkept") -> "Upkept":
+        """This, and what was done after it."""
+        return Upkept(
+            self.expired_snapshots + later.expired_snapshots,
+            (*self.tags, *later.tags),
+            (*self.dropped_partitions, *later.dropped_partitions),
+            (*self.done_partitions, *later.done_partitions),
+        )
+
+
+class Upkeep:
+    """The rules of one table as one writer follows them, and what it remembers between its commits.
+
+    A stream keeps one; a batch write makes one. The first check for expired partitions of a stream comes at a random
+    moment within `partition.expiration-check-interval`, so that many short streams check now and then as well.
+    """
+
+    def __init__(
+        self, *, clock: Clock = SYSTEM_CLOCK, ids: IdSource = SYSTEM_IDS, random: Random = SYSTEM_RANDOM
+    ) -> None:
+        self._clock, self._ids, self._random = clock, ids, random
+        self._checked_ms: int | None = None
+        self._tagged: Tagged | None = None
+        self._marks: PendingMarks | None = None
+
+    def after_commit(
+        self, session: WriteSession, messages: Sequence[CommitMessage], made: Sequence[Snapshot]
+    ) -> Upkept:
+        """What is due after a commit of a stream, marks excepted."""
+        self._note(session, messages)
+        newest = made[-1] if made else None
+        tags = self._create_tags(session, newest)
+        dropped = self._drop_partitions(session) if self._partitions_are_due(session) else ()
+        return Upkept(self._expire(session, None if dropped else newest), tags, dropped)
+
+    def after_batch(
+        self,
+        session: WriteSession,
+        messages: Sequence[CommitMessage],
+        made: Sequence[Snapshot],
+        *,
+        forced: bool = False,
+    ) -> Upkept:
+        """What is due after a batch write; `forced` for a compaction, which `write-only` leaves this to."""
+        if not made:
+            return Upkept()
+        settings = session.plan.schema.settings
+        tags = self._create_tags(session, made[-1], forced=forced)
+        checks = settings.expiry.in_batch_writes or settings.expiry.interval_ms == 0
+        due = checks and self._expires_partitions(session, forced=forced)
+        dropped = self._drop_partitions(session) if due else ()
+        expired = self._expire(session, None if dropped else made[-1], forced=forced)
+        done: list[str] = []
+        if settings.expiry.done_at_end and messages:
+            marks = PendingMarks(session, self._clock, resumes=False)
+            marks.touch(messages)
+            with logged("marking partitions as done"):
+                done = marks.mark(session, at_end=True)
+        if settings.tags.creation is TagCreation.BATCH and not settings.compaction.write_only:
+            with logged("creating a tag"):
+                newest = session.follow().snapshot
+                if newest is not None:
+                    tags = (*tags, tag_batch(self._tag_work(session), newest))
+        return Upkept(expired, tags, dropped, tuple(done))
+
+    def mark_done(
+        self, session: WriteSession, *, at_end: bool = False, hidden: Collection[bytes] = ()
+    ) -> tuple[str, ...]:
+        """Marks the partitions that are done, and names them; `hidden` have rows that readers do not see yet."""
+        found: list[str] = []
+        with logged("marking partitions as done"):
+            self._note(session, ())
+            if self._marks is not None:
+                found = self._marks.mark(session, at_end=at_end, hidden=hidden)
+        return tuple(found)
+
+    def _note(self, session: WriteSession, messages: Sequence[CommitMessage]) -> None:
+        expiry = session.plan.schema.settings.expiry
+        if expiry.idle_to_done_ms is None and not expiry.done_at_end:
+            return
+        with logged("looking for partitions that are not marked as done"):
+            if self._marks is None:
+                self._marks = PendingMarks(session, self._clock, resumes=True)
+            self._marks.touch(messages)
+
+    def _partitions_are_due(self, session: WriteSession) -> bool:
+        if not self._expires_partitions(session):
+            return False
+        interval_ms, now = session.plan.schema.settings.expiry.interval_ms, self._clock.now_ms()
+        if self._checked_ms is None:
+            self._checked_ms = now - int(interval_ms * self._random.fraction())
+        if interval_ms and now <= self._checked_ms + interval_ms:
+            return False
+        self._checked_ms = now
+        return True
+
+    def _expires_partitions(self, session: WriteSession, *, forced: bool = False) -> bool:
+        settings = session.plan.schema.settings
+        return settings.expiry.partitions_ms is not None and (forced or not settings.compaction.write_only)
+
+    def _drop_partitions(self, session: WriteSession) -> tuple[str, ...]:
+        dropped: tuple[str, ...] = ()
+        with logged("dropping expired partitions"):
+            dropped = expire_partitions(session, user=self._ids.new_uuid(), clock=self._clock)
+        return dropped
+
+    def _create_tags(self, session: WriteSession, newest: Snapshot | None, *, forced: bool = False) -> tuple[str, ...]:
+        work = self._tag_work(session)
+        settings = session.plan.schema.settings
+        if newest is None or not work.plan.creates or (settings.compaction.write_only and not forced):
+            return ()
+        made: list[str] = []
+        with logged("creating tags"):
+            self._tagged, made = create_tags(work, newest, self._tagged)
+        return tuple(made)
+
+    def _tag_work(self, session: WriteSession) -> TagWork:
+        table = session.table
+        return TagWork(table.io, table.path, table.metadata_path, session.plan.schema, self._clock)
+
+    def _expire(self, session: WriteSession, newest: Snapshot | None, *, forced: bool = False) -> int:
+        table, expired = session.table, 0
+        newest_id = None if newest is None else newest.id
+        with logged("expiring snapshots"):
+            expired = maybe_expire(
+                table.io, table.path, session.plan.schema, self._clock, newest_id=newest_id, forced=forced
+            )
+        return expired
+
+
+@contextmanager
+def logged(doing: str) -> Iterator[None]:
+    """Logs a BucketlineError and goes on."""
+    try:
+        yield
+    except BucketlineError as e:
+        _LOG.warning("%s failed, the commit stands all the same: %s", doing, e)

@@ -1,0 +1,142 @@
+"""Changelogs kept longer than snapshots: readers of changes find what they need, and nothing else stays."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.commit.expire import Retention
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import MANIFEST_DIR
+from bucketline.state.format.snapshot_json import decode_snapshot
+from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.catalog.kept_files import data_paths
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.expiry import ExpireResult, expire_snapshots
+from bucketline.state.store.table.compact import compact_table
+from bucketline.state.store.table.maintenance import expire_table
+from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.write import write_table
+from tests.support.aged_table import aged_table, assert_whole, stored_files
+from tests.support.commit_table import CommitTable, StillClock
+from tests.support.faulty_io import Fault, FaultyIO
+
+THREE = Retention(min_count=3, max_count=1000, time_ms=0, limit=1000)
+PRODUCERS = ["none", "input", "lookup"]
+
+
+def _options(producer: str, **options: str) -> dict[str, str]:
+    return {
+        "changelog-producer": producer,
+        "changelog.time-retained": "2 h",
+        "changelog.num-retained.min": "1",
+        **options,
+    }
+
+
+def _expire(table: CommitTable, io: FaultyIO | None = None) -> ExpireResult:
+    table.pause.clock.now += 1
+    return expire_snapshots(io or table.storage, table.path, table.schema, table.pause.clock, retention=THREE)
+
+
+def _changelogs(table: CommitTable) -> list[Snapshot]:
+    folder = f"{table.path}/changelog"
+    names = [n for n in table.storage.list_names(folder) if n.startswith("changelog-")]
+    return sorted((decode_snapshot(table.storage.read(f"{folder}/{n}")) for n in names), key=lambda s: s.id)
+
+
+def _needed(table: CommitTable, changelog: Snapshot, *, is_data: bool) -> set[str]:
+    """The files that a reader of these changes opens."""
+    manifests = table.manifests
+    lists, entries = [changelog.changelog_manifest_list], manifests.changelog_entries(changelog)
+    if is_data:
+        lists += [changelog.base_manifest_list, changelog.delta_manifest_list]
+        entries = [*entries, *(e for e in manifests.delta_entries(changelog) if e.file.level == 0)]
+    names = [name for name in lists if name is not None]
+    names += [m.file_name for name in names for m in manifests.read_list(name)]
+    files = {f"{table.path}/{MANIFEST_DIR}/{name}" for name in names}
+    return files | {p for e in entries for p in data_paths(table.path, table.schema, e)}
+
+
+@pytest.mark.parametrize("producer", PRODUCERS)
+@pytest.mark.parametrize("seed", range(2))
+def test_an_expired_snapshot_leaves_its_changelog_until_that_expires(seed: int, producer: str) -> None:
+    table = aged_table(seed, 14, _options(producer))
+    before = table.all_snapshots()
+    assert Tags(table.storage, table.path).create(_tag(before[4]))
+    _expire(table)
+    assert [s.id for s in _changelogs(table)] == [s.id for s in before[:-3]]
+    assert _changelogs(table) == before[:-3]
+    assert table.storage.read(f"{table.path}/changelog/LATEST") == str(before[-4].id).encode()
+    assert_whole(table)
+    needed = set().union(*(_needed(table, s, is_data=producer == "none") for s in before[:-3]))
+    assert [f for f in needed if not table.storage.exists(f)] == []
+    table.pause.clock.now += 7_200_000
+    done = _expire(table)
+    assert done.changelogs == len(before) - 4 and done.snapshots == 0
+    # The newest changelog always stays; it needs no more than the snapshots and the tag do, and its own files.
+    assert _changelogs(table) == [before[-4]]
+    kept = assert_whole(table) | _needed(table, before[-4], is_data=producer == "none")
+    assert stored_files(table) == kept
+    assert table.storage.read(f"{table.path}/changelog/EARLIEST") == str(before[-4].id).encode()
+
+
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_a_crash_at_any_call_loses_no_change_that_is_kept(producer: str) -> None:
+    counted = FaultyIO(aged_table(2, 6, _options(producer)).storage)
+    _expire(aged_table(2, 6, _options(producer)), counted)
+    for call in range(1, len(counted.calls) + 1, 3):
+        table = aged_table(2, 6, _options(producer))
+        before = table.all_snapshots()
+        io = FaultyIO(table.storage, {call: Fault.BEFORE})
+        try:
+            _expire(table, io)
+        except Exception:  # noqa: BLE001
+            _expire(table)
+        assert_whole(table)
+        needed = set().union(*(_needed(table, s, is_data=producer == "none") for s in before[:-3]))
+        assert [f for f in needed if not table.storage.exists(f)] == [], f"call {call}"
+
+
+def test_changelogs_go_by_number_and_consumers_hold_them() -> None:
+    table = aged_table(1, 12, {"changelog-producer": "input", "changelog.num-retained.max": "100"})
+    table.options["snapshot.num-retained.max"] = "99"
+    latest = table.latest().id
+    _expire(table)
+    assert len(_changelogs(table)) == latest - 3
+    del table.options["changelog.num-retained.max"]
+    table.options.update({"snapshot.num-retained.max": "5", "snapshot.num-retained.min": "3"})
+    table.options["changelog.num-retained.max"] = "6"
+    table.storage.overwrite(f"{table.path}/consumer/consumer-c", b'{"nextSnapshot" : 3}')
+    _expire(table)
+    assert _changelogs(table)[0].id == 3
+    table.storage.delete(f"{table.path}/consumer/consumer-c")
+    _expire(table)
+    assert [s.id for s in _changelogs(table)] == list(range(latest - 5, latest - 2))
+
+
+def _tag(snapshot: Snapshot) -> Tag:
+    return Tag(f"t{snapshot.id}", snapshot)
+
+
+@pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction"])
+def test_changes_are_read_from_changelogs_after_their_snapshots_have_expired(tmp_path: Path, producer: str) -> None:
+    options = {"bucket": "1", "changelog-producer": producer, "changelog.time-retained": "2 h"}
+    table = create_table(str(tmp_path / "t"), "k INT NOT NULL, v INT", primary_key=["k"], options=options)
+    clock = StillClock()
+    for number in range(4):
+        rows = pa.table({"k": [1, 2 + number], "v": [number, number]}, schema=table.schema)
+        write_table(table, rows, clock=clock)
+        compact_table(table, clock=clock)
+    changes = table.to_arrow(changes_since=0)
+    clock.now += 3_600_001
+    done = _expire_now(table, clock)
+    assert done.snapshots > 3
+    assert table.to_arrow(changes_since=0) == changes
+    assert table.doctor(rows=True) == []
+    assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
+
+
+def _expire_now(table: Table, clock: StillClock) -> ExpireResult:
+    return expire_table(table, retain_min=1, retain_max=None, older_than=timedelta(hours=1), limit=None, clock=clock)
