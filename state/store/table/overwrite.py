@@ -115,6 +115,7 @@ def _empty(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None
     if not any(target(partition) for partition, _ in session.view.buckets()):
         return _unchanged(session)
     done = session.replace_partitions([], user=SYSTEM_IDS.new_uuid(), target=target)
+    Upkeep().after_batch(session, (), done.snapshots)
     return WriteResult(done.snapshots[-1].id)
 
 

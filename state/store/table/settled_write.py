@@ -17,6 +17,7 @@ from bucketline.state.errors import CommittedNotVisibleError
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
 from bucketline.state.store.write.visibility import (
@@ -48,9 +49,27 @@ def settle_write(
     pause: Pause,
 ) -> WriteResult:
     """What the write returns; compacts on until its rows are visible, where this writer compacts and its own was lost.
+    Then the table's rules for expiry and tags are followed.
 
     Raises CommittedNotVisibleError when they are not within `visibility-timeout`: the rows are in the table.
     """
+    written = _settle(session, messages, committed, engine, trigger, user, clock, ids, random, pause)
+    Upkeep(clock=clock, ids=ids).after_batch(session, messages, committed.snapshots)
+    return written
+
+
+def _settle(
+    session: WriteSession,
+    messages: Sequence[CommitMessage],
+    committed: Committed,
+    engine: Engine,
+    trigger: CompactTrigger,
+    user: str,
+    clock: Clock,
+    ids: IdSource,
+    random: Random,
+    pause: Pause,
+) -> WriteResult:
     if not committed.snapshots:
         newest = session.follow().snapshot
         return WriteResult(0 if newest is None else newest.id)

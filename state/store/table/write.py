@@ -28,7 +28,6 @@ from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.settled_write import settle_write
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
@@ -87,7 +86,7 @@ def _write_once(
     outcome = LOCAL_ENGINE.run(stages)
     notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else None
     committed = session.commit(outcome.messages, user=user, properties=notes)
-    written = settle_write(
+    return settle_write(
         session,
         outcome.messages,
         committed,
@@ -99,8 +98,6 @@ def _write_once(
         random=random,
         pause=pause,
     )
-    Upkeep(clock=clock, ids=ids).after_batch(session, outcome.messages, committed.snapshots)
-    return written
 
 
 def with_kinds(data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:
