@@ -115,7 +115,8 @@ def check_expiry_options(options: Mapping[str, str], partition_keys: Sequence[st
     if RECORD_LEVEL_EXPIRE_TIME.is_set(options):
         if not RECORD_LEVEL_TIME_FIELD.is_set(options):
             raise OptionError(
-                f"You should set time field for record-level expire: '{RECORD_LEVEL_TIME_FIELD.key}'",
+                f"'{RECORD_LEVEL_EXPIRE_TIME.key}': You should set time field for record-level expire: "
+                f"'{RECORD_LEVEL_TIME_FIELD.key}'",
                 key=RECORD_LEVEL_EXPIRE_TIME.key,
             )
         if not has_primary_key:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bucketline.conf.table.changelog_options import check_changelog_options
 from bucketline.conf.table.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.table.read_options import BRANCH
 from bucketline.conf.table.table_options import (
     BUCKET_KEY,
     PARTITION,
@@ -43,6 +44,9 @@ def check_new_table(
             f"Primary key constraint {listed(primary_key)} should not be same with partition fields "
             f"{listed(partition_keys)}, this will result in only one record in a partition",
         )
+    branch = options.get(BRANCH.key)
+    if branch is not None and branch.strip() != BRANCH.default:
+        refuse(BRANCH.key, "a branch is named when a table is opened, and is no option of the table; leave it out")
     check_write_options(options, primary_key, partition_keys)
     check_changelog_options(options, primary_key, columns)
     _check_bucket_key(options, columns, nested, primary_key, partition_keys)

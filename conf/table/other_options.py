@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bucketline.conf.table.read_options import (
-    BRANCH,
     DATA_EVOLUTION_ENABLED,
     DATA_FILE_DIRECTORY,
     INDEX_IN_DATA_DIRECTORY,
@@ -116,7 +115,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     """,
 }
 
-_WRITTEN_ABOUT = (BRANCH, DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, ROW_TRACKING_ENABLED, DATA_EVOLUTION_ENABLED)
+_WRITTEN_ABOUT = (DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, ROW_TRACKING_ENABLED, DATA_EVOLUTION_ENABLED)
 """Options of reading that change what a writer must do as well."""
 
 HARMLESS: Mapping[str, str] = {
@@ -169,7 +168,6 @@ _APPEND_FEATURE = "this release does not write what it needs in every file"
 RESTRICTED: Mapping[str, Restriction] = {
     "manifest.format": _only("avro", _NOT_YET),
     "sequence.snapshot-ordering": _only("false", _NOT_YET),
-    BRANCH.key: _only("main", "this release writes the main branch only"),
     "type": _only("table", "other kinds of tables have no snapshots of their own"),
     "data-file.external-paths": _never("this release writes data files inside the table only"),
     DATA_FILE_DIRECTORY.key: _never("this release writes data files next to the table's metadata only"),

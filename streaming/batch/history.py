@@ -69,7 +69,8 @@ def check_rolled_back(session: WriteSession, mismatch: CheckpointMismatchError) 
 def mark(target: Target, snapshot: Snapshot) -> None:
     """Moves the stream's tag to a snapshot of its own, unless another run of it is further on already."""
     table = target.session.table
-    move_tag(table.io, table.path, target.session.plan.schema, MARKER_TAG + target.user, snapshot)
+    name, schema = MARKER_TAG + target.user, target.session.plan.schema
+    move_tag(table.io, table.path, schema, name, snapshot, root=table.metadata_path)
 
 
 def mark_newest(target: Target) -> None:
@@ -129,10 +130,10 @@ def _others(target: Target) -> tuple[Snapshot, ...]:
 def _seen(target: Target, marker: Snapshot) -> int:
     """The snapshot id up to which it is known that none after the marker is this stream's."""
     table = target.session.table
-    return seen_up_to(table.io, table.path, target.user, marker)
+    return seen_up_to(table.io, table.metadata_path, target.user, marker)
 
 
 def _marker(target: Target) -> Snapshot | None:
     table = target.session.table
-    tag = Tags(table.io, table.path).get(MARKER_TAG + target.user)
+    tag = Tags(table.io, table.metadata_path).get(MARKER_TAG + target.user)
     return newest_of_user([tag.snapshot], target.user) if tag is not None else None

@@ -39,7 +39,7 @@ class LiveTable:
         session.table.io.require_publish()
         self._target = Target(session, user)
         with _turns_lock:
-            self._turn = _turns.setdefault((self._target.session.table.path, user), _Turn())
+            self._turn = _turns.setdefault((self._target.session.table.metadata_path, user), _Turn())
 
     @property
     def target(self) -> Target:

@@ -126,7 +126,8 @@ class Branches:
                 low = middle + 1
             else:
                 high = middle
-        return [*expired[-1:], *known[:low]]
+        # What both have had may have expired on one side; the table itself has a longer past than its branches.
+        return [*(expired if branch.root == self._path else expired[-1:]), *known[:low]]
 
 
 def check_branch_name(name: str) -> None:

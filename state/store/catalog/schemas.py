@@ -24,10 +24,14 @@ class Schemas:
         self._directory = f"{path}/{SCHEMA_DIR}"
         self._known: dict[int, TableSchema] = {}
 
+    def ids(self) -> list[int]:
+        """The ids of all schemas, ascending."""
+        ids = [parse_schema_id(name) for name in self._io.list_names(self._directory)]
+        return sorted(i for i in ids if i is not None)
+
     def latest_id(self) -> int | None:
         """The newest schema's id; None when there is no table here."""
-        ids = [parse_schema_id(name) for name in self._io.list_names(self._directory)]
-        return max((i for i in ids if i is not None), default=None)
+        return max(self.ids(), default=None)
 
     def latest(self) -> TableSchema | None:
         """The newest schema; None when there is no table here."""
@@ -38,7 +42,7 @@ class Schemas:
         """The schema of that id. Raises StorageError when it is missing, CorruptFileError when it is no schema."""
         known = self._known.get(schema_id)
         if known is None:
-            path = self._path(schema_id)
+            path = self.path(schema_id)
             data = self._io.read(path)
             with naming_file(path):
                 known = decode_schema(data)
@@ -67,19 +71,20 @@ class Schemas:
 
     def _check_ids(self, before: TableSchema, after: TableSchema) -> None:
         for problem in id_problems(before, after):
-            path = self._path(after.id)
+            path = self.path(after.id)
             raise CorruptFileError(
                 f"{path}: {problem}. One of the two files is damaged, and rows would be misread: put it back from a "
                 "copy",
                 path=path,
-                before=self._path(before.id),
+                before=self.path(before.id),
             )
 
     def create(self, schema: TableSchema) -> bool:
         """Publishes a schema under its id; False when another writer took that id."""
-        return self._io.publish(self._path(schema.id), encode_schema(schema))
+        return self._io.publish(self.path(schema.id), encode_schema(schema))
 
-    def _path(self, schema_id: int) -> str:
+    def path(self, schema_id: int) -> str:
+        """The path of a schema's file, existing or not."""
         return f"{self._directory}/{schema_name(schema_id)}"
 
 

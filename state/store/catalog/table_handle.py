@@ -101,12 +101,16 @@ class TableHandle:
         return replace(schema, options={**schema.options, **self.read_options}, storage=self.storage)
 
 
-def open_handle(path: str, storage: Mapping[str, str] | None = None) -> TableHandle:
-    """The table at a path or URI. Raises OptionError for storage options, and as `newest_schema`."""
+def open_handle(path: str, storage: Mapping[str, str] | None = None, branch: str | None = None) -> TableHandle:
+    """The table at a path or URI, or a branch of it. Raises OptionError for storage options and the name of a branch,
+    and as `newest_schema`.
+    """
     options = check_storage_options(storage)
+    reading = {} if branch is None else {BRANCH.key: branch}
     io, root = file_io_for(path, options)
-    found = TableHandle(io, root, newest_schema(io, root), location=remote_location(io, path), storage=options)
-    return replace(found, table_schema=found.with_read_options(found.table_schema))
+    schema = newest_schema(io, branch_path(root, ReadSettings(reading)), table=root)
+    found = TableHandle(io, root, schema, read_options=reading, location=remote_location(io, path), storage=options)
+    return replace(found, table_schema=found.with_read_options(schema))
 
 
 def remote_location(io: FileIO, path: str) -> str | None:

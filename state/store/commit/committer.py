@@ -37,6 +37,7 @@ from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.rollback import newest_to_write
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.commit.commit_base import CommitBase, PartitionTest
 from bucketline.state.store.commit.commit_check import AppendCheck, CommitChecks, Half, append_half, compact_half
 from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
@@ -52,7 +53,8 @@ _LOOKS = 5
 
 
 class Committer:
-    """Commits to the table at `path`, one at a time; `schema` is any of its schemas, with the current options."""
+    """Commits to the table at `path`, one at a time; `schema` is any of its schemas, with the current options. One of
+    these names the branch."""
 
     def __init__(
         self,
@@ -71,7 +73,8 @@ class Committer:
         merging = ManifestMergeOptions.of(schema.settings.commit)
         codec = schema.settings.commit.manifest_codec
         self._manifests = Manifests(io, path, partition_types, ids=ids, merging=merging, codec=codec)
-        self._snapshots, self._schemas = Snapshots(io, path), Schemas(io, path)
+        root = branch_path(path, schema.settings.reading)
+        self._snapshots, self._schemas = Snapshots(io, root), Schemas(io, root)
         self._checks = CommitChecks(schema, self._snapshots, self._manifests)
         self._settings = RetrySettings.of(schema.settings.commit)
         self._planned_ms = 0

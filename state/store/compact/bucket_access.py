@@ -18,6 +18,7 @@ from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.run import KeyOrder
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.datafile.file_settings import Postponed
 from bucketline.state.store.datafile.rolling_writer import RollingWriter
 from bucketline.state.store.read.merge_read import FileAccess
@@ -40,7 +41,7 @@ class BucketAccess:
     @cached_property
     def files(self) -> FileAccess:
         io, path = file_io_for(self.uri, self.schema.storage)
-        stored = Schemas(io, path).read_under(self.schema)
+        stored = Schemas(io, branch_path(path, self.schema.settings.reading)).read_under(self.schema)
 
         @cache
         def schema_of(schema_id: int) -> TableSchema:

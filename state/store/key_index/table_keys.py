@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from bucketline.conf.table.read_options import BRANCH
 from bucketline.state.bucket.allocation import hash_share
 from bucketline.state.bucket.cross_partition import OldPlaceRule, old_place_rule
 from bucketline.state.bucket.key_entries import HashedKeys, hashed_keys
@@ -53,10 +54,12 @@ class ShardKeys:
         return [f.type for f in self.schema.select(self.names)]
 
     def scope(self, table: str) -> IndexScope:
-        """What an index of these keys is of; `table` is the table's URI."""
+        """What an index of these keys is of; `table` is the table's URI. Each branch has an index of its own."""
+        branch = self.schema.settings.reading.branch
         columns = [f"{f.name} {f.type}" for f in self.schema.select(self.names)]
         partitions = [f"{f.name} {f.type}" for f in self.schema.select(self.schema.partition_keys)]
-        return IndexScope(table, f"{', '.join(columns)} in {', '.join(partitions)}", self.shard, self.shards)
+        named = table if branch == BRANCH.default else f"{table}$branch_{branch}"
+        return IndexScope(named, f"{', '.join(columns)} in {', '.join(partitions)}", self.shard, self.shards)
 
     def keys(self, rows: pa.RecordBatch | pa.Table) -> HashedKeys:
         """The keys of all rows, of whatever shard."""

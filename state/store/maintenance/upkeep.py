@@ -157,7 +157,13 @@ class Upkeep:
         newest_id = None if newest is None else newest.id
         with logged("expiring snapshots"):
             expired = maybe_expire(
-                table.io, table.path, session.plan.schema, self._clock, newest_id=newest_id, forced=forced
+                table.io,
+                table.path,
+                session.plan.schema,
+                self._clock,
+                newest_id=newest_id,
+                forced=forced,
+                root=table.metadata_path,
             )
         return expired
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table.choices import ChangeFiles
+from bucketline.conf.table.choices import ChangeFiles, ChangelogProducer
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot

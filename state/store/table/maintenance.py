@@ -12,8 +12,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED
 from bucketline.state.commit.expire import Retention
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.store.catalog.branches import MAIN, Branches
+from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags, tag_snapshot
@@ -47,13 +46,8 @@ def expire_table(
 ) -> ExpireResult:
     """Expires by the table's options where None is given; without a limit as many as there are.
 
-    Raises as `expire_snapshots`, and UnsupportedTableError for a branch.
+    Raises as `expire_snapshots`.
     """
-    if table.metadata_path != table.path:
-        raise UnsupportedTableError(
-            f"{table.metadata_path}: snapshots of branches are not expired, since they share files with '{MAIN}'",
-            path=table.metadata_path,
-        )
     kept = Retention.of(table.table_schema.settings.retention)
     max_count = kept.max_count if retain_max is None else retain_max
     retention = Retention(
@@ -62,7 +56,8 @@ def expire_table(
         time_ms=kept.time_ms if older_than is None else milliseconds(older_than, "older_than"),
         limit=UNLIMITED if limit is None else limit,
     )
-    return expire_snapshots(table.io, table.path, table.table_schema, clock, retention=retention)
+    schema, root = table.table_schema, table.metadata_path
+    return expire_snapshots(table.io, table.path, schema, clock, retention=retention, root=root)
 
 
 def expire_table_partitions(
@@ -114,13 +109,8 @@ def tag_table(
 
 
 def untag_table(table: TableHandle, name: str) -> bool:
-    """Removes a tag, on the main branch with the files that only it held; False when there is none."""
-    if table.metadata_path == table.path:
-        return delete_tag(table.io, table.path, table.table_schema, name)
-    tags = Tags(table.io, table.metadata_path)
-    is_there = tags.get(name) is not None
-    tags.delete(name)
-    return is_there
+    """Removes a tag with the files that only it held; False when there is none."""
+    return delete_tag(table.io, table.path, table.table_schema, name, root=table.metadata_path)
 
 
 def branch_table(table: TableHandle, name: str, tag: str | None) -> None:

@@ -27,6 +27,7 @@ from bucketline.state.commit.schema_change import (
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.store.catalog.alter import alter_table, column_changes, column_path, column_type, position_of
 from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.forwarding import fast_forward
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema, publish_first_schema
 from bucketline.state.store.catalog.table_handle import TableHandle, branch_path, newest_schema, remote_location
 from bucketline.state.store.catalog.versions import Version
@@ -255,12 +256,21 @@ class Table(TableHandle):
         return Branches(self.io, self.path).names()
 
     def create_branch(self, name: str, tag: str | None = None) -> None:
-        """Creates a branch: empty, or at a tag. Open it with the option `branch`."""
+        """Creates a branch: empty, or at a tag. Open it with the option `branch`, to read and to write it."""
         branch_table(self, name, tag)
 
     def delete_branch(self, name: str) -> bool:
         """Removes a branch; False when there is none. `remove_orphan_files` finds the files that only it used."""
         return Branches(self.io, self.path).delete(name)
+
+    def fast_forward(self, branch: str) -> int:
+        """Makes the branch's history that of the table itself, and returns the id of its newest snapshot.
+
+        What the table has beyond the last snapshot that both share is replaced; so are its schemas, and tags of the
+        same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that is not
+        there or has no snapshot.
+        """
+        return fast_forward(self.io, self.path, branch).id
 
     def rollback_to(self, target: int | str) -> int:
         """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed. No writer

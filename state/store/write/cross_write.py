@@ -33,6 +33,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold_choice import sealing_fold
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.key_index.backup import BackupFolder, back_up
 from bucketline.state.store.key_index.catch_up import IndexSource
@@ -122,7 +123,8 @@ class CrossWrite(Placing):
         access = BucketAccess(self.uri, self.schema).files
         io, path = access.io, access.table_path
         partition_types = [f.type for f in self.schema.select(self.schema.partition_keys)]
-        return IndexSource(access, Manifests(io, path, partition_types), Snapshots(io, path))
+        root = branch_path(path, self.schema.settings.reading)
+        return IndexSource(access, Manifests(io, path, partition_types), Snapshots(io, root))
 
     def seal_plan(self) -> SealPlan:
         """How placed rows become runs."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from bucketline.conf.advice import advise_write
+from bucketline.conf.table.read_options import BRANCH
 from bucketline.conf.table.table_options import BUCKET
 from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
@@ -58,7 +59,7 @@ class WriteSession:
     ) -> None:
         self._clock, self._ids, self._is_stream = clock, ids, is_stream
         self._planned_ms = clock.now_ms()
-        self.table = table if table is not None else open_handle(uri, storage)
+        self.table = table if table is not None else open_handle(uri, storage, job_options.get(BRANCH.key))
         self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
         self._view = TableView(self.table.snapshot_store, self.table.manifests)

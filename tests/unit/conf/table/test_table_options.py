@@ -116,7 +116,6 @@ def test_deletes_cannot_be_ignored_where_keys_move_between_partitions() -> None:
         {"bucket": "1", "chain-table.enabled": "true"},
         {"bucket": "1", "record-level.expire-time": "1 d"},
         {"bucket": "1", "partition.idle-time-to-done": "1 d"},
-        {"bucket": "1", "branch": "dev"},
     ],
     ids=str,
 )
