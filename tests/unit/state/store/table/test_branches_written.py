@@ -126,7 +126,29 @@ def test_a_table_is_not_forwarded_to_a_branch_without_rows(tmp_path: Path) -> No
         table.fast_forward("dev")
 
 
-@pytest.mark.parametrize("seed", range(6))
+def test_a_branch_that_has_expired_past_its_beginning_keeps_what_the_table_had_there(tmp_path: Path) -> None:
+    table, clock = _table(tmp_path), StillClock()
+    _write(table, {1: 1}, clock)
+    _write(table, {2: 2}, clock)
+    table.create_tag("start")
+    table.create_branch("dev", "start")
+    table.delete_tag("start")
+    compact_table(table, clock=clock)
+    dev = _open(table, "dev")
+    dev.delete_tag("start")
+    _write(dev, {3: 3}, clock)
+    _write(dev, {4: 4}, clock)
+    clock.now += 1
+    _expire(dev, clock, 1)
+    compact_table(dev, clock=clock)
+    _write(dev, {5: 5}, clock)
+    clock.now += 1
+    _expire(dev, clock, 1)
+    assert [_rows(table, i) for i in (1, 2, 3)] == [{1: 1}, {1: 1, 2: 2}, {1: 1, 2: 2}]
+    assert _rows(dev) == {1: 1, 2: 2, 3: 3, 4: 4, 5: 5}
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_whatever_expires_in_one_history_the_others_stay_whole(tmp_path: Path, seed: int) -> None:
     chance, clock = random.Random(seed), StillClock()
     table = _table(tmp_path, {"num-sorted-run.compaction-trigger": "2", "bucket": str(chance.choice([1, -1]))})
