@@ -82,7 +82,7 @@ def append_half(changes: Changes, overwrite: PartitionTest | None, check: Append
         changes.append_entries,
         changes.append_changelog,
         changes.append_index,
-        check if kind is CommitKind.APPEND else AppendCheck.ALL_RULES,
+        check if kind is CommitKind.APPEND or check is AppendCheck.ONE_WRITER else AppendCheck.ALL_RULES,
     )
 
 
@@ -175,7 +175,7 @@ class CommitChecks:
                 conflict = conflict or self._check_looked_up(spans, half.entries)
             if half.check is AppendCheck.ROWS_READ:
                 conflict = conflict or self._check_rows_unchanged(spans, half.entries)
-        if half.check not in (AppendCheck.ALL_RULES, AppendCheck.ROWS_READ):
+        if half.kind is CommitKind.APPEND and half.check not in (AppendCheck.ALL_RULES, AppendCheck.ROWS_READ):
             conflict = (
                 conflict
                 or check_bucket_counts(self._totals(base, half.entries, ()), half.entries, half.kind)

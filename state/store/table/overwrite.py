@@ -18,20 +18,22 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.repeat import repeat_if_gone
+from bucketline.state.store.commit.repeat import repeat_if_changed, repeat_if_gone
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.change_rules import check_changeable
+from bucketline.state.store.table.overwrite_moving import overwrite_moving
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.table.write import Data, with_kinds
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.write.grouping import HashEntries
+from bucketline.state.store.write.modes import mode_of
 from bucketline.state.store.write.stages import Result, Stages
 from bucketline.state.store.write.visibility import Waits, left_on_level0, what_waits
-from bucketline.state.store.write.write_plan import WritePlan, WriteScope
+from bucketline.state.store.write.write_plan import TableState, WritePlan, WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 
@@ -58,7 +60,9 @@ def overwrite_table(
     def write() -> WriteResult:
         return _overwrite_once(table, data, partition, row_kinds, options or {}, clock, ids)
 
-    return write() if isinstance(data, pa.RecordBatchReader) else repeat_if_gone(write)
+    if isinstance(data, pa.RecordBatchReader):
+        return write()
+    return repeat_if_changed(write) if mode_of(table.table_schema).moves_keys else repeat_if_gone(write)
 
 
 def _overwrite_once(
@@ -75,8 +79,17 @@ def _overwrite_once(
     session.refresh()
     plan = session.plan
     target = _target(plan, partition)
+    if plan.mode.moves_keys:
+        return overwrite_moving(
+            session,
+            with_kinds(data, row_kinds),
+            target,
+            check=partial(_check_inside, plan, target),
+            stages=lambda state, source: _stages(plan, state, source, clock, ids),
+            user=ids.new_uuid(),
+        )
     rows = GivenRows(with_kinds(data, row_kinds), partial(_check_inside, plan, target))
-    messages = LOCAL_ENGINE.run(_stages(plan, session.view, Parts([rows]), clock, ids)).messages
+    messages = LOCAL_ENGINE.run(_stages(plan, _Emptied(session.view), Parts([rows]), clock, ids)).messages
     if target is None:
         replaced = frozenset(m.partition for m in messages if m.new_files)
         if not replaced:
@@ -148,11 +161,11 @@ class _Emptied:
         return {}
 
 
-def _stages(plan: WritePlan, view: LiveFiles, source: Parts, clock: Clock, ids: IdSource) -> Stages[Parts]:
+def _stages(plan: WritePlan, table: TableState, source: Parts, clock: Clock, ids: IdSource) -> Stages[Parts]:
     """How buckets are written that hold nothing yet: at once on the last level, where the table has keys."""
     trigger = CompactTrigger.FULL if plan.schema.primary_keys else CompactTrigger.NONE
     scope = WriteScope(trigger, "", LOCAL_ENGINE.workers, clock=clock, ids=ids)
-    stages = plan.mode.replacing(plan).stages(plan, _Emptied(view), scope, source)
+    stages = plan.mode.replacing(plan).stages(plan, table, scope, source)
     write = stages.write.write
     # Source: Paimon 2.0 drops the changelog of an overwrite: readers of one cannot follow it.
     schema = replace(plan.schema, options={**plan.schema.options, CHANGELOG_PRODUCER.key: "none"})

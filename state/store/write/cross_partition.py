@@ -3,17 +3,24 @@
 The one bucket mode that needs RocksDB; `modes` imports this module when it meets such a table.
 """
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, cast
 
-from bucketline.state.bucket.mode import bucket_mode
-from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.commit.commit_check import AppendCheck
+from bucketline.state.store.write.cross_overwrite import CrossOverwriteKeys
 from bucketline.state.store.write.cross_write import CrossWrite
 from bucketline.state.store.write.dynamic import asked_assigners
 from bucketline.state.store.write.grouping import KeyShares
 from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
-from bucketline.state.store.write.write_plan import Mode, Source, TableState, Workers, WritePlan, WriteScope
+from bucketline.state.store.write.write_plan import (
+    Mode,
+    ReplacedState,
+    Source,
+    TableState,
+    Workers,
+    WritePlan,
+    WriteScope,
+)
 
 BACKUP_EVERY = 10
 """Batches between two copies of the key index in the checkpoint folder."""
@@ -23,6 +30,7 @@ class CrossPartition(Mode):
     """A share of all keys is one task's, with a key index of its own; a second writer would not be in the index."""
 
     append_check = AppendCheck.ONE_WRITER
+    moves_keys = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Rows are sealed by share of the keys in the order they come; a stage of its own finds where they go.
@@ -45,11 +53,8 @@ class CrossPartition(Mode):
         )
 
     def replacing(self, plan: WritePlan) -> Mode:
-        raise UnsupportedTableError(
-            f"{plan.uri} cannot be overwritten: its keys move between partitions, and one that is in a partition "
-            "that stays would be in two; write -D rows instead",
-            mode=bucket_mode(plan.schema).value,
-        )
+        del plan
+        return CrossOverwrite()
 
     def advice(self, plan: WritePlan, stages: Stages[Any], workers: Workers) -> str | None:
         """How to share the keys among more tasks, where half of Spark's have none to place."""
@@ -61,6 +66,18 @@ class CrossPartition(Mode):
             f"{workers.parallelism} tasks at a time; set 'assigner-parallelism' to {most} to share them anew, which "
             "builds the key index once more"
         )
+
+
+class CrossOverwrite(CrossPartition):
+    """Rows replace partitions; keys that live in others leave them. It is done in this process."""
+
+    def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
+        """As in a write, with an index of its own, which has the keys of the partitions that stay. `table` is a
+        `ReplacedState`."""
+        found = super().stages(plan, table, scope, source)
+        assert isinstance(found.place, CrossWrite)
+        kept = {f.name: getattr(found.place, f.name) for f in fields(CrossWrite)}
+        return replace(found, place=CrossOverwriteKeys(**kept, table=cast(ReplacedState, table)))
 
 
 def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: int) -> CrossWrite:

@@ -77,6 +77,12 @@ class TableState(Protocol):
     def hash_entries(self) -> HashEntries: ...
 
 
+class ReplacedState(TableState, Protocol):
+    """The table as one sees it who replaces partitions: which ones is known once all rows were read."""
+
+    def is_replaced(self, partition: bytes) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Mode:
     """What sets one bucket mode apart from the others; each is one object."""
@@ -93,6 +99,9 @@ class Mode:
     counts_buckets: ClassVar[bool] = False
     """Whether a partition has a number of buckets, which a rescale changes."""
 
+    moves_keys: ClassVar[bool] = False
+    """Whether a key may move to another partition, so that to replace one partition may change others."""
+
     def stages(self, plan: "WritePlan", table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """How the rows of a source are written."""
         raise NotImplementedError
@@ -103,7 +112,7 @@ class Mode:
         return self
 
     def replacing(self, plan: "WritePlan") -> "Mode":
-        """The mode of a write whose rows replace all that partitions hold. Raises UnsupportedTableError."""
+        """The mode of a write whose rows replace all that partitions hold."""
         del plan
         return self
 

@@ -1,5 +1,6 @@
 """Overwrite: which partitions it replaces, in every bucket mode, and that nothing of the old rows is left."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import CommitConflictError, SchemaMismatchError
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.table.write import write_table
 
@@ -169,7 +170,32 @@ def test_the_last_overwrite_wins_over_what_was_written_meanwhile(tmp_path: Path)
     assert held(table) == [("a", 2, 2), ("b", 3, 3)]
 
 
-def test_tables_whose_keys_move_between_partitions_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}])
+def test_keys_that_come_to_a_replaced_partition_leave_the_others(options: dict[str, str], tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "w.db" / "t"), ROWS, ["id"], ["dt"], {"bucket": "-1"} | options)
+    table.write(rows(("a", 1, 1), ("a", 2, 2), ("b", 3, 3), ("b", 4, 4), ("c", 5, 5)))
+    before = table.snapshots().num_rows
+    assert table.overwrite(rows(("a", 3, 30), ("a", 6, 60), ("a", 2, 20))) == before + 1
+    assert held(table) == [("a", 2, 20), ("a", 3, 30), ("a", 6, 60), ("b", 4, 4), ("c", 5, 5)]
+    assert table.snapshots()["commit_kind"].to_pylist()[-1] == "OVERWRITE"
+    table.overwrite(rows(), {"dt": "c"})
+    table.write(rows(("b", 6, 61), ("c", 5, 50), ("a", 1, 10)))
+    assert held(table) == [("a", 1, 10), ("a", 2, 20), ("a", 3, 30), ("b", 4, 4), ("b", 6, 61), ("c", 5, 50)]
+    assert table.doctor(rows=True) == []
+    table.compact()
+    assert len(held(table)) == 6
+
+
+def test_an_overwrite_of_moving_keys_is_planned_again_when_somebody_writes(tmp_path: Path) -> None:
     table = create_table(str(tmp_path / "w.db" / "t"), ROWS, ["id"], ["dt"], {"bucket": "-1"})
-    with pytest.raises(UnsupportedTableError, match="would be in two"):
-        table.overwrite(rows(("a", 1, 1)))
+    table.write(rows(("a", 1, 1), ("b", 2, 2)))
+
+    def slowly() -> Any:
+        yield rows(("a", 7, 7)).to_batches()[0]
+        write_table(open_table(table.path), rows(("b", 7, 8)))
+
+    with pytest.raises(CommitConflictError) as error:
+        table.overwrite(pa.RecordBatchReader.from_batches(ROWS, slowly()))
+    assert error.value.fields["rule"] == "second-writer"
+    assert held(table) == [("a", 1, 1), ("b", 2, 2), ("b", 7, 8)]
+    assert table.remove_orphan_files(older_than=timedelta(0)).files == ()

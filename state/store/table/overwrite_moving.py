@@ -1,0 +1,143 @@
+"""Overwrite of tables whose keys move between partitions: one snapshot replaces partitions, and takes the keys that
+come to them out of those that stay.
+
+It is planned on one snapshot; whoever has written since makes it a conflict, since a key of theirs could be in two
+partitions then.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
+from bucketline.state.store.commit.discard import discarded_on_error
+from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.table.partition_choice import PartitionTest
+from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, compact_bucket
+from bucketline.state.store.write.grouping import HashEntries
+from bucketline.state.store.write.row_acceptance import RowAcceptance
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, partition_codes
+from bucketline.state.store.write.stages import Result, Stages, WriteStage
+from bucketline.state.store.write.visibility import Waits, what_waits
+from bucketline.state.store.write.write_buckets import as_result
+from bucketline.state.store.write.write_session import WriteSession
+
+PlanStages = Callable[["ReplacedTable", Parts], Stages[Parts]]
+"""The stages of an overwrite, from the table as it sees it and its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedTable:
+    """The table as the overwrite sees it; `target` says what is replaced, None: the partitions that get rows."""
+
+    view: LiveFiles
+    target: PartitionTest | None
+    seen: set[bytes] = field(default_factory=set)
+
+    def is_replaced(self, partition: bytes) -> bool:
+        return partition in self.seen if self.target is None else self.target(partition)
+
+    def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
+        del trigger
+        return _States(self)
+
+    def hash_entries(self) -> HashEntries:
+        return {}
+
+
+class _States(dict[BucketId, BucketState]):
+    """Replaced buckets are empty; others are not compacted, and keep counting. Asked for when all rows were read."""
+
+    def __init__(self, table: ReplacedTable) -> None:
+        super().__init__()
+        self._table = table
+
+    def get(self, bucket_id: BucketId, default: object = None) -> BucketState:
+        if self._table.is_replaced(bucket_id[0]):
+            return BucketState()
+        return BucketState(self._table.view.next_sequence_number(bucket_id), complete=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenRows:
+    """A source: given rows, whose partitions are remembered; `check` may refuse one."""
+
+    tables: Iterator[pa.Table]
+    table: ReplacedTable
+    check: Callable[[bytes], None]
+
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
+        sealer, acceptance = RunSealer(seal, origin=0), RowAcceptance(seal.schema)
+        for rows in self.tables:
+            accepted = acceptance.accept(rows)
+            for partition in partition_codes(accepted.rows, seal.schema)[0] if accepted.rows.num_rows else ():
+                self.check(partition)
+                self.table.seen.add(partition)
+            yield from sealer.add(accepted)
+        yield from sealer.finish()
+
+
+def overwrite_moving(
+    session: WriteSession,
+    tables: Iterator[pa.Table],
+    target: PartitionTest | None,
+    *,
+    check: Callable[[bytes], None],
+    stages: PlanStages,
+    user: str,
+) -> WriteResult:
+    """Replaces partitions of the session's table. Raises CommitConflictError when somebody has written meanwhile."""
+    view = session.view
+    table = ReplacedTable(view, target)
+    planned = stages(table, Parts([_SeenRows(tables, table, check)]))
+    write = planned.write.write
+    planned = replace(planned, write=replace(planned.write, result=Result.AS_WRITTEN))
+    with discarded_on_error(write.access) as messages:
+        written = LOCAL_ENGINE.run(planned).messages
+        messages += written
+        for position, message in enumerate(written):
+            is_replaced = table.is_replaced(message.partition)
+            messages[position] = _emptied(message, write) if is_replaced else _taken_out(session, write, message)
+    vectors = session.deletion_entries()
+    for bucket_id in view.buckets():
+        if table.is_replaced(bucket_id[0]):
+            gone = CommitMessage(*bucket_id, total_buckets=view.total_of_bucket(bucket_id))
+            messages.append(
+                replace(gone, deleted_files=view.files(bucket_id), deleted_index_files=vectors.get(bucket_id, ()))
+            )
+    if all(m.is_empty for m in messages):
+        return WriteResult(0 if view.snapshot is None else view.snapshot.id)
+    return WriteResult(session.commit(messages, user=user).snapshots[-1].id)
+
+
+def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
+    """What a replaced bucket holds in the end, all of it new."""
+    return as_result(message, WriteStage(write, result=Result.NEW_FILES))
+
+
+def _taken_out(session: WriteSession, write: BucketWrite, message: CommitMessage) -> CommitMessage:
+    """What keys leave behind in a bucket that stays. Where readers skip level 0 they are looked up at once, so that no
+    reader sees a key twice."""
+    if what_waits(session.plan.schema) is not Waits.ROWS:
+        return message
+    bucket_id = (message.partition, message.bucket)
+    files, vectors = session.view.files(bucket_id), session.deletion_entries().get(bucket_id, ())
+    state = BucketState(files=files, vector_files=vectors)
+    minor = replace(write, trigger=CompactTrigger.MINOR)
+    found = compact_bucket(minor, bucket_id, state, message.new_files).message(bucket_id, message.total_buckets)
+    done = as_result(replace(found, new_files=message.new_files), WriteStage(minor, result=Result.ONE_CHANGE))
+    return replace(
+        done,
+        new_files=done.compact_after,
+        deleted_files=done.compact_before,
+        new_index_files=done.compact_index_files,
+        deleted_index_files=done.deleted_compact_index_files,
+        compact_before=(),
+        compact_after=(),
+        compact_index_files=(),
+        deleted_compact_index_files=(),
+    )

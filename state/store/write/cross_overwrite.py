@@ -1,0 +1,51 @@
+"""Where keys go when partitions of a cross-partition table are replaced.
+
+What the replaced partitions hold does not count. A key that lives in one that stays leaves it, as in any write: else it
+would be in two. So the keys of the partitions that stay are put into an index of its own, which goes afterwards: which
+ones they are is not known before all rows were read, and the index of other writes shall not miss the others.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bucketline.state.format.entries import ManifestEntry, Snapshot
+from bucketline.state.store.catalog.manifests import EVERYTHING, EntryFilter, Manifests
+from bucketline.state.store.key_index.catch_up import IndexSource
+from bucketline.state.store.storage.errors import scratch_folder
+from bucketline.state.store.write.cross_write import CrossWrite
+from bucketline.state.store.write.placing import SnapshotNote
+from bucketline.state.store.write.run_buffer import Blob
+from bucketline.state.store.write.sealed_runs import SealedRun
+from bucketline.state.store.write.write_plan import ReplacedState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossOverwriteKeys(CrossWrite):
+    """As `CrossWrite`; `table` says which partitions are replaced."""
+
+    table: ReplacedState
+
+    def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | SnapshotNote]:
+        """The rows as runs of the buckets they go to. Nothing is noted for the next write: it builds its index anew."""
+        with scratch_folder("bucketline-overwrite-") as scratch:
+            # slots and dataclasses: no super() without arguments in a class that is made twice.
+            for placed in CrossWrite.place(replace(self, local_directory=scratch, backup=None), share, runs):
+                if not isinstance(placed, SnapshotNote):
+                    yield placed
+
+    def source(self) -> IndexSource:
+        """The table without the partitions that are replaced."""
+        found = CrossWrite.source(self)
+        kept = _KeptManifests(found.manifests, self.table)
+        return replace(found, manifests=kept)
+
+
+class _KeptManifests(Manifests):
+    """The manifests of a table as if the replaced partitions were empty."""
+
+    def __init__(self, found: Manifests, table: ReplacedState) -> None:
+        self.__dict__.update(found.__dict__)
+        self._table = table
+
+    def live_entries(self, snapshot: Snapshot, wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
+        return [e for e in super().live_entries(snapshot, wanted) if not self._table.is_replaced(e.partition)]
