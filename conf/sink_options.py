@@ -10,6 +10,7 @@ from typing import Any
 
 from bucketline.conf.async_options import ASYNC_OPTIONS, AsyncOptions, async_options
 from bucketline.conf.errors import OptionError
+from bucketline.conf.metrics_options import METRICS_OPTIONS, MetricsOptions, metrics_options
 from bucketline.conf.option import (
     Option,
     did_you_mean,
@@ -84,7 +85,7 @@ SINK_OPTIONS: Mapping[str, Option[Any]] = {
 }
 """Every option above by its key, in the order of this file."""
 
-OUR_OPTIONS: Mapping[str, Option[Any]] = {**SINK_OPTIONS, **OPTIONS_OF_PLANS, **ASYNC_OPTIONS}
+OUR_OPTIONS: Mapping[str, Option[Any]] = {**SINK_OPTIONS, **OPTIONS_OF_PLANS, **ASYNC_OPTIONS, **METRICS_OPTIONS}
 """All options of ours that a job may have."""
 
 _LARGEST_RUN_BYTES = 1024 * MB
@@ -111,6 +112,7 @@ class SinkOptions:
     bad_records_max: int
     plans: PlanOptions
     beside: AsyncOptions
+    metrics: MetricsOptions
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -146,6 +148,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         bad_records_max=BAD_RECORDS_MAX.get(options),
         plans=plan_options(options, each_commit=compaction is Compaction.ASYNC),
         beside=async_options(options, compaction),
+        metrics=metrics_options(options),
     )
 
 

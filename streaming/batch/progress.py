@@ -27,10 +27,11 @@ class BatchReport:
     committed by it or earlier, and batch readers do not see them: a lost compaction has to be done again, for up to
     `hidden_seconds` now.
 
-    As the batch began, in the partitions that the last one wrote: a bucket had up to `most_runs` sorted runs,
-    `crowded_buckets` had more than the stop trigger, and `level0_bytes` were on level 0, for up to `level0_seconds`.
-    It has waited, or compacted, `back_pressure_seconds` because of that. `open_items` of compaction plans were open
-    when the stream last looked, the oldest for `open_items_seconds`.
+    As the batch began, in the partitions that the last one wrote: `bucket_runs` counts the buckets by their number of
+    sorted runs, of which `most_runs` is the highest; `crowded_buckets` had more than the stop trigger, and
+    `level0_bytes` were on level 0, for up to `level0_seconds`. It has waited, or compacted, `back_pressure_seconds`
+    because of that. `open_items` of compaction plans were open when the stream last looked, the oldest for
+    `open_items_seconds`.
     """
 
     table: str
@@ -55,6 +56,7 @@ class BatchReport:
     postponed_seconds: int = 0
     hidden_rows: int = 0
     hidden_seconds: int = 0
+    bucket_runs: tuple[tuple[int, int], ...] = ()
     most_runs: int = 0
     crowded_buckets: int = 0
     level0_bytes: int = 0
@@ -176,6 +178,7 @@ def with_backlog(report: BatchReport, relief: Relief, items: OpenItems) -> Batch
     found = relief.crowding
     return replace(
         report,
+        bucket_runs=found.buckets,
         most_runs=found.most_runs,
         crowded_buckets=relief.found,
         level0_bytes=found.level0_bytes,
@@ -227,9 +230,9 @@ def tell(report: BatchReport) -> None:
     _LOG.info("%s", report.line(), extra={"bucketline": report})
 
 
-def as_json(report: BatchReport) -> str:
-    """The report as one JSON object on one line."""
-    return json.dumps({name: getattr(report, name) for name in BatchReport.__slots__})
+def as_json(report: BatchReport, **more: object) -> str:
+    """The report as one JSON object on one line, after what else is to be said."""
+    return json.dumps({**more, **{name: getattr(report, name) for name in BatchReport.__slots__}})
 
 
 def _levels(messages: tuple[CommitMessage, ...]) -> tuple[tuple[int, int], ...]:

@@ -14,6 +14,7 @@ from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.sink_options import refuse_unknown_options
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.streaming.batch.batch_metrics import measure
 from bucketline.streaming.batch.compact_beside import finish_beside, stop_beside
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.finish import finish_stream
@@ -76,6 +77,7 @@ class TableSink:
                 target, report = write_batch(table.target, identity, batch, self._job())
                 table.keep(target)
                 tell(report)
+                measure(report, user, target.session.plan.sink.metrics)
         except BaseException:
             # What the error left of the view is not worth knowing: the next batch reads the table anew.
             forget_table(self.path, user)

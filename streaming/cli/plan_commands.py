@@ -1,7 +1,8 @@
 """`plan`, `compactor`: compactions that one process plans and any number of others do."""
 
+import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
+from bucketline.conf.metrics_options import MetricsOptions, metrics_options
 from bucketline.conf.plan_options import (
     COMPACTOR_LEASE,
     COMPACTOR_POLL,
@@ -21,7 +23,7 @@ from bucketline.conf.plan_options import (
 from bucketline.conf.wording import counted
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.plans.plan import ItemState, Plan, executors_worth_having
-from bucketline.state.store.plans.compactor import Finished
+from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, compactor_of, few, run_here, serve_plans
@@ -40,6 +42,8 @@ from bucketline.streaming.cli.arguments import (
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.spark_side import spark_module
+from bucketline.streaming.metrics.outlets import open_outlets, write_outlets
+from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric
 
 _PLAN_SCHEMA = pa.schema(
     [
@@ -133,11 +137,13 @@ def compactor(
     """
     log_to_standard_error()
     poll_ms, lease_ms = _duration(poll, "--poll"), _duration(lease, "--lease")
+    given = assignments(settings, "--set")
+    shown = metrics_options(given)
+    open_outlets(shown)
     if lease_ms < SHORTEST_LEASE_MS:
         raise click.BadParameter("must be at least 1 s", param_hint="--lease")
     if tasks is not None and not spark:
         raise click.UsageError("--tasks goes with --spark")
-    given = assignments(settings, "--set")
     run, take = run_here, few
     if spark:
         engine = spark_module("tasks.item_task").SparkItems(spark_module("job.session").start_session("bucketline"))
@@ -149,10 +155,14 @@ def compactor(
     with _stopped_by_signals(stop):
         if not once:
             click.echo(f"waiting for plans of {counted(len(compactors), 'table')}", err=True)
-        closed = serve_plans(compactors, poll_ms=poll_ms, once=once, stop=stop, tell=_tell)
+        closed = serve_plans(compactors, poll_ms=poll_ms, once=once, stop=stop, tell=_told_to(compactors, shown))
     left = sum(c.open.count for c in compactors.values())
     others = f", {counted(left, 'item')} left to others" if once and left else ""
     click.echo(f"{counted(closed, 'item')} closed{others}", err=True)
+
+
+ITEMS = Metric("compactor_items", Kind.COUNTER, "items that a compactor has worked on, by table and outcome")
+OPEN_ITEMS = Metric("compactor_open_items", Kind.GAUGE, "items that were open when the compactor last looked")
 
 
 class StoppedError(BaseException):
@@ -174,6 +184,21 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _told_to(compactors: Mapping[str, Compactor], shown: MetricsOptions) -> Callable[[str, Finished], None]:
+    """Prints what was done, and takes it into the metrics of this process."""
+
+    def told(path: str, found: Finished) -> None:
+        _tell(path, found)
+        outcome = "given back" if found.result is None else found.result.state.value
+        REGISTRY.add(ITEMS, 1, {"table": path, "outcome": outcome})
+        REGISTRY.set(OPEN_ITEMS, compactors[path].open.count, {"table": path})
+        if shown.is_shown:
+            line = {"table": path, "item": found.item.number, "bucket": found.item.bucket, "outcome": outcome}
+            write_outlets(shown, json.dumps({**line, "reason": found.reason}))
+
+    return told
 
 
 def _tell(path: str, found: Finished) -> None:

@@ -184,9 +184,20 @@ def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[Bucket
         lines.append(
             f"compaction due in {len(due):,} of {counted(len(buckets), 'bucket')}{held_back}" if due else _NOT_DUE
         )
+        lines += _level0_lines(buckets)
     if mode.postpones:
         lines.append(_waiting_line(buckets))
     return [*lines, *_plan_lines(table)]
+
+
+def _level0_lines(buckets: Sequence[BucketSurvey]) -> list[str]:
+    """How much waits on level 0, and since when; nothing where it is empty."""
+    files = [f for b in buckets if b.bucket >= 0 for f in b.files if f.level == 0]
+    if not files:
+        return []
+    age = age_text(max(0, SYSTEM_CLOCK.local_ms() - min(f.creation_time_ms or 0 for f in files)) // 1000)
+    most = counted(max(b.run_count for b in buckets), "run")
+    return [f"on level 0: {_size_text(sum(f.file_size for f in files))}, for up to {age}; at most {most} in a bucket"]
 
 
 def _plan_lines(table: Table) -> list[str]:

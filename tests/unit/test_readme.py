@@ -1,7 +1,7 @@
 """What the README and the pages of `docs/` promise: Python runs; commands, settings, errors and files exist."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 import bucketline
 from bucketline.conf.async_options import ASYNC_OPTIONS
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.metrics_options import METRICS_OPTIONS
 from bucketline.conf.option import Option
 from bucketline.conf.plan_options import PLAN_OPTIONS
 from bucketline.conf.resolve import read_settings, resolve_job
@@ -21,8 +22,10 @@ from bucketline.conf.sink_options import SINK_OPTIONS
 from bucketline.conf.table.memory_options import BOUNDED
 from bucketline.conf.table.other_options import RESTRICTED
 from bucketline.conf.table.table_options import KNOWN_KEYS
+from bucketline.streaming.batch.batch_metrics import BUCKETS_BY_RUNS, COUNTERS, GAUGES, LAST_BATCH
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.cli.commands import program
+from bucketline.streaming.cli.plan_commands import ITEMS, OPEN_ITEMS
 from tests.support.readme import DOCS, PAGES, README, blocks, headings, run, section
 
 COMMAND = re.compile(r"(?<!import )\bbucketline ([a-z-]+)((?:[^`\n|\\)]|\\\n)*)")
@@ -104,12 +107,22 @@ def test_each_option_of_plans_is_listed_with_its_default(option: Option[Any]) ->
     assert row[1] == (f"`{option.shown()}`" if option.default is not None else "–")
 
 
-@pytest.mark.parametrize("option", ASYNC_OPTIONS.values(), ids=lambda o: o.key)
-def test_each_option_of_compaction_beside_batches_is_listed_with_its_default(option: Option[Any]) -> None:
-    table = section("Options of compaction beside the batches", OPTIONS)
-    assert re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE) == list(ASYNC_OPTIONS)
-    row = re.search(rf"^\| `{re.escape(option.key)}` \| (.+?) \| .+ \|$", table, re.MULTILINE)
-    assert row is not None and row[1] == (f"`{option.shown()}`" if option.default is not None else "–")
+@pytest.mark.parametrize(
+    ("heading", "options"),
+    [
+        ("Options of compaction beside the batches", ASYNC_OPTIONS),
+        ("Options of metrics", METRICS_OPTIONS),
+    ],
+)
+def test_options_of_a_topic_are_listed_with_their_defaults(heading: str, options: Mapping[str, Option[Any]]) -> None:
+    listed = re.findall(r"^\| `([^`]+)` \| (.+?) \| .+ \|$", section(heading, OPTIONS), re.MULTILINE)
+    assert listed == [(k, f"`{o.shown()}`" if o.default is not None else "–") for k, o in options.items()]
+
+
+def test_every_metric_is_listed() -> None:
+    text = section("Metrics", DOCS / "monitoring.md")
+    own = [*(m for m, _ in (*COUNTERS, *GAUGES)), BUCKETS_BY_RUNS, LAST_BATCH, ITEMS, OPEN_ITEMS]
+    assert sorted(re.findall(r"`(bucketline_\w+)`", text)) == sorted(m.shown_name for m in own)
 
 
 def test_every_refused_table_option_is_listed_with_the_value_that_passes() -> None:
@@ -153,7 +166,7 @@ def test_each_code_of_an_error_is_listed_with_its_public_class() -> None:
 
 def test_each_field_of_the_report_of_a_batch_is_listed() -> None:
     first_columns = re.findall(r"^\|([^|]*)\|", (DOCS / "monitoring.md").read_text(encoding="utf-8"), re.MULTILINE)
-    listed = re.findall(r"`(\w+)`", "".join(first_columns))
+    listed = re.findall(r"`(?!bucketline_)(\w+)`", "".join(first_columns))
     assert sorted(listed) == sorted(f.name for f in fields(BatchReport))
 
 

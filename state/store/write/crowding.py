@@ -1,5 +1,6 @@
 """How many sorted runs the buckets of a table have, and what of it waits on level 0: from its live files alone."""
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -9,15 +10,20 @@ from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 
 @dataclass(frozen=True, slots=True)
 class Crowding:
-    """The most sorted runs of a bucket, the buckets that have more than the stop trigger, and bytes on level 0.
+    """How many `buckets` have how many sorted runs, those that have more than the stop trigger, and bytes on level 0.
 
     `since_ms` is the local time at which the oldest file of level 0 was written; None where there is none.
     """
 
-    most_runs: int = 0
+    buckets: tuple[tuple[int, int], ...] = ()
     crowded: tuple[BucketId, ...] = ()
     level0_bytes: int = 0
     since_ms: int | None = None
+
+    @property
+    def most_runs(self) -> int:
+        """The most sorted runs of a bucket."""
+        return self.buckets[-1][0] if self.buckets else 0
 
     def age_seconds(self, local_ms: int) -> int:
         """How long the oldest file has been on level 0."""
@@ -26,7 +32,7 @@ class Crowding:
 
 def crowding(view: LiveFiles, stop_trigger: int, partitions: Collection[bytes] | None = None) -> Crowding:
     """The buckets of these partitions (None: of all) of a table with a primary key; postponed rows are no runs."""
-    most = size = 0
+    size, counts = 0, Counter[int]()
     crowded: list[BucketId] = []
     since: list[int] = []
     for place in view.buckets():
@@ -35,12 +41,12 @@ def crowding(view: LiveFiles, stop_trigger: int, partitions: Collection[bytes] |
         files = view.files(place)
         level0 = [f for f in files if f.level == 0]
         runs = len(level0) + len({f.level for f in files if f.level})
-        most = max(most, runs)
+        counts[runs] += bool(runs)
         size += sum(f.file_size for f in level0)
         since += [_written_ms(f) for f in level0]
         if runs > stop_trigger:
             crowded.append(place)
-    return Crowding(most, tuple(crowded), size, min(since, default=None))
+    return Crowding(tuple(sorted(counts.items())), tuple(crowded), size, min(since, default=None))
 
 
 def _written_ms(file: DataFileMeta) -> int:

@@ -128,6 +128,7 @@ def test_status_draws_levels_runs_and_what_is_due(path: str) -> None:
     assert "primary key dt, id, partitioned by dt, fixed buckets" in shown
     assert "80 rows in 8 files" in shown
     assert "compaction due in 4 of 4 buckets" in shown
+    assert "on level 0: " in shown and "runs in a bucket" in shown
     assert "partition {d1}: 2 buckets with files" in shown
     assert "bucket 1 of 2" in shown and "█│" in shown
     assert "less than 200 MB a bucket" not in shown

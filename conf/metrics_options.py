@@ -1,0 +1,67 @@
+"""Our own options of metrics: where a process shows what it measures. None of them is set by default."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import Option, did_you_mean, parse_given_text, parse_int
+
+METRICS_PREFIX = "metrics."
+
+PROMETHEUS_PORT = Option(
+    "metrics.prometheus.port", parse_int, None, "port where Prometheus finds the metrics of this process; default: none"
+)
+PROMETHEUS_ADDRESS = Option(
+    "metrics.prometheus.address", parse_given_text, "0.0.0.0", "address of this machine at which the port is opened"
+)
+PROMETHEUS_FILE = Option(
+    "metrics.prometheus.file",
+    parse_given_text,
+    None,
+    "local file that is written after each batch in Prometheus' text format, as for its node exporter; default: none",
+)
+JSON_FILE = Option(
+    "metrics.json.file",
+    parse_given_text,
+    None,
+    "local file to which the report of each batch is appended as one line of JSON; default: none",
+)
+
+METRICS_OPTIONS: Mapping[str, Option[Any]] = {
+    found.key: found for found in (PROMETHEUS_PORT, PROMETHEUS_ADDRESS, PROMETHEUS_FILE, JSON_FILE)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsOptions:
+    """The settings, read and checked; None: not shown there."""
+
+    prometheus_port: int | None = None
+    prometheus_address: str = "0.0.0.0"
+    prometheus_file: str | None = None
+    json_file: str | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        return (self.prometheus_port, self.prometheus_file, self.json_file) != (None, None, None)
+
+
+def metrics_options(options: Mapping[str, str]) -> MetricsOptions:
+    """The settings in `options`. Raises OptionError for an unknown `metrics.` key, and for a port that is none."""
+    for key in options:
+        if key.startswith(METRICS_PREFIX) and key not in METRICS_OPTIONS:
+            raise OptionError(f"unknown option '{key}'{did_you_mean(key, METRICS_OPTIONS)}", key=key)
+    port = PROMETHEUS_PORT.find(options)
+    if port is not None and not 1 <= port <= 65535:
+        raise OptionError(f"option '{PROMETHEUS_PORT.key}' = {port} is no port: 1 to 65535", key=PROMETHEUS_PORT.key)
+    if PROMETHEUS_ADDRESS.is_set(options) and port is None:
+        raise OptionError(
+            f"option '{PROMETHEUS_ADDRESS.key}' goes with '{PROMETHEUS_PORT.key}'", key=PROMETHEUS_ADDRESS.key
+        )
+    return MetricsOptions(
+        prometheus_port=port,
+        prometheus_address=PROMETHEUS_ADDRESS.get(options),
+        prometheus_file=PROMETHEUS_FILE.find(options),
+        json_file=JSON_FILE.find(options),
+    )

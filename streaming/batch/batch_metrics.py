@@ -1,0 +1,82 @@
+"""What is measured of the batches of a stream: the report of each, as metrics of the process."""
+
+from collections.abc import Callable
+
+from bucketline.conf.metrics_options import MetricsOptions
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.streaming.batch.progress import BatchReport, as_json
+from bucketline.streaming.metrics.outlets import write_outlets
+from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric, Registry
+
+_Read = Callable[[BatchReport], float | None]
+
+
+def _of(name: str) -> _Read:
+    return lambda report: getattr(report, name)
+
+
+COUNTERS: tuple[tuple[Metric, _Read], ...] = (
+    (Metric("batches", Kind.COUNTER, "batches written"), lambda r: 0 if r.skipped else 1),
+    (Metric("input_rows", Kind.COUNTER, "rows of the input"), _of("input_rows")),
+    (Metric("stored_rows", Kind.COUNTER, "rows stored after rows of one key were merged"), _of("stored_rows")),
+    (Metric("stored_bytes", Kind.COUNTER, "bytes of the files of these rows"), _of("stored_bytes")),
+    (Metric("rejected_rows", Kind.COUNTER, "bad records"), _of("rejected_rows")),
+    (Metric("compacted_files", Kind.COUNTER, "files that compactions of batches replaced"), _of("compacted_files")),
+    (
+        Metric("compactions_lost", Kind.COUNTER, "compactions of batches that lost a race and are repeated"),
+        lambda r: float(r.compaction_dropped),
+    ),
+    (Metric("expired_snapshots", Kind.COUNTER, "snapshots removed after batches"), _of("expired_snapshots")),
+    (Metric("spilled_bytes", Kind.COUNTER, "bytes that tasks wrote to local disk"), _of("spilled_bytes")),
+    (
+        Metric("back_pressure_seconds", Kind.COUNTER, "seconds that batches waited for, or spent on, compactions"),
+        _of("back_pressure_seconds"),
+    ),
+)
+
+GAUGES: tuple[tuple[Metric, _Read], ...] = (
+    (Metric("batch_id", Kind.GAUGE, "Spark's number of the last batch"), _of("batch_id")),
+    (Metric("batch_seconds", Kind.GAUGE, "seconds of the last batch"), _of("total_seconds")),
+    (Metric("behind_records", Kind.GAUGE, "records at the source that are not read yet"), _of("behind_records")),
+    (Metric("postponed_rows", Kind.GAUGE, "rows in the postpone bucket"), _of("postponed_rows")),
+    (Metric("postponed_age_seconds", Kind.GAUGE, "age of the oldest of them"), _of("postponed_seconds")),
+    (Metric("hidden_rows", Kind.GAUGE, "committed rows that batch readers do not see yet"), _of("hidden_rows")),
+    (Metric("hidden_age_seconds", Kind.GAUGE, "age of the oldest of them"), _of("hidden_seconds")),
+    (Metric("most_runs", Kind.GAUGE, "most sorted runs of a bucket as the last batch began"), _of("most_runs")),
+    (
+        Metric("crowded_buckets", Kind.GAUGE, "buckets with more sorted runs than num-sorted-run.stop-trigger"),
+        _of("crowded_buckets"),
+    ),
+    (Metric("level0_bytes", Kind.GAUGE, "bytes on level 0"), _of("level0_bytes")),
+    (Metric("level0_age_seconds", Kind.GAUGE, "age of the oldest file on level 0"), _of("level0_seconds")),
+    (Metric("open_items", Kind.GAUGE, "open items of compaction plans"), _of("open_items")),
+    (
+        Metric("open_items_age_seconds", Kind.GAUGE, "age of the oldest plan with an open item"),
+        _of("open_items_seconds"),
+    ),
+)
+
+BUCKETS_BY_RUNS = Metric("buckets", Kind.GAUGE, "buckets by their number of sorted runs, label runs")
+LAST_BATCH = Metric("last_batch_timestamp_seconds", Kind.GAUGE, "when the last batch ended, seconds since the epoch")
+
+
+def measure(
+    report: BatchReport,
+    writer: str,
+    settings: MetricsOptions,
+    *,
+    registry: Registry = REGISTRY,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Takes a batch into the metrics of the process, and writes them where the job says."""
+    labels = {"table": report.table, "writer": writer}
+    for metric, read in COUNTERS:
+        registry.add(metric, read(report) or 0, labels)
+    for metric, read in GAUGES:
+        value = read(report)
+        if value is not None:
+            registry.set(metric, value, labels)
+    registry.replace(BUCKETS_BY_RUNS, {(("runs", str(n)),): count for n, count in report.bucket_runs}, labels)
+    registry.set(LAST_BATCH, clock.now_ms() / 1000, labels)
+    if settings.is_shown:
+        write_outlets(settings, as_json(report, writer=writer, time_ms=clock.now_ms()), registry)

@@ -1,0 +1,74 @@
+"""Metrics of this process: counters and gauges by name and labels. It knows nothing of who shows them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from threading import Lock
+
+PREFIX = "bucketline_"
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Kind(Enum):
+    """A counter only grows; a gauge is what was measured last."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric; its name is shown behind `bucketline_`, that of a counter with `_total` at its end."""
+
+    name: str
+    kind: Kind
+    doc: str
+
+    @property
+    def shown_name(self) -> str:
+        return f"{PREFIX}{self.name}{'_total' if self.kind is Kind.COUNTER else ''}"
+
+
+class Registry:
+    """Values of metrics; any thread may set them."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._values: dict[Metric, dict[Labels, float]] = {}
+
+    def set(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        """The value of a gauge."""
+        assert metric.kind is Kind.GAUGE, metric.name
+        with self._lock:
+            self._values.setdefault(metric, {})[_labels(labels)] = value
+
+    def add(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        """What a counter has grown by."""
+        assert metric.kind is Kind.COUNTER and value >= 0, metric.name
+        with self._lock:
+            values = self._values.setdefault(metric, {})
+            key = _labels(labels)
+            values[key] = values.get(key, 0.0) + value
+
+    def replace(self, metric: Metric, values: Mapping[Labels, float], labels: Mapping[str, str]) -> None:
+        """All values of a gauge that have these labels beside others; those that are not named are gone."""
+        assert metric.kind is Kind.GAUGE, metric.name
+        common = set(labels.items())
+        with self._lock:
+            kept = {k: v for k, v in self._values.get(metric, {}).items() if not common <= set(k)}
+            self._values[metric] = kept | {_labels({**labels, **dict(k)}): v for k, v in values.items()}
+
+    def samples(self) -> Iterator[tuple[Metric, Mapping[Labels, float]]]:
+        """Each metric with its values, as they are now."""
+        with self._lock:
+            found = [(metric, dict(values)) for metric, values in self._values.items()]
+        yield from sorted(found, key=lambda pair: pair[0].name)
+
+
+REGISTRY = Registry()
+"""That of this process."""
+
+
+def _labels(labels: Mapping[str, str]) -> Labels:
+    return tuple(sorted(labels.items()))

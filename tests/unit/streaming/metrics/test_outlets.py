@@ -1,0 +1,120 @@
+"""Metrics where the options name them: Prometheus' port and text file, JSON lines; and what cannot be opened."""
+
+import json
+import random
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.metrics_options import MetricsOptions, metrics_options
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
+from bucketline.streaming.metrics.outlets import close_ports, exposition, open_outlets, write_outlets
+from bucketline.streaming.metrics.registry import Kind, Metric, Registry
+from tests.support.s3_server import free_port
+from tests.support.tasks import Cluster
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture
+def ports() -> Iterator[None]:
+    """Ports that are closed in the end."""
+    yield
+    close_ports()
+
+
+def as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
+
+
+def samples(text: str, table: str) -> Samples:
+    """What is told of a table, without its labels `table` and `writer`."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for s in family.samples:
+            if s.labels.get("table") == table:
+                rest = tuple(sorted((k, v) for k, v in s.labels.items() if k not in ("table", "writer")))
+                found[s.name, rest] = s.value
+    return found
+
+
+def test_a_stream_shows_its_batches_at_a_port_in_a_file_and_as_lines(tmp_path: Path, ports: None) -> None:
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "2"})
+    port, prom, lines = free_port(), tmp_path / "batches.prom", tmp_path / "batches.jsonl"
+    sink = TableSink(
+        table.path,
+        {
+            "compaction": "none",
+            "metrics.prometheus.port": str(port),
+            "metrics.prometheus.address": "127.0.0.1",
+            "metrics.prometheus.file": str(prom),
+            "metrics.json.file": str(lines),
+        },
+        decode=as_is,
+    )
+    for number in range(3):
+        identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
+        rows = pa.table({"id": range(20), "v": [number] * 20}, schema=COLUMNS)
+        sink.write(Cluster(random.Random(number), 2).frame(rows, 2), identity)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        asked = samples(answer.read().decode(), table.path)
+    assert asked == samples(prom.read_text(), table.path)
+    assert asked["bucketline_batches_total", ()] == 3 and asked["bucketline_input_rows_total", ()] == 60
+    assert asked["bucketline_batch_id", ()] == 2 and asked["bucketline_most_runs", ()] == 2
+    # Each bucket had two runs as the last batch began; none has one any more.
+    assert asked["bucketline_buckets", (("runs", "2"),)] == 2
+    assert ("bucketline_buckets", (("runs", "1"),)) not in asked
+    assert asked["bucketline_level0_bytes", ()] > 0 and asked["bucketline_open_items", ()] == 0
+    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [(t["batch_id"], t["writer"], t["most_runs"]) for t in told] == [
+        (0, "query", 0),
+        (1, "query", 1),
+        (2, "query", 2),
+    ]
+    assert open_table(table.path).to_arrow().num_rows == 20
+
+
+def test_other_features_extend_the_registry_and_gauges_forget_what_is_gone() -> None:
+    registry = Registry()
+    files, kinds = Metric("files", Kind.COUNTER, "files"), Metric("kinds", Kind.GAUGE, "kinds")
+    registry.add(files, 2, {"table": "a"})
+    registry.add(files, 3, {"table": "a"})
+    registry.replace(kinds, {(("kind", "x"),): 1}, {"table": "a"})
+    registry.replace(kinds, {(("kind", "x"),): 1}, {"table": "b"})
+    registry.replace(kinds, {(("kind", "y"),): 2}, {"table": "a"})
+    text = exposition(registry).decode()
+    assert samples(text, "a") == {("bucketline_files_total", ()): 5, ("bucketline_kinds", (("kind", "y"),)): 2}
+    assert samples(text, "b") == {("bucketline_kinds", (("kind", "x"),)): 1}
+
+
+def test_what_cannot_be_opened_is_an_error_before_the_first_batch(tmp_path: Path, ports: None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OptionError, match=f"127.0.0.1:{port} cannot be opened"):
+            open_outlets(MetricsOptions(prometheus_port=port, prometheus_address="127.0.0.1"))
+    for option in ("prometheus_file", "json_file"):
+        with pytest.raises(OptionError, match="cannot be written"):
+            open_outlets(MetricsOptions(**{option: str(tmp_path / "no" / "folder")}))  # type: ignore[arg-type]
+    for options, why in (
+        ({"metrics.prometheus.port": "70000"}, "is no port"),
+        ({"metrics.prometheus.address": "127.0.0.1"}, "goes with 'metrics.prometheus.port'"),
+        ({"metrics.prometheus.prt": "1"}, "did you mean 'metrics.prometheus.port'"),
+    ):
+        with pytest.raises(OptionError, match=why):
+            metrics_options(options)
+
+
+def test_metrics_that_cannot_be_written_later_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = MetricsOptions(json_file=str(tmp_path / "gone" / "lines"))
+    write_outlets(settings, "{}", Registry())
+    assert "metrics could not be written" in caplog.text
