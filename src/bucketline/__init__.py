@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from bucketline.streaming.batch.sink import TableSink
     from bucketline.streaming.decode.rejects import RejectedRecordsError
     from bucketline.streaming.reader.source import register
+    from bucketline.streaming.sql.run_sql import sql
 
 __version__ = "0.1.0"
 
@@ -96,6 +97,7 @@ _MODULES = {
     "bucketline.streaming.reader.source": ("register",),
     "bucketline.streaming.decode.rejects": ("RejectedRecordsError",),
     "bucketline.streaming.batch.sink": ("TableSink",),
+    "bucketline.streaming.sql.run_sql": ("sql",),
     "bucketline.state.store.engine.engine": ("Engine",),
     "bucketline.state.store.engine.local_engine": ("LocalEngine",),
 }
@@ -150,6 +152,7 @@ __all__ = [
     "register",
     "rescale",
     "spark_engine",
+    "sql",
 ]
 
 

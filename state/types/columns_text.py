@@ -8,7 +8,7 @@ Source: Paimon 2.0 DataTypes; Flink SQL's and Spark SQL's CREATE TABLE.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -49,6 +49,21 @@ def parse_columns(text: str) -> tuple[DataField, ...]:
     return _Parser(list(_tokens(text)), count()).columns()
 
 
+def columns_text(fields: Sequence[DataField]) -> str:
+    """The columns as `parse_columns` reads them, comments included."""
+    return ", ".join(map(_field_text, fields))
+
+
+def quoted_name(name: str) -> str:
+    """A name as it stands in SQL: in backticks, unless it is plain."""
+    return name if _WORD.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
+def quoted_text(text: str) -> str:
+    """A text as it stands in SQL."""
+    return f"'{text.replace(chr(39), chr(39) * 2)}'"
+
+
 def type_text(data_type: DataType) -> str:
     """The type as `parse_columns` reads it, nullability included."""
     return _text_without_null(data_type) + ("" if data_type.nullable else " NOT NULL")
@@ -67,9 +82,8 @@ def _text_without_null(data_type: DataType) -> str:
 
 
 def _field_text(field: DataField) -> str:
-    name = field.name if _WORD.fullmatch(field.name) else f"`{field.name.replace('`', '``')}`"
-    comment = "" if field.description is None else f" COMMENT '{field.description.replace(chr(39), chr(39) * 2)}'"
-    return f"{name} {type_text(field.type)}{comment}"
+    comment = "" if field.description is None else f" COMMENT {quoted_text(field.description)}"
+    return f"{quoted_name(field.name)} {type_text(field.type)}{comment}"
 
 
 @dataclass(frozen=True, slots=True)

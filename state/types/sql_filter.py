@@ -78,6 +78,55 @@ def parse_filter(text: str, fields: Sequence[DataField]) -> pc.Expression:
         raise _refused("the condition is nested too deeply") from e
 
 
+def translate_filter(node: exp.Expression, fields: Sequence[DataField]) -> pc.Expression:
+    """A condition that has been parsed already, as `parse_filter`."""
+    try:
+        return _Translator({f.name: f for f in fields}).translate(node, wanted=True)
+    except RecursionError as e:
+        raise _refused("the condition is nested too deeply") from e
+
+
+def literal_scalar(field: DataField, node: exp.Expression) -> pa.Scalar:
+    """A literal as a value of the column, exactly; NULL is null. Raises OptionError when it is none."""
+    if isinstance(node, exp.Null):
+        return pa.scalar(None, arrow_type(field.type))
+    found = _exact_value(field, node)
+    if found is None:
+        raise _no_value(field, node, f"a value of {field.type}, without rounding")
+    return found
+
+
+def untyped_scalar(node: exp.Expression) -> pa.Scalar | None:
+    """A literal as it is written: text, true, false, NULL, whole numbers as INT or BIGINT, others as DECIMAL, dates and
+    times. None for what is no literal."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Null):
+        return pa.scalar(None)
+    if isinstance(node, exp.Boolean):
+        return pa.scalar(bool(node.this))
+    if isinstance(node, exp.Literal) and node.is_string:
+        return pa.scalar(str(node.this))
+    if isinstance(node, exp.HexString):
+        return pa.scalar(bytes.fromhex(node.this))
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        if node.to.is_type("date"):
+            return pa.scalar(str(node.this.this)).cast(pa.date32())
+        is_time = node.to.is_type("timestamp", "timestamptz", "timestampltz", "timestampntz")
+        return pa.scalar(str(node.this.this)).cast(pa.timestamp("us")) if is_time else None
+    sign = -1 if isinstance(node, exp.Neg) else 1
+    inner = node.this if sign < 0 else node
+    if not isinstance(inner, exp.Literal) or inner.is_string:
+        return None
+    try:
+        number = Decimal(inner.this) * sign
+    except InvalidOperation:
+        return None
+    if "." in inner.this or "e" in inner.this.lower():
+        return pa.scalar(float(number)) if "e" in inner.this.lower() else pa.scalar(number)
+    return pa.scalar(int(number), pa.int32() if abs(number) < 2**31 else pa.int64())
+
+
 class _Translator:
     def __init__(self, fields: Mapping[str, DataField]) -> None:
         self._fields = fields

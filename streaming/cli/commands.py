@@ -11,13 +11,24 @@ from bucketline.streaming.cli import (
     read_commands,
     ship,
     spark_side,
+    sql_command,
     status,
 )
 from bucketline.streaming.cli.program import program
 
 __all__ = ["main", "program"]
 
-COMMANDS = (create_command, maintain_commands, offsets, plan_commands, read_commands, ship, spark_side, status)
+COMMANDS = (
+    create_command,
+    maintain_commands,
+    offsets,
+    plan_commands,
+    read_commands,
+    ship,
+    spark_side,
+    sql_command,
+    status,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -110,7 +110,7 @@ class Program(click.Group):
         except Exception as e:  # noqa: BLE001 -- the outermost place: whatever it is, it must not end as a traceback
             self._trace()
             ours = None if isinstance(e, BucketlineError | OSError) else error_within(str(e))
-            code = _report(ours or e)
+            code = report_error(ours or e)
         sys.exit(code if isinstance(code, int) else DONE)
 
     def _trace(self) -> None:
@@ -143,7 +143,7 @@ def program(context: click.Context, debug: bool) -> None:
         context.exit(USAGE)
 
 
-def _report(error: Exception) -> int:
+def report_error(error: Exception) -> int:
     """Prints what went wrong; returns the exit code."""
     if isinstance(error, BucketlineError):
         _say(error.code, error.message, _remedy(error))

@@ -4,6 +4,7 @@ Source: Paimon 2.0 SchemaManager.createTable.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -104,4 +105,4 @@ def _key_columns_not_null(fields: Sequence[DataField], keys: Sequence[str]) -> t
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
         raise SchemaMismatchError(f"column {twice!r} is declared twice", column=twice)
-    return tuple(DataField(f.id, f.name, f.type.not_null()) if f.name in keys else f for f in fields)
+    return tuple(replace(f, type=f.type.not_null()) if f.name in keys else f for f in fields)

@@ -1,0 +1,1 @@
+"""SQL text → frozen statements: Flink's spelling and Spark's, parsed by sqlglot."""

@@ -1,0 +1,199 @@
+"""`ALTER TABLE`, in Flink's spelling and Spark's.
+
+Flink's MODIFY says the whole column; Spark's ALTER COLUMN one property. Both become the same changes of the schema.
+"""
+
+from collections.abc import Callable
+
+from bucketline.state.commit.schema_change import (
+    AddColumn,
+    ChangeComment,
+    ChangeNullability,
+    ChangeType,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    SetTableComment,
+    UnsetOption,
+)
+from bucketline.state.commit.schema_edit import After, ColumnPath, First, Position
+from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.queries import read_partition
+from bucketline.state.sql.statement import AlterTable, DropPartitions, RenameTable, Statement
+from bucketline.state.sql.words import Words
+from bucketline.state.types.columns_text import parse_columns
+from bucketline.state.types.logical import DataField
+
+_COLUMN_ENDS = ("FIRST", "AFTER")
+
+
+def read_alter(words: Words) -> Statement:
+    """`ALTER TABLE t ...`."""
+    words.expect("ALTER")
+    if not words.take("TABLE"):
+        raise refused(f"ALTER {words.peek()} is not supported; ALTER TABLE is", statement="ALTER")
+    words.verb = "ALTER TABLE"
+    missing_ok = words.take("IF", "EXISTS")
+    name = words.table()
+    if words.take("RENAME", "TO"):
+        to = words.table()
+        words.end()
+        return RenameTable(name, to, missing_ok)
+    if words.sees("DROP", "PARTITION") or words.sees("DROP", "IF", "EXISTS", "PARTITION"):
+        words.at += 1
+        words.take("IF", "EXISTS")
+        found = [_partition(words)]
+        while words.take(","):
+            found.append(_partition(words))
+        words.take("PURGE")
+        words.end()
+        return DropPartitions(name, tuple(found))
+    action = words.peek()
+    if action not in _ACTIONS:
+        raise words.wrong(f"one of {', '.join(_ACTIONS)} follows the table's name")
+    words.at += 1
+    changes = _ACTIONS[action](words)
+    words.end()
+    return AlterTable(name, tuple(changes), missing_ok)
+
+
+def _partition(words: Words) -> dict[str, str | None]:
+    words.expect("PARTITION")
+    given, dynamic = read_partition(words)
+    if dynamic:
+        raise refused(f"ALTER TABLE DROP PARTITION: partition column {dynamic[0]!r} has no value")
+    return given
+
+
+def _set(words: Words) -> list[SchemaChange]:
+    words.take("TBLPROPERTIES")
+    changes: list[SchemaChange] = []
+    for key, value in words.options().items():
+        changes.append(SetTableComment(value or None) if key == "comment" else SetOption(key, value))
+    return changes
+
+
+def _reset(words: Words) -> list[SchemaChange]:
+    """Flink's RESET and Spark's UNSET TBLPROPERTIES."""
+    if words.take("TBLPROPERTIES"):
+        words.take("IF", "EXISTS")
+    words.expect("(")
+    keys = [words.option_key()]
+    while words.take(","):
+        keys.append(words.option_key())
+    words.expect(")")
+    return [SetTableComment(None) if key == "comment" else UnsetOption(key) for key in keys]
+
+
+def _add(words: Words) -> list[SchemaChange]:
+    if words.sees("PARTITION"):
+        raise refused("ALTER TABLE ADD PARTITION is not supported; a partition comes with its first row")
+    if words.sees("PRIMARY") or words.sees("CONSTRAINT") or words.sees("WATERMARK"):
+        raise words.wrong("keys and watermarks cannot be added; create a table with the key")
+    if not words.take("COLUMNS"):
+        words.take("COLUMN")
+    return list(_each(words, _added))
+
+
+def _each(words: Words, read: Callable[[Words], list[SchemaChange]]) -> list[SchemaChange]:
+    """What `read` finds once, or for each part of a list in brackets."""
+    if not words.take("("):
+        found = read(words)
+        while words.take(","):
+            found += read(words)
+        return found
+    found = read(words)
+    while words.take(","):
+        found += read(words)
+    words.expect(")")
+    return found
+
+
+def _added(words: Words) -> list[SchemaChange]:
+    path, field = _column(words)
+    return [AddColumn(path, field.type, comment=field.description, position=_position(words))]
+
+
+def _modify(words: Words) -> list[SchemaChange]:
+    """Flink's MODIFY: the whole column as it is to be."""
+    if words.take("COMMENT"):
+        return [SetTableComment(words.string("a comment") or None)]
+    if words.sees("PRIMARY") or words.sees("WATERMARK") or words.sees("CONSTRAINT"):
+        raise words.wrong("keys and watermarks cannot be modified")
+    words.take("COLUMN")
+    return _each(words, _modified)
+
+
+def _modified(words: Words) -> list[SchemaChange]:
+    path, field = _column(words)
+    changes: list[SchemaChange] = [ChangeType(path, field.type), ChangeNullability(path, field.type.nullable)]
+    if field.description is not None:
+        changes.append(ChangeComment(path, field.description or None))
+    place = _position(words)
+    return changes if place is None else [*changes, MoveColumn(path, place)]
+
+
+def _column(words: Words) -> tuple[ColumnPath, DataField]:
+    """A path and the column that its declaration makes."""
+    path = words.path("the name of a column")
+    start, end = words.clause(*_COLUMN_ENDS)
+    (field,) = parse_columns(f"c {words.source(start, end)}")
+    return path, field
+
+
+def _position(words: Words) -> Position | None:
+    if words.take("FIRST"):
+        return First()
+    if words.take("AFTER"):
+        return After(words.name("the name of a column"))
+    return None
+
+
+def _drop(words: Words) -> list[SchemaChange]:
+    if words.sees("PRIMARY") or words.sees("CONSTRAINT") or words.sees("WATERMARK"):
+        raise words.wrong("keys and watermarks cannot be dropped")
+    if not words.take("COLUMNS"):
+        words.take("COLUMN")
+    if words.sees("IF"):
+        raise words.wrong("IF EXISTS is not supported for columns; DESCRIBE shows which there are")
+    return _each(words, lambda w: [DropColumn(w.path("the name of a column"))])
+
+
+def _rename(words: Words) -> list[SchemaChange]:
+    words.take("COLUMN")
+    path = words.path("the name of a column")
+    words.expect("TO")
+    return [RenameColumn(path, words.name("the new name of a column"))]
+
+
+def _alter(words: Words) -> list[SchemaChange]:
+    """Spark's ALTER COLUMN: one property of a column."""
+    words.take("COLUMN")
+    path: ColumnPath = words.path("the name of a column")
+    if words.take("TYPE"):
+        (field,) = parse_columns(f"c {words.source(*words.clause())}")
+        return [ChangeType(path, field.type)]
+    if words.take("COMMENT"):
+        return [ChangeComment(path, words.string("a comment") or None)]
+    if words.take("DROP", "NOT", "NULL"):
+        return [ChangeNullability(path, True)]
+    if words.take("SET", "NOT", "NULL"):
+        return [ChangeNullability(path, False)]
+    place = _position(words)
+    if place is None:
+        raise words.wrong("expected TYPE, COMMENT, FIRST, AFTER, DROP NOT NULL or SET NOT NULL")
+    return [MoveColumn(path, place)]
+
+
+_ACTIONS: dict[str, Callable[[Words], list[SchemaChange]]] = {
+    "SET": _set,
+    "RESET": _reset,
+    "UNSET": _reset,
+    "ADD": _add,
+    "MODIFY": _modify,
+    "DROP": _drop,
+    "RENAME": _rename,
+    "ALTER": _alter,
+}

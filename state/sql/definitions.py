@@ -1,0 +1,358 @@
+"""CREATE, DROP, USE, SHOW, DESCRIBE, SET and RESET.
+
+Types mean what they mean in Paimon, in both spellings: TIMESTAMP has no time zone, TIMESTAMP_LTZ is an instant.
+Source: Flink SQL and Spark SQL with Paimon 2.0.
+"""
+
+from collections.abc import Callable, Mapping
+
+from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.queries import read_query
+from bucketline.state.sql.statement import (
+    CreateCatalog,
+    CreateDatabase,
+    CreateTable,
+    Describe,
+    Drop,
+    Kind,
+    Reset,
+    Set,
+    Show,
+    Statement,
+    Use,
+)
+from bucketline.state.sql.words import Words, table_name
+
+_PROVIDERS = ("paimon", "bucketline")
+
+
+def read_create(words: Words) -> Statement:
+    """`CREATE TABLE`, `CREATE DATABASE`, `CREATE CATALOG`."""
+    words.expect("CREATE")
+    if words.take("CATALOG"):
+        words.verb = "CREATE CATALOG"
+        exist_ok = words.take("IF", "NOT", "EXISTS")
+        name = words.name("the name of a catalog")
+        words.expect("WITH")
+        options = words.options()
+        words.end()
+        return CreateCatalog(name, options, exist_ok)
+    if words.take("DATABASE") or words.take("SCHEMA") or words.take("NAMESPACE"):
+        return _create_database(words)
+    if words.take("TABLE"):
+        return _create_table(words)
+    what = " ".join(filter(None, (words.peek(0), words.peek(1), words.peek(2)))) or "?"
+    raise refused(
+        f"CREATE {what} is not supported; CREATE TABLE, CREATE DATABASE and CREATE CATALOG are. Views and functions "
+        "belong to the Spark session: spark.sql(...)",
+        statement="CREATE",
+    )
+
+
+def _create_database(words: Words) -> CreateDatabase:
+    words.verb = "CREATE DATABASE"
+    exist_ok = words.take("IF", "NOT", "EXISTS")
+    catalog, name = _database(words)
+    if not words.is_done:
+        clause = words.peek()
+        raise words.wrong(f"a database has no properties here, so that {clause} is not supported")
+    return CreateDatabase(name, catalog, exist_ok)
+
+
+def _create_table(words: Words) -> CreateTable:
+    words.verb = "CREATE TABLE"
+    exist_ok = words.take("IF", "NOT", "EXISTS")
+    found: dict[str, object] = {}
+    name = words.table()
+    if name.system is not None or name.branch is not None:
+        raise refused(f"CREATE TABLE {name}: a name with $ is a system table or a branch; CALL sys.create_branch")
+    columns: list[str] = []
+    keys: tuple[str, ...] = ()
+    if words.sees("("):
+        columns, keys = _columns(words)
+    while not words.is_done and not words.sees("AS") and words.peek() != "SELECT":
+        if words.sees("WITH") and words.peek(1) != "(":
+            break  # a query that begins with WITH
+        clause, value = _clause(words, columns)
+        if clause in found:
+            raise refused(f"CREATE TABLE: {clause} is given twice", statement=words.verb)
+        found[clause] = value
+    words.take("AS")
+    query = None if words.is_done else read_query(words.rest())
+    like = found.get("LIKE")
+    if (columns != []) + (query is not None) + (like is not None) != 1:
+        raise refused(
+            f"CREATE TABLE {name}: the columns come from a list (col TYPE, ...), from LIKE, or from AS SELECT; give "
+            "one of them, and a CTAS takes its keys as options 'primary-key' and 'partition'",
+            statement=words.verb,
+        )
+    options = found.get("WITH", {})
+    comment, partitions = found.get("COMMENT"), found.get("PARTITIONED BY", ())
+    source, copied = like if isinstance(like, tuple) else (None, True)
+    assert isinstance(options, dict) and isinstance(partitions, tuple)
+    return CreateTable(
+        name,
+        ", ".join(columns) or None,
+        keys,
+        partitions,
+        options,
+        None if comment is None else str(comment),
+        exist_ok,
+        source,
+        copied,
+        query,
+    )
+
+
+def _columns(words: Words) -> tuple[list[str], tuple[str, ...]]:
+    """The columns as column text, and the primary key."""
+    columns: list[str] = []
+    keys: tuple[str, ...] = ()
+    words.expect("(")
+    while True:
+        if words.sees("CONSTRAINT") and words.peek(2) == "PRIMARY":
+            words.at += 2
+        if words.sees("PRIMARY", "KEY", "("):
+            if keys:
+                raise refused("CREATE TABLE: PRIMARY KEY is given twice", statement=words.verb)
+            words.at += 2
+            keys = words.names("a column of the key")
+            words.take("NOT", "ENFORCED")
+        else:
+            _refuse_columns(words)
+            is_key = _column(words, columns)
+            if is_key is not None:
+                if keys:
+                    raise refused("CREATE TABLE: PRIMARY KEY is given twice", statement=words.verb)
+                keys = (is_key,)
+        if words.take(")"):
+            return columns, keys
+        words.expect(",")
+
+
+def _column(words: Words, columns: list[str]) -> str | None:
+    """Adds one column's text; its name if it is said to be the primary key."""
+    name = words.tokens[words.at].text if words.comes_name() else None
+    columns.append(words.source(*words.clause("PRIMARY")))
+    if not words.take("PRIMARY", "KEY"):
+        return None
+    words.take("NOT", "ENFORCED")
+    if words.sees("COMMENT"):
+        columns[-1] += f" {words.source(*words.clause())}"
+    return str(name)
+
+
+def _refuse_columns(words: Words) -> None:
+    if words.sees("WATERMARK", "FOR"):
+        raise refused("CREATE TABLE: WATERMARK belongs to streams of Flink; leave it out", statement=words.verb)
+    if words.sees("UNIQUE") or words.sees("FOREIGN", "KEY") or words.sees("CHECK", "("):
+        raise refused(f"CREATE TABLE: {words.peek()} is not supported; use PRIMARY KEY", statement=words.verb)
+    ahead = words.peek(1)
+    if ahead in ("AS", "METADATA"):
+        raise refused(
+            f"CREATE TABLE: computed and metadata columns ({words.peek()} {ahead} ...) are not supported; compute them "
+            "where rows are written",
+            statement=words.verb,
+        )
+
+
+def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
+    """One clause after the columns: its name and its value."""
+    if words.take("COMMENT"):
+        return "COMMENT", words.string("a comment")
+    if words.take("WITH") or words.take("TBLPROPERTIES") or words.take("OPTIONS"):
+        return "WITH", words.options()
+    if words.take("PARTITIONED", "BY"):
+        return "PARTITIONED BY", _partition_columns(words, columns)
+    if words.take("USING"):
+        provider = words.name("a format")
+        if provider.lower() not in _PROVIDERS:
+            raise refused(f"CREATE TABLE: USING {provider} is not supported; leave it out, or write USING paimon")
+        return "USING", provider
+    if words.take("LIKE"):
+        source, copied = words.table(), True
+        if words.take("("):
+            if not (words.take("EXCLUDING", "OPTIONS") or words.take("EXCLUDING", "ALL")):
+                words.expect("INCLUDING")
+                if not words.take("ALL"):
+                    words.expect("OPTIONS")
+            else:
+                copied = False
+            words.expect(")")
+        return "LIKE", (source, copied)
+    remedies: Mapping[str, str] = {
+        "LOCATION": "a table lies in <warehouse>/<database>.db/<table>",
+        "CLUSTERED": "use the options 'bucket' and 'bucket-key'",
+        "DISTRIBUTED": "use the options 'bucket' and 'bucket-key'",
+        "ROW": "use the option 'file.format'",
+        "STORED": "use the option 'file.format'",
+    }
+    remedy = remedies.get(words.peek())
+    raise words.wrong("not supported here" if remedy is None else f"{words.peek()} is not supported: {remedy}")
+
+
+def _partition_columns(words: Words, columns: list[str]) -> tuple[str, ...]:
+    """`(dt, hr)`, or `(dt STRING, hr INT)`, which adds the columns."""
+    words.expect("(")
+    found = []
+    while True:
+        found.append(str(words.name("a partition column")))
+        if not words.sees(",") and not words.sees(")"):
+            words.at -= 1
+            columns.append(words.source(*words.clause()))
+        if words.take(")"):
+            return tuple(found)
+        words.expect(",")
+
+
+def read_drop(words: Words) -> Drop:
+    """`DROP TABLE`, `DROP DATABASE`, `DROP CATALOG`."""
+    words.expect("DROP")
+    kind = _kind(words, "DROP")
+    missing_ok = words.take("IF", "EXISTS")
+    path = words.path(f"the name of a {kind.value.lower()}")
+    cascade = words.take("CASCADE")
+    if not cascade:
+        words.take("RESTRICT")
+    if kind is Kind.TABLE:
+        words.take("PURGE")
+    words.end()
+    if kind is Kind.TABLE:
+        table_name(path)
+    return Drop(kind, path, missing_ok, cascade)
+
+
+def _kind(words: Words, verb: str) -> Kind:
+    for word, kind in (
+        ("TABLE", Kind.TABLE),
+        ("DATABASE", Kind.DATABASE),
+        ("SCHEMA", Kind.DATABASE),
+        ("NAMESPACE", Kind.DATABASE),
+        ("CATALOG", Kind.CATALOG),
+    ):
+        if words.take(word):
+            words.verb = f"{verb} {kind.value}"
+            return kind
+    raise refused(
+        f"{verb} {words.peek()} is not supported; {verb} TABLE, {verb} DATABASE and {verb} CATALOG are", statement=verb
+    )
+
+
+def read_use(words: Words) -> Use:
+    """`USE db`, `USE DATABASE db`, `USE CATALOG c`, `USE c.db`."""
+    words.expect("USE")
+    words.verb = "USE"
+    kind = Kind.DATABASE
+    if words.peek(1):
+        if words.take("CATALOG"):
+            kind = Kind.CATALOG
+        elif words.sees("DATABASE") or words.sees("SCHEMA") or words.sees("NAMESPACE"):
+            words.at += 1
+    path = words.path("the name of a database")
+    words.end()
+    if len(path) > (2 if kind is Kind.DATABASE else 1):
+        raise refused(f"USE {'.'.join(path)}: give a database, or catalog.database", statement="USE")
+    return Use(kind, path)
+
+
+def read_show(words: Words) -> Show:
+    """`SHOW TABLES` and its like."""
+    words.expect("SHOW")
+    words.verb = "SHOW"
+    for written, what in _SHOWN:
+        if words.take(*written):
+            words.verb = f"SHOW {' '.join(written)}"
+            return _NAMED[what](words, what) if what in _NAMED else _show_names(words, what)
+    raise refused(
+        f"SHOW {words.peek()} is not supported; SHOW {', '.join(' '.join(w) for w, _ in _SHOWN[:-2])} are. "
+        "For snapshots, tags and branches: SELECT * FROM `t$snapshots`, `t$tags`, `t$branches`",
+        statement="SHOW",
+    )
+
+
+def _show_names(words: Words, what: str) -> Show:
+    path: tuple[str, ...] = ()
+    if what == "TABLES" and (words.take("IN") or words.take("FROM")):
+        path = words.path("the name of a database")
+    like = None
+    if words.take("LIKE") or words.comes_string():
+        like = words.string("a pattern")
+    words.end()
+    return Show(what, path, like)
+
+
+def _show_of_table(words: Words, what: str) -> Show:
+    if not words.take("IN"):
+        words.take("FROM")
+    path = words.path("the name of a table")
+    words.end()
+    return Show(what, path)
+
+
+_SHOWN: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("TABLES",), "TABLES"),
+    (("DATABASES",), "DATABASES"),
+    (("CATALOGS",), "CATALOGS"),
+    (("COLUMNS",), "COLUMNS"),
+    (("PARTITIONS",), "PARTITIONS"),
+    (("TBLPROPERTIES",), "OPTIONS"),
+    (("CREATE", "TABLE"), "CREATE TABLE"),
+    (("CURRENT", "DATABASE"), "CURRENT DATABASE"),
+    (("CURRENT", "CATALOG"), "CURRENT CATALOG"),
+    (("SCHEMAS",), "DATABASES"),
+    (("NAMESPACES",), "DATABASES"),
+)
+_NAMED: Mapping[str, Callable[[Words, str], Show]] = {
+    what: _show_of_table for what in ("COLUMNS", "PARTITIONS", "OPTIONS", "CREATE TABLE")
+}
+
+
+def read_describe(words: Words) -> Describe:
+    """`DESCRIBE t`, `DESC EXTENDED t`, `DESCRIBE TABLE t`."""
+    words.at += 1
+    words.verb = "DESCRIBE"
+    if words.peek(1):
+        words.take("TABLE")
+    if words.peek(1) and not words.take("EXTENDED"):
+        words.take("FORMATTED")
+    name = words.table()
+    words.end()
+    return Describe(name)
+
+
+def read_set(words: Words) -> Set:
+    """`SET`, `SET key`, `SET key = value`, with or without quotes."""
+    words.expect("SET")
+    words.verb = "SET"
+    if words.is_done:
+        return Set(None, None)
+    key = words.option_key()
+    if words.is_done:
+        return Set(key, None)
+    words.expect("=")
+    if words.comes_string():
+        value = words.string("a value")
+        words.end()
+        return Set(key, value)
+    value = words.rest().strip()
+    if not value:
+        raise refused(f"SET {key}: a value is missing", statement="SET")
+    return Set(key, value)
+
+
+def read_reset(words: Words) -> Reset:
+    """`RESET`, `RESET key`."""
+    words.expect("RESET")
+    words.verb = "RESET"
+    if words.is_done:
+        return Reset(None)
+    key = words.option_key()
+    words.end()
+    return Reset(key)
+
+
+def _database(words: Words) -> tuple[str | None, str]:
+    path = words.path("the name of a database")
+    if len(path) > 2:
+        raise refused(f"{'.'.join(path)!r} is no database; give a database, or catalog.database")
+    return (path[0] if len(path) == 2 else None), path[-1]

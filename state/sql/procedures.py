@@ -1,0 +1,130 @@
+"""The parameters of procedures, in the order of Spark and of Flink, and the values that a call gives them.
+
+Positional arguments follow one of both orders: the one in which they make sense. '' stands for an argument that is left
+out, as in Flink.
+Source: Paimon 2.0 org.apache.paimon.spark.procedure, org.apache.paimon.flink.procedure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bucketline.conf.option import did_you_mean
+from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.statement import Call
+
+SORT_STRATEGIES = ("order", "zorder", "hilbert")
+STRATEGIES = ("full", "minor")
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """A procedure: its parameters in Spark's order and in Flink's, of which the first `required` must be given.
+
+    `also` maps names that are understood besides, as Flink's, to the parameter that they mean.
+    """
+
+    spark: tuple[str, ...]
+    flink: tuple[str, ...]
+    required: int
+    also: Mapping[str, str]
+
+
+def _procedure(
+    spark: str, flink: str | None = None, *, required: int = 1, also: Mapping[str, str] | None = None
+) -> Procedure:
+    order = tuple(spark.split())
+    return Procedure(order, order if flink is None else tuple(flink.split()), required, also or {})
+
+
+PROCEDURES: Mapping[str, Procedure] = {
+    "compact": _procedure(
+        "table partitions compact_strategy order_strategy order_by where options partition_idle_time",
+        "table partitions order_strategy order_by options where partition_idle_time compact_strategy",
+    ),
+    "rescale": _procedure(
+        "table bucket_num partitions where",
+        "table bucket_num partitions scan_parallelism sink_parallelism",
+        also={"partition": "partitions"},
+    ),
+    "expire_snapshots": _procedure("table retain_max retain_min older_than max_deletes options"),
+    "remove_orphan_files": _procedure("table older_than dry_run parallelism mode"),
+    "create_tag": _procedure("table tag snapshot time_retained", required=2, also={"snapshot_id": "snapshot"}),
+    "delete_tag": _procedure("table tag", required=2),
+    "rollback": _procedure("table version snapshot tag"),
+    "rollback_to": _procedure("table tag snapshot", also={"snapshot_id": "snapshot"}),
+    "create_branch": _procedure("table branch tag ignoreifexists", required=2),
+    "delete_branch": _procedure("table branch", required=2),
+    "fast_forward": _procedure("table branch", required=2),
+}
+
+_CHOICES = {"compact_strategy": STRATEGIES, "order_strategy": ("none", *SORT_STRATEGIES)}
+
+
+def bind_call(call: Call) -> dict[str, str]:
+    """The arguments by parameter; those left out, NULL or empty are not among them.
+
+    Raises OptionError for an unknown procedure or argument, and for one that is missing.
+    """
+    found = PROCEDURES.get(call.procedure)
+    if found is None:
+        near = did_you_mean(call.procedure, PROCEDURES)
+        raise refused(
+            f"there is no procedure sys.{call.procedure}{near}; there are {', '.join(PROCEDURES)}",
+            procedure=call.procedure,
+        )
+    given = _positional(call, found) if call.positional else _named(call, found)
+    values = {name: value for name, value in given.items() if value is not None and value.strip()}
+    for name in found.spark[: found.required]:
+        if name not in values:
+            raise refused(f"CALL sys.{call.procedure}: argument '{name}' is missing", argument=name)
+    return values
+
+
+def _named(call: Call, found: Procedure) -> dict[str, str | None]:
+    known = dict.fromkeys((*found.spark, *found.flink))
+    values: dict[str, str | None] = {}
+    for name, value in call.named.items():
+        meant = found.also.get(name, name)
+        if meant not in known:
+            near = did_you_mean(name, known)
+            raise refused(
+                f"CALL sys.{call.procedure}: argument {name} is unknown{near}; it takes {', '.join(known)}",
+                argument=name,
+            )
+        if meant in values:
+            raise refused(f"CALL sys.{call.procedure}: argument {meant} is given twice", argument=meant)
+        values[meant] = value
+    return values
+
+
+def _positional(call: Call, found: Procedure) -> dict[str, str | None]:
+    orders: list[tuple[tuple[str, ...], dict[str, str | None]]] = []
+    for order in (found.spark, found.flink):
+        if len(call.positional) <= len(order):
+            values = dict(zip(order, call.positional, strict=False))
+            if order not in (o for o, _ in orders):
+                orders.append((order, values))
+    if not orders:
+        most = max(len(found.spark), len(found.flink))
+        raise refused(f"CALL sys.{call.procedure}: {len(call.positional)} arguments, and it takes {most} at most")
+    fitting = [values for _, values in orders if _makes_sense(values)]
+    given = [{k: v for k, v in values.items() if v} for values in fitting]
+    if len(given) == 2 and given[0] != given[1]:
+        raise refused(
+            f"CALL sys.{call.procedure}: Spark and Flink order these arguments differently; name them, as in "
+            f"{found.spark[1]} => ...",
+            procedure=call.procedure,
+        )
+    return fitting[0] if fitting else orders[0][1]
+
+
+def _makes_sense(values: Mapping[str, str | None]) -> bool:
+    """Whether each argument that must be one of a few words is one, and a duration begins with a digit."""
+    for name, choices in _CHOICES.items():
+        value = (values.get(name) or "").strip().lower()
+        if value and value not in choices:
+            return False
+    if not (values.get("partition_idle_time") or "0").strip()[:1].isdigit():
+        return False
+    sorts = (values.get("order_strategy") or "").strip().lower() in SORT_STRATEGIES
+    return sorts or not (values.get("order_by") or "").strip()

@@ -1,0 +1,180 @@
+"""The tables in a query or a change of rows: which ones, at which version, with which options.
+
+Versions (`VERSION AS OF 3`) and hints (`/*+ OPTIONS(...) */`) stand right after a table's name. They are taken out of
+the text, signs becoming blanks, before sqlglot reads it; so positions stay true.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlglot import exp
+
+from bucketline.conf.table.read_options import SCAN_TIMESTAMP_MILLIS, SCAN_VERSION
+from bucketline.state.sql.dialect import Token, TokenType, parse_one, refused, tokens_of
+from bucketline.state.sql.statement import Relation
+from bucketline.state.sql.words import Words, table_name
+
+_HINT = re.compile(r"/\*\+(.*?)\*/", re.DOTALL)
+_TRAVEL = {
+    ("FOR", "VERSION", "AS", "OF"): SCAN_VERSION.key,
+    ("FOR", "SYSTEM_VERSION", "AS", "OF"): SCAN_VERSION.key,
+    ("VERSION", "AS", "OF"): SCAN_VERSION.key,
+    ("SYSTEM_VERSION", "AS", "OF"): SCAN_VERSION.key,
+    ("FOR", "TIMESTAMP", "AS", "OF"): SCAN_TIMESTAMP_MILLIS.key,
+    ("FOR", "SYSTEM_TIME", "AS", "OF"): SCAN_TIMESTAMP_MILLIS.key,
+    ("TIMESTAMP", "AS", "OF"): SCAN_TIMESTAMP_MILLIS.key,
+    ("SYSTEM_TIME", "AS", "OF"): SCAN_TIMESTAMP_MILLIS.key,
+}
+_ZONED = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Options after the token that ends at `after`; they take the signs from `start` to `end`."""
+
+    after: int
+    start: int
+    end: int
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A statement without versions and hints, its tree, and its tables in the order of the text."""
+
+    text: str
+    tree: exp.Expression
+    relations: tuple[Relation, ...]
+
+    def relation(self, table: exp.Expression) -> Relation:
+        """The relation that a table of the tree is."""
+        start, _ = _span(table)
+        return next(r for r in self.relations if r.start == start)
+
+
+def read_relations(text: str) -> Parsed:
+    """The statement's tree and tables. Raises OptionError for what cannot be read."""
+    tokens = tokens_of(text)
+    marks = [*_hints(text, tokens), *_travels(text, tokens)]
+    plain = text
+    for mark in marks:
+        plain = plain[: mark.start] + " " * (mark.end - mark.start) + plain[mark.end :]
+    tree = parse_one(plain)
+    relations = tuple(_relations(tree, marks))
+    taken = {(r.start, r.end) for r in relations}
+    for mark in marks:
+        if not any(start < mark.end <= end for start, end in taken):
+            raise refused(f"{text[mark.start : mark.end].strip()!r} does not follow the name of a table")
+    return Parsed(plain, tree, relations)
+
+
+def parse_hint(text: str) -> dict[str, str]:
+    """The options of `OPTIONS('key'='value', ...)`. Raises OptionError for another hint."""
+    words = Words(text)
+    words.verb = f"hint /*+ {text.strip()} */"
+    words.expect("OPTIONS")
+    found = words.options()
+    words.end()
+    return found
+
+
+def hints_between(text: str, start: int, end: int) -> dict[str, str]:
+    """The options of the hints in a stretch of blanks and comments."""
+    found: dict[str, str] = {}
+    for match in _HINT.finditer(text[start:end]):
+        found |= parse_hint(match[1])
+    return found
+
+
+def _hints(text: str, tokens: Sequence[Token]) -> Iterator[_Mark]:
+    for i, token in enumerate(tokens):
+        start = token.end + 1
+        end = tokens[i + 1].start if i + 1 < len(tokens) else len(text)
+        for match in _HINT.finditer(text, start, end):
+            yield _Mark(token.end + 1, match.start(), match.end(), parse_hint(match[1]))
+
+
+def _travels(text: str, tokens: Sequence[Token]) -> Iterator[_Mark]:
+    words = Words(text)
+    words.verb = "time travel"
+    while words.at < len(tokens):
+        key = None if words.at == 0 else next((k for form, k in _TRAVEL.items() if words.take(*form)), None)
+        if key is None:
+            words.at += 1
+            continue
+        first = words.at - 1
+        while words.tokens[first - 1].text.upper() in (
+            "AS",
+            "VERSION",
+            "SYSTEM_VERSION",
+            "TIMESTAMP",
+            "SYSTEM_TIME",
+            "FOR",
+        ):
+            first -= 1
+        value = _version(words) if key == SCAN_VERSION.key else _instant(words)
+        last = words.tokens[words.at - 1]
+        yield _Mark(words.tokens[first - 1].end + 1, words.tokens[first].start, last.end + 1, {key: value})
+
+
+def _version(words: Words) -> str:
+    if words.comes_string():
+        return words.string("a tag")
+    return _number(words, "a snapshot's id or the name of a tag")
+
+
+def _number(words: Words, what: str) -> str:
+    if words.is_done or words.tokens[words.at].token_type is not TokenType.NUMBER:
+        raise words.wrong(f"expected {what}")
+    words.at += 1
+    return str(words.tokens[words.at - 1].text)
+
+
+def _instant(words: Words) -> str:
+    """A time as epoch milliseconds: seconds since 1970 as a number (Spark), or a text in the local zone."""
+    words.take("TIMESTAMP")
+    if not words.comes_string():
+        return str(int(_number(words, "a time, as '2026-01-31 12:00:00'")) * 1000)
+    text = words.string("a time")
+    try:
+        found = datetime.fromisoformat(_ZONED.sub(lambda m: "+00:00" if m[0] == "Z" else m[0], text.strip()))
+    except ValueError as e:
+        raise refused(f"time travel: {text!r} is no time, as '2026-01-31 12:00:00'") from e
+    return str(round(found.timestamp() * 1000))
+
+
+def _relations(tree: exp.Expression, marks: Sequence[_Mark]) -> Iterator[Relation]:
+    queries = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
+    found = []
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Dot):
+            raise refused(f"{table.sql()!r} has more parts than catalog, database and table; quote odd names with `")
+        if not isinstance(table.this, exp.Identifier) or table.find_ancestor(exp.Hint, exp.JoinHint):
+            continue  # a function that gives rows, or a name in a hint
+        if not table.db and table.name.lower() in queries and not _is_in_its_own(table):
+            continue
+        found.append(table)
+    for table in sorted(found, key=_span):
+        start, end = _span(table)
+        options: dict[str, str] = {}
+        last = end
+        for mark in sorted(marks, key=lambda m: m.start):
+            if mark.after in (end, last):
+                options |= mark.options
+                last = mark.end
+        names = [part.name for part in table.parts]
+        yield Relation(table_name(names), start, last, options, has_alias=bool(table.alias))
+
+
+def _is_in_its_own(table: exp.Expression) -> bool:
+    """Whether a table stands in the query that has its name: `WITH t AS (SELECT * FROM t)`."""
+    query = table.find_ancestor(exp.CTE)
+    return query is not None and query.alias_or_name.lower() == table.name.lower()
+
+
+def _span(table: exp.Expression) -> tuple[int, int]:
+    """Where a table's names begin, and one after where they end."""
+    parts = table.parts
+    return int(parts[0].meta["start"]), int(parts[-1].meta["end"]) + 1

@@ -1,0 +1,252 @@
+"""The statements, as frozen values.
+
+Names are as written; which catalog and database they mean is decided when a statement is run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sqlglot import exp
+
+from bucketline.state.commit.schema_change import SchemaChange
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table, one of its branches, or one of its system tables."""
+
+    table: str
+    database: str | None = None
+    catalog: str | None = None
+    branch: str | None = None
+    system: str | None = None
+
+    def __str__(self) -> str:
+        branch = "" if self.branch is None else f"$branch_{self.branch}"
+        system = "" if self.system is None else f"${self.system}"
+        parts = [p for p in (self.catalog, self.database) if p is not None]
+        return ".".join([*parts, f"{self.table}{branch}{system}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table as a query names it: at which version, with which options, and where it stands in the text."""
+
+    name: TableName
+    start: int
+    end: int
+    """One after the last sign of its names, version and options."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    has_alias: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT from `start` to `end` of a text. `tree` is sqlglot's; versions and hints are in `relations` alone, where
+    the text has blanks."""
+
+    text: str
+    tree: exp.Expression
+    relations: tuple[Relation, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """`columns` is column text, None where the columns come from `like` or `query`."""
+
+    name: TableName
+    columns: str | None
+    primary_key: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    exist_ok: bool = False
+    like: TableName | None = None
+    like_options: bool = True
+    query: Query | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    name: str
+    catalog: str | None
+    exist_ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCatalog:
+    name: str
+    options: Mapping[str, str]
+    exist_ok: bool
+
+
+class Kind(Enum):
+    """What a definition is about."""
+
+    TABLE = "TABLE"
+    DATABASE = "DATABASE"
+    CATALOG = "CATALOG"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """`path` has the parts of the name; `cascade` drops a database with its tables."""
+
+    kind: Kind
+    path: tuple[str, ...]
+    missing_ok: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    kind: Kind
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """`what`: TABLES, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, CURRENT DATABASE or CURRENT
+    CATALOG."""
+
+    what: str
+    path: tuple[str, ...] = ()
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    name: TableName
+    changes: tuple[SchemaChange, ...]
+    missing_ok: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    name: TableName
+    to: TableName
+    missing_ok: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions:
+    """Empties the partitions that match one of the mappings from column to value."""
+
+    name: TableName
+    partitions: tuple[Mapping[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Sets an option of the session; without a value it is shown, without a key all are."""
+
+    key: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Sets an option of the session back, or all of them."""
+
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A procedure with its arguments as texts; None is NULL."""
+
+    procedure: str
+    positional: tuple[str | None, ...]
+    named: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Rows for a table. `columns` are those that get values, None: all. `partition` has the partition columns that are
+    given with a value, `dynamic` those whose values come with the rows, after the others."""
+
+    table: Relation
+    columns: tuple[str, ...] | None
+    partition: Mapping[str, str | None]
+    dynamic: tuple[str, ...]
+    overwrite: bool
+    by_name: bool
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    table: Relation
+    alias: str
+    assignments: Mapping[str, exp.Expression]
+    where: exp.Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: Relation
+    alias: str
+    where: exp.Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeAction:
+    """What a MERGE does with a row: `what` is update, delete or insert; `values` maps columns to expressions, None for
+    `UPDATE SET *` and `INSERT *`."""
+
+    what: str
+    values: Mapping[str, exp.Expression] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """`source` is a table or a query in brackets. Without `matched` the rows that match stay as they are; without
+    `not_matched` the others are left out."""
+
+    table: Relation
+    alias: str
+    source: Query
+    source_alias: str
+    on: exp.Expression
+    matched: MergeAction | None
+    not_matched: MergeAction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Takes all rows out of a table, or those of the partitions that match."""
+
+    name: TableName
+    partition: Mapping[str, str | None] | None
+
+
+Statement = (
+    CreateTable
+    | CreateDatabase
+    | CreateCatalog
+    | Drop
+    | Use
+    | Show
+    | Describe
+    | AlterTable
+    | RenameTable
+    | DropPartitions
+    | Set
+    | Reset
+    | Call
+    | Query
+    | Insert
+    | Update
+    | Delete
+    | Merge
+    | Truncate
+)

@@ -1,0 +1,239 @@
+"""A statement as a row of tokens, read from left to right.
+
+Definitions and calls are read so: every token is understood or named in an error. Queries and changes of rows go to
+sqlglot's parser instead.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.sql.dialect import Token, TokenType, refused, tokens_of
+from bucketline.state.sql.statement import TableName
+
+_OPENING, _CLOSING = ("(", "<", "["), (")", ">", "]")
+_NO_NAMES = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN})
+
+
+def split_script(text: str) -> Iterator[str]:
+    """The statements of a text, without the semicolons between them; empty ones are left out."""
+    start, at, tokens = 0, 0, tokens_of(text)
+    for i, token in enumerate(tokens):
+        if token.token_type is TokenType.SEMICOLON:
+            if i > at:
+                yield text[start : token.start]
+            start, at = token.end + 1, i + 1
+    if at < len(tokens):
+        yield text[start:]
+
+
+def ends_statement(text: str) -> bool:
+    """Whether a text that is being typed ends with a statement's semicolon."""
+    try:
+        tokens = tokens_of(text)
+    except OptionError:
+        return False
+    return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
+
+
+@dataclass(slots=True)
+class Words:
+    """The tokens of one statement and how far they are read."""
+
+    text: str
+    tokens: Sequence[Token] = field(init=False)
+    at: int = 0
+    verb: str = ""
+    """What the statement is called in errors."""
+
+    def __post_init__(self) -> None:
+        self.tokens = tokens_of(self.text)
+
+    @property
+    def is_done(self) -> bool:
+        return self.at >= len(self.tokens)
+
+    def peek(self, ahead: int = 0) -> str:
+        """The keyword or sign that comes, in capitals; empty for a text in quotes and at the end."""
+        at = self.at + ahead
+        if at >= len(self.tokens):
+            return ""
+        token = self.tokens[at]
+        return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else str(token.text).upper()
+
+    def sees(self, *words: str) -> bool:
+        """Whether exactly these words come."""
+        return all(self.peek(i) == word for i, word in enumerate(words))
+
+    def take(self, *words: str) -> bool:
+        """Whether these words came; they are passed then, and nothing is otherwise."""
+        found = self.sees(*words)
+        self.at += len(words) if found else 0
+        return found
+
+    def expect(self, *words: str) -> None:
+        """Passes these words. Raises OptionError if others come."""
+        if not self.take(*words):
+            raise self.wrong(f"expected {' '.join(words)}")
+
+    def name(self, what: str) -> str:
+        """A name, quoted or not."""
+        if self.is_done or not self.comes_name():
+            raise self.wrong(f"expected {what}")
+        self.at += 1
+        return str(self.tokens[self.at - 1].text)
+
+    def comes_name(self) -> bool:
+        """Whether a name may be read here."""
+        if self.is_done:
+            return False
+        token = self.tokens[self.at]
+        if token.token_type is TokenType.IDENTIFIER:
+            return True
+        first = str(token.text)[:1]
+        return token.token_type not in _NO_NAMES and (first.isalnum() or first in ("_", "$"))
+
+    def path(self, what: str) -> tuple[str, ...]:
+        """Names with dots between them."""
+        found = [self.name(what)]
+        while self.take("."):
+            found.append(self.name(what))
+        return tuple(found)
+
+    def table(self) -> TableName:
+        """The name of a table."""
+        return table_name(self.path("the name of a table"))
+
+    def string(self, what: str) -> str:
+        """A text in quotes."""
+        if self.is_done or self.tokens[self.at].token_type is not TokenType.STRING:
+            raise self.wrong(f"expected {what} in quotes")
+        self.at += 1
+        return str(self.tokens[self.at - 1].text)
+
+    def literal(self) -> str | None:
+        """A text, number, TRUE, FALSE, DATE 'x' or TIMESTAMP 'x' as a text; None for NULL."""
+        if self.comes_string():
+            return self.string("a value")
+        if self.take("NULL"):
+            return None
+        for word in ("TRUE", "FALSE"):
+            if self.take(word):
+                return word.lower()
+        for word in ("DATE", "TIMESTAMP"):
+            if self.take(word):
+                return self.string(f"a {word.lower()}")
+        sign = "-" if self.take("-") else ""
+        if not self.is_done and self.tokens[self.at].token_type is TokenType.NUMBER:
+            self.at += 1
+            return sign + str(self.tokens[self.at - 1].text)
+        raise self.wrong("expected a text in quotes, a number, TRUE, FALSE or NULL")
+
+    def comes_string(self) -> bool:
+        """Whether a text in quotes comes."""
+        return not self.is_done and self.tokens[self.at].token_type is TokenType.STRING
+
+    def names(self, what: str) -> tuple[str, ...]:
+        """`(name, ...)`."""
+        self.expect("(")
+        found = [self.name(what)]
+        while self.take(","):
+            found.append(self.name(what))
+        self.expect(")")
+        return tuple(found)
+
+    def options(self) -> dict[str, str]:
+        """`('key' = 'value', ...)`; keys and values may be words and numbers, as in Spark. Raises for a key twice."""
+        found: dict[str, str] = {}
+        self.expect("(")
+        while not self.take(")"):
+            if found:
+                self.expect(",")
+            key = self.option_key()
+            self.expect("=")
+            if key in found:
+                raise refused(f"option '{key}' is given twice", option=key)
+            found[key] = self.option_value(key)
+        return found
+
+    def option_key(self) -> str:
+        """`'key'`, or words with dots and dashes."""
+        if self.comes_string():
+            return self.string("an option")
+        start = self.at
+        while not self.is_done and self.peek() not in ("=", ",", ")"):
+            self.at += 1
+        if start == self.at:
+            raise self.wrong("expected the key of an option")
+        return self.source(start, self.at)
+
+    def option_value(self, key: str) -> str:
+        if self.comes_string():
+            return self.string("a value")
+        start = self.at
+        self.take("-")
+        token = None if self.is_done else self.tokens[self.at]
+        if token is None or not (token.token_type is TokenType.NUMBER or self.peek() in ("TRUE", "FALSE")):
+            raise self.wrong(f"expected the value of '{key}' in quotes")
+        self.at += 1
+        return self.source(start, self.at)
+
+    def clause(self, *ends: str) -> tuple[int, int]:
+        """Passes what comes up to a comma, a closing bracket or one of these words outside brackets; where it is."""
+        start, depth = self.at, 0
+        while not self.is_done:
+            sign = self.peek()
+            if depth == 0 and (sign in (",", ")") or sign in ends):
+                break
+            depth += (sign in _OPENING) - (sign in _CLOSING)
+            self.at += 1
+        if start == self.at:
+            raise self.wrong("expected more")
+        return start, self.at
+
+    def source(self, start: int, end: int) -> str:
+        """The text of these tokens: comments are left out and quotes are '."""
+        parts, last = [], None
+        for token in self.tokens[start:end]:
+            if last is not None and token.start > last.end + 1:
+                parts.append(" ")
+            is_text = token.token_type is TokenType.STRING
+            parts.append(
+                f"'{token.text.replace(chr(39), chr(39) * 2)}'" if is_text else self.text[token.start : token.end + 1]
+            )
+            last = token
+        return "".join(parts)
+
+    def rest(self) -> str:
+        """The text from here to the end."""
+        start = len(self.text) if self.is_done else self.tokens[self.at].start
+        self.at = len(self.tokens)
+        return self.text[start:]
+
+    def end(self) -> None:
+        """Returns if the statement ends here. Raises OptionError naming what is left."""
+        if not self.is_done:
+            raise self.wrong("not supported here")
+
+    def wrong(self, why: str) -> OptionError:
+        """The error that names what comes."""
+        if self.is_done:
+            found = "and the statement ends"
+        else:
+            token = self.tokens[self.at]
+            found = f"found {self.text[token.start : token.end + 1]!r} (line {token.line})"
+        return refused(f"{self.verb}: {why}, {found}", statement=self.verb)
+
+
+def table_name(parts: Sequence[str]) -> TableName:
+    """The table that `[[catalog.]database.]table[$branch_name][$system]` names. Raises OptionError."""
+    if len(parts) > 3:
+        raise refused(f"{'.'.join(parts)!r} has more parts than catalog, database and table; quote odd names with `")
+    folder, slash, last = parts[-1].rpartition("/")
+    table, *suffixes = last.split("$")
+    table = f"{folder}{slash}{table}" if table else ""
+    branch = suffixes.pop(0).removeprefix("branch_") if suffixes and suffixes[0].startswith("branch_") else None
+    if len(suffixes) > 1 or not table or "" in suffixes:
+        raise refused(f"{parts[-1]!r} is no name of a table, as t, t$files or t$branch_b$files")
+    catalog, database = ((None, None, *parts[:-1])[-2:]) if len(parts) > 1 else (None, None)
+    return TableName(table, database, catalog, branch, suffixes[0] if suffixes else None)

@@ -1,0 +1,1 @@
+"""SQL statements, carried out without Spark."""

@@ -1,0 +1,197 @@
+"""INSERT, UPDATE, DELETE and TRUNCATE over the operations of `Table`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.statement import Delete, Insert, Relation, Truncate, Update
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.read.table_read import Filter
+from bucketline.state.store.sql.queries import Queries
+from bucketline.state.store.sql.relation import bind_columns, is_time_literal, sql_text
+from bucketline.state.store.sql.results import snapshot_result
+from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.table.table import Table
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.logical import DataField, TypeRoot
+from bucketline.state.types.sql_expression import expr
+from bucketline.state.types.sql_filter import literal_scalar
+
+_TIMES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+
+
+def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
+    """Writes the rows; OVERWRITE replaces the partition that is given, else those that get rows."""
+    table = _target(session, found.table)
+    names = _target_columns(table, found)
+    fields = {f.name: f for f in table.table_schema.fields}
+    rows = _rows(session, found, [fields[n] for n in names], queries)
+    fixed = {name: _fixed_value(fields[name], text) for name, text in found.partition.items()}
+    given = _completed(rows, [] if found.by_name else names, fixed, table.schema)
+    if not found.overwrite:
+        return snapshot_result(table.write(given))
+    partition = {**found.partition} if found.partition else None
+    return snapshot_result(table.overwrite(given, partition=partition))
+
+
+def _target(session: SqlSession, relation: Relation) -> Table:
+    if relation.name.system is not None:
+        raise refused(f"{relation.name} is a system table, which only reads")
+    return session.table(relation.name, relation.options, writes=True)
+
+
+def _target_columns(table: Table, found: Insert) -> list[str]:
+    """The columns that get the query's values, in the query's order. Raises OptionError for one that is unknown."""
+    known = {name.lower(): name for name in table.schema.names}
+    for name in (*found.partition, *found.dynamic):
+        if name not in table.partition_by:
+            raise refused(f"INSERT: {name!r} is no partition column of {found.table.name}", column=name)
+    if found.columns is None:
+        return [n for n in table.schema.names if n not in found.partition]
+    names = []
+    for column in found.columns:
+        name = column if column in table.schema.names else known.get(column.lower(), "")
+        if not name:
+            raise refused(
+                f"INSERT: unknown column '{column}'; there are {', '.join(table.schema.names)}", column=column
+            )
+        if name in names or name in found.partition:
+            raise refused(f"INSERT: column '{name}' is given twice", column=name)
+        names.append(name)
+    return names
+
+
+def _rows(session: SqlSession, found: Insert, fields: Sequence[DataField], queries: Queries) -> pa.RecordBatchReader:
+    """The rows in the order of `fields`; literals take the columns' types."""
+    tree = found.query.tree
+    if isinstance(tree, exp.Values) and not found.by_name:
+        rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in tree.expressions]
+        wrong = next((row for row in rows if len(row) != len(fields)), None)
+        if wrong is not None:
+            raise _wrong_width(found, len(wrong), [f.name for f in fields])
+        literals = _literal_table(rows, fields)
+        if literals is not None:
+            return literals.to_reader()
+    reader = queries.rows(session, found.query)
+    if not found.by_name and len(reader.schema) != len(fields):
+        raise _wrong_width(found, len(reader.schema), [f.name for f in fields])
+    return reader
+
+
+def _literal_table(rows: Sequence[Sequence[exp.Expression]], fields: Sequence[DataField]) -> pa.Table | None:
+    """VALUES as a table, None where one is no literal. Raises OptionError for a literal that does not fit."""
+    columns = []
+    for at, field in enumerate(fields):
+        nodes = [row[at] for row in rows]
+        if not all(_is_literal(node, field) for node in nodes):
+            return None
+        values = [literal_scalar(field, node.this if is_time_literal(node) else node) for node in nodes]
+        columns.append(pa.array([v.as_py() for v in values], arrow_type(field.type)))
+    return pa.table(columns, names=[f.name for f in fields])
+
+
+def _is_literal(node: exp.Expression, field: DataField) -> bool:
+    """Whether a node is a literal that a column of that type can take as it is written."""
+    while isinstance(node, exp.Paren | exp.Neg):
+        node = node.this
+    if is_time_literal(node):
+        return field.type.root in _TIMES
+    if not field.type.is_atomic:
+        return isinstance(node, exp.Null)
+    return isinstance(node, exp.Literal | exp.Null | exp.Boolean | exp.HexString)
+
+
+def _completed(
+    rows: pa.RecordBatchReader, names: Sequence[str], fixed: Mapping[str, pa.Scalar], schema: pa.Schema
+) -> pa.RecordBatchReader:
+    """The rows under the table's names, with constant columns and with nulls for columns that get no value. Instants of
+    a query become local times of its zone, for columns without a zone, as in Spark."""
+    given = list(names) or list(rows.schema.names)
+    missing = [f for f in schema if f.name not in given and f.name not in fixed]
+    local = {
+        n: _is_zoned(f.type) and n in schema.names and _is_local(schema.field(n).type)
+        for n, f in zip(given, rows.schema, strict=True)
+    }
+    types = [pa.timestamp(f.type.unit) if local[n] else f.type for n, f in zip(given, rows.schema, strict=True)]
+    fields = [pa.field(n, t) for n, t in zip(given, types, strict=True)]
+    constants = {**fixed, **{f.name: pa.scalar(None, f.type) for f in missing}}
+    whole = pa.schema([*fields, *(pa.field(n, v.type) for n, v in constants.items())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            added = [pa.repeat(value, batch.num_rows) for value in constants.values()]
+            own = [pc.local_timestamp(c) if local[n] else c for n, c in zip(given, batch.columns, strict=True)]
+            yield pa.RecordBatch.from_arrays([*own, *added], schema=whole)
+
+    return pa.RecordBatchReader.from_batches(whole, batches())
+
+
+def _is_zoned(found: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(found)) and found.tz is not None
+
+
+def _is_local(found: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(found)) and found.tz is None
+
+
+def _fixed_value(field: DataField, text: str | None) -> pa.Scalar:
+    """The value of `PARTITION (column = value)`, which may be written as text whatever the type."""
+    target = arrow_type(field.type)
+    if text is None:
+        return pa.scalar(None, target)
+    try:
+        return pa.scalar(text).cast(target)
+    except pa.ArrowInvalid as e:
+        raise refused(f"INSERT: {text!r} is no value of partition column '{field.name}' {field.type}") from e
+
+
+def _wrong_width(found: Insert, width: int, names: Sequence[str]) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"INSERT INTO {found.table.name}: {width} values for {len(names)} columns ({', '.join(names)})",
+        expected=len(names),
+        found=width,
+    )
+
+
+def delete(session: SqlSession, found: Delete, queries: Queries) -> pa.Table:
+    table = _target(session, found.table)
+    if found.where is None:
+        return snapshot_result(table.truncate())
+    return snapshot_result(table.delete(_condition(table, found.where, found.alias), engine=_engine(table, queries)))
+
+
+def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
+    table = _target(session, found.table)
+    fields = table.table_schema.fields
+    values: dict[str, object] = {}
+    for name, node in found.assignments.items():
+        column = bind_columns(exp.column(name), fields, found.alias).name
+        field = table.table_schema.field(column)
+        if _is_literal(node, field):
+            values[column] = literal_scalar(field, node.this if is_time_literal(node) else node).as_py()
+        else:
+            values[column] = expr(sql_text(bind_columns(node, fields, found.alias)))
+    condition = pc.scalar(True) if found.where is None else _condition(table, found.where, found.alias)
+    return snapshot_result(table.update(condition, values, engine=_engine(table, queries)))
+
+
+def _condition(table: Table, where: exp.Expression, alias: str) -> Filter:
+    """The condition as SQL text for `Table.delete` and `Table.update`."""
+    return sql_text(bind_columns(where, table.table_schema.fields, alias))
+
+
+def _engine(table: Table, queries: Queries) -> Engine:
+    """What does the work; rows of a table without a primary key are changed in this process."""
+    return queries.engine if table.primary_key else LOCAL_ENGINE
+
+
+def truncate(session: SqlSession, found: Truncate) -> pa.Table:
+    table = _target(session, Relation(found.name, 0, 0))
+    if found.partition is None:
+        return snapshot_result(table.truncate())
+    return snapshot_result(table.drop_partitions([found.partition]))

@@ -1,0 +1,290 @@
+"""Definitions: CREATE, DROP, ALTER, USE, SHOW, DESCRIBE, SET and RESET."""
+
+import re
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from bucketline.state.errors import TableNotFoundError
+from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.statement import (
+    AlterTable,
+    CreateCatalog,
+    CreateDatabase,
+    CreateTable,
+    Describe,
+    Drop,
+    DropPartitions,
+    Kind,
+    RenameTable,
+    Reset,
+    Set,
+    Show,
+    TableName,
+    Use,
+)
+from bucketline.state.sql.words import table_name
+from bucketline.state.store.sql.queries import Queries
+from bucketline.state.store.sql.results import DONE, snapshot_result, texts
+from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.table.table import Table
+from bucketline.state.store.warehouse.catalog import catalog
+from bucketline.state.types.columns_text import columns_text, quoted_name, quoted_text
+
+_CATALOG_TYPES = ("paimon", "paimon-generic")
+
+
+def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> pa.Table:
+    """Creates a table; with AS SELECT it gets the rows too, and does not stay when they cannot be written."""
+    catalog, name = session.place(found.name)
+    schema: str | pa.Schema | None = found.columns
+    keys, partitions, options, comment = found.primary_key, found.partition_by, dict(found.options), found.comment
+    if found.exist_ok and catalog.has_table(name):
+        return DONE
+    if found.like is not None:
+        source = session.table(found.like).table_schema
+        schema, keys = columns_text(source.fields), keys or source.primary_keys
+        partitions, comment = partitions or source.partition_keys, comment or source.comment
+        options = {**(source.options if found.like_options else {}), **options}
+    rows = None if found.query is None else queries.rows(session, found.query)
+    if rows is not None:
+        schema = pa.schema([f.with_nullable(True) for f in rows.schema])
+    assert schema is not None, "parsing makes sure of columns"
+    table = catalog.create_table(name, schema, keys, partitions, options, comment, exist_ok=found.exist_ok)
+    if rows is None:
+        return DONE
+    try:
+        return snapshot_result(table.write(rows))
+    except BaseException:
+        if table.snapshot_store.latest_id() is None:
+            catalog.drop_table(name)
+        raise
+
+
+def create_database(session: SqlSession, found: CreateDatabase) -> pa.Table:
+    session.catalog_of(found.catalog).create_database(found.name, exist_ok=found.exist_ok)
+    return DONE
+
+
+def create_catalog(session: SqlSession, found: CreateCatalog) -> pa.Table:
+    """A catalog for this session alone; other options are those of `bl.catalog`."""
+    if found.name in session.catalogs:
+        if found.exist_ok:
+            return DONE
+        raise refused(f"Catalog {found.name} already exists.", catalog=found.name)
+    options = dict(found.options)
+    kind = options.pop("type", "paimon")
+    if kind not in _CATALOG_TYPES:
+        raise refused(f"CREATE CATALOG: 'type' = '{kind}' is not supported; 'paimon' is", option="type")
+    session.catalogs[found.name] = catalog(options)
+    return DONE
+
+
+def drop(session: SqlSession, found: Drop) -> pa.Table:
+    if found.kind is Kind.CATALOG:
+        (name,) = found.path
+        if name == session.catalog:
+            raise refused(f"catalog '{name}' is in use; USE CATALOG another one first", catalog=name)
+        if session.catalogs.pop(name, None) is None and not found.missing_ok:
+            raise refused(f"there is no catalog '{name}'", catalog=name)
+        return DONE
+    if found.kind is Kind.DATABASE:
+        catalog, database = _database(session, found.path)
+        session.catalog_of(catalog).drop_database(database, missing_ok=found.missing_ok, cascade=found.cascade)
+        return DONE
+    table = table_name(found.path)
+    if table.system is not None or table.branch is not None:
+        raise refused(f"DROP TABLE {table}: drop the table itself; a branch goes with CALL sys.delete_branch")
+    of, full = session.place(table)
+    of.drop_table(full, missing_ok=found.missing_ok)
+    return DONE
+
+
+def use(session: SqlSession, found: Use) -> pa.Table:
+    if found.kind is Kind.CATALOG:
+        session.use_catalog(found.path[0])
+        return DONE
+    catalog, database = _database(session, found.path)
+    if catalog is None and database in session.catalogs and database not in session.catalog_of(None).list_databases():
+        session.use_catalog(database)
+        return DONE
+    if database != "default":
+        session.catalog_of(catalog).list_tables(database)
+    if catalog is not None:
+        session.use_catalog(catalog)
+    session.database = database
+    return DONE
+
+
+def show(session: SqlSession, found: Show) -> pa.Table:
+    """Names, or what a table is made of."""
+    if found.what in _SHOWN_OF_TABLE:
+        return _SHOWN_OF_TABLE[found.what](session.table(table_name(found.path)))
+    if found.what == "TABLES":
+        catalog, database = _database(session, found.path or (session.database,))
+        names = _like(session.catalog_of(catalog).list_tables(database), found.like)
+        return pa.table(
+            {"database": pa.array([database] * len(names), pa.string()), "table": pa.array(names, pa.string())}
+        )
+    if found.what == "CURRENT CATALOG":
+        return texts("catalog", [session.catalog] if session.catalog else [])
+    if found.what == "CURRENT DATABASE":
+        return texts("database", [session.database])
+    if found.what == "CATALOGS":
+        return texts("catalog", _like(sorted(session.catalogs), found.like))
+    return texts("database", _like(session.catalog_of(None).list_databases(), found.like))
+
+
+def _like(names: list[str], pattern: str | None) -> list[str]:
+    """Those that match: `*` and `%` stand for any signs, `_` for one, `|` separates alternatives."""
+    if pattern is None:
+        return names
+    signs = {"*": ".*", "%": ".*", "_": ".", "|": "|"}
+    expression = re.compile("".join(signs.get(sign, re.escape(sign)) for sign in pattern), re.IGNORECASE)
+    return [name for name in names if expression.fullmatch(name)]
+
+
+def _database(session: SqlSession, path: tuple[str, ...]) -> tuple[str | None, str]:
+    if len(path) > 2:
+        raise refused(f"{'.'.join(path)!r} is no database; give a database, or catalog.database")
+    return (path[0] if len(path) == 2 else None), path[-1]
+
+
+def describe(session: SqlSession, found: Describe) -> pa.Table:
+    """The columns of a table, or of a system table."""
+    name = found.name
+    table = session.table(name)
+    if name.system is not None:
+        schema = table.system(name.system).schema
+        return _columns([f.name for f in schema], [str(f.type) for f in schema], [f.nullable for f in schema])
+    fields = table.table_schema.fields
+    return _columns(
+        [f.name for f in fields],
+        [str(f.type.as_nullable()) for f in fields],
+        [f.type.nullable for f in fields],
+        [_role(table, f.name) for f in fields],
+        [f.description for f in fields],
+    )
+
+
+def _role(table: Table, column: str) -> str | None:
+    roles = [
+        r for r, names in (("primary key", table.primary_key), ("partition", table.partition_by)) if column in names
+    ]
+    return ", ".join(roles) or None
+
+
+def _columns(
+    names: list[str],
+    types: list[str],
+    nullable: list[bool],
+    keys: list[str | None] | None = None,
+    comments: list[str | None] | None = None,
+) -> pa.Table:
+    nothing = [None] * len(names)
+    return pa.table(
+        {
+            "col_name": pa.array(names, pa.string()),
+            "data_type": pa.array(types, pa.string()),
+            "nullable": pa.array(nullable, pa.bool_()),
+            "key": pa.array(keys or nothing, pa.string()),
+            "comment": pa.array(comments or nothing, pa.string()),
+        }
+    )
+
+
+def create_statement(table: Table, name: str) -> str:
+    """The CREATE TABLE statement that makes such a table."""
+    schema = table.table_schema
+    columns = [f"  {columns_text([f])}" for f in schema.fields]
+    if schema.primary_keys:
+        columns.append(f"  PRIMARY KEY ({', '.join(map(quoted_name, schema.primary_keys))}) NOT ENFORCED")
+    lines = [f"CREATE TABLE {name} (", ",\n".join(columns), ")"]
+    if schema.comment:
+        lines.append(f"COMMENT {quoted_text(schema.comment)}")
+    if schema.partition_keys:
+        lines.append(f"PARTITIONED BY ({', '.join(map(quoted_name, schema.partition_keys))})")
+    options = [
+        f"  {quoted_text(k)} = {quoted_text(v)}" for k, v in schema.options.items() if k not in table.read_options
+    ]
+    if options:
+        lines += ["WITH (", ",\n".join(options), ")"]
+    return "\n".join(lines)
+
+
+def _show_columns(table: Table) -> pa.Table:
+    return texts("col_name", table.schema.names)
+
+
+def _show_options(table: Table) -> pa.Table:
+    return table.system("options")
+
+
+def _show_partitions(table: Table) -> pa.Table:
+    if not table.partition_by:
+        raise refused(f"SHOW PARTITIONS: {table.path} has no partitions")
+    return table.system("partitions").select(["partition"])
+
+
+def _show_create(table: Table) -> pa.Table:
+    database, _, name = table.path.removesuffix("/").rpartition("/")
+    database = database.rpartition("/")[2].removesuffix(".db")
+    return texts("create_statement", [create_statement(table, f"{quoted_name(database)}.{quoted_name(name)}")])
+
+
+_SHOWN_OF_TABLE: Mapping[str, Callable[[Table], pa.Table]] = {
+    "COLUMNS": _show_columns,
+    "OPTIONS": _show_options,
+    "PARTITIONS": _show_partitions,
+    "CREATE TABLE": _show_create,
+}
+
+
+def alter(session: SqlSession, found: AlterTable) -> pa.Table:
+    try:
+        table = session.table(_plain(found.name, "ALTER TABLE"))
+    except TableNotFoundError:
+        if found.missing_ok:
+            return DONE
+        raise
+    table.alter(*found.changes)
+    return DONE
+
+
+def rename(session: SqlSession, found: RenameTable) -> pa.Table:
+    catalog, name = session.place(_plain(found.name, "ALTER TABLE"))
+    to = _plain(found.to, "ALTER TABLE")
+    if to.database is None:
+        to = TableName(to.table, name.partition(".")[0], found.name.catalog)
+    target, new = session.place(to)
+    if target is not catalog:
+        raise refused(f"ALTER TABLE: {found.name} cannot be renamed into another catalog")
+    if found.missing_ok and not catalog.has_table(name):
+        return DONE
+    catalog.rename_table(name, new)
+    return DONE
+
+
+def _plain(name: TableName, verb: str) -> TableName:
+    if name.system is not None:
+        raise refused(f"{verb}: {name} is a system table, which only reads")
+    return name
+
+
+def set_option(session: SqlSession, found: Set, queries: Queries) -> pa.Table:
+    if found.key is not None and found.value is not None:
+        if not queries.set_option(found.key, found.value):
+            session.set(found.key, found.value)
+        return DONE
+    shown = {k: v for k, v in session.options.items() if found.key in (None, k)}
+    return pa.table({"key": pa.array(list(shown), pa.string()), "value": pa.array(list(shown.values()), pa.string())})
+
+
+def reset(session: SqlSession, found: Reset) -> pa.Table:
+    session.reset(found.key)
+    return DONE
+
+
+def drop_partitions(session: SqlSession, found: DropPartitions) -> pa.Table:
+    table = session.table(_plain(found.name, "ALTER TABLE"), writes=True)
+    return snapshot_result(table.drop_partitions(found.partitions))

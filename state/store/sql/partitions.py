@@ -1,0 +1,95 @@
+"""Which partitions a procedure means: `dt=2026-01-01,hr=7;dt=2026-01-02`, a condition, or a time since the last write.
+
+Source: Paimon 2.0 SparkProcedureUtils, ParameterUtils.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.format.entries import ManifestEntry
+from bucketline.state.format.paths import partition_values
+from bucketline.state.sql.dialect import DIALECT
+from bucketline.state.store.sql.relation import bind_columns
+from bucketline.state.store.table.table import Table
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.sql_filter import translate_filter
+from bucketline.state.types.values import to_scalar
+
+
+def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
+    """The partitions that a text lists. Raises OptionError for a column that is no partition column."""
+    _require_partitions(table)
+    found: list[Mapping[str, object]] = []
+    for part in text.split(";"):
+        choice = {}
+        for pair in part.split(","):
+            name, equals, value = pair.partition("=")
+            if not equals:
+                raise OptionError(f"partitions {text!r} are not column=value,column=value;...", key="partitions")
+            choice[name.strip()] = value.strip().strip("'\"")
+        found.append(choice)
+    wrong = [name for choice in found for name in choice if name not in table.partition_by]
+    if wrong:
+        raise OptionError(
+            f"Partition keys {_list(wrong)} are invalid. Available partition keys are {_list(table.partition_by)}",
+            key="partitions",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    values: Mapping[str, object]
+    newest_local_ms: int
+
+
+def partitions_where(
+    table: Table, condition: exp.Expression | None, before_local_ms: int | None
+) -> list[Mapping[str, object]]:
+    """The partitions that pass a condition on their columns, and that no file was written to since a local time.
+
+    Raises OptionError for a condition on other columns.
+    """
+    _require_partitions(table)
+    schema = table.table_schema
+    fields = schema.select(schema.partition_keys)
+    newest = table.snapshot_store.latest()
+    newest_ms: dict[bytes, int] = {}
+    for entry in [] if newest is None else table.manifests.live_entries(newest):
+        newest_ms[entry.partition] = max(newest_ms.get(entry.partition, 0), _written_ms(entry))
+    keys = [p for p, written in newest_ms.items() if before_local_ms is None or written < before_local_ms]
+    if condition is not None:
+        columns = {c.name.lower() for c in condition.find_all(exp.Column)}
+        if not columns <= {name.lower() for name in schema.partition_keys} or not columns:
+            raise OptionError(
+                f"Only partition predicate is supported, your predicate is {condition.sql(DIALECT)}, but partition "
+                f"keys are {_list(schema.partition_keys)}",
+                key="where",
+            )
+        rows = [decode_row(key, [f.type for f in fields]) for key in keys]
+        arrays = [
+            pa.array([to_scalar(row[i], f.type).as_py() for row in rows], arrow_type(f.type))
+            for i, f in enumerate(fields)
+        ]
+        shown = pa.table([*arrays, pa.array(range(len(keys)))], names=[*(f.name for f in fields), ""])
+        passing = shown.filter(translate_filter(bind_columns(condition, fields, table.path), fields))
+        keys = [keys[i] for i in passing.column("").to_pylist()]
+    return [dict(partition_values(schema, key)) for key in keys]
+
+
+def _written_ms(entry: ManifestEntry) -> int:
+    return entry.file.creation_time_ms or 0
+
+
+def _require_partitions(table: Table) -> None:
+    if not table.partition_by:
+        raise OptionError("Table should be a partitioned table when using partition predicate.", key="partitions")
+
+
+def _list(names: Iterable[str]) -> str:
+    return f"[{', '.join(dict.fromkeys(names))}]"

@@ -1,0 +1,131 @@
+"""A table in a query: its columns, and its rows under a filter."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.state.sql.dialect import DIALECT, refused
+from bucketline.state.sql.statement import Relation
+from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.system.tables import system_table
+from bucketline.state.store.table.table import Table
+from bucketline.state.types.arrow import logical_fields
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.sql_expression import condition, expr
+from bucketline.state.types.sql_filter import translate_filter
+
+_TIMES = ("date", "time", "timestamp", "timestamptz", "timestampltz", "timestampntz")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table that a query reads. `system` is its system table's name, None for its rows."""
+
+    table: Table
+    system: str | None
+    alias: str
+
+    @property
+    def fields(self) -> Sequence[DataField]:
+        if self.system is None:
+            return self.table.table_schema.fields
+        return logical_fields(system_table(self.table, self.system)[0])
+
+    def batches(
+        self, columns: Sequence[str], where: exp.Expression | None, limit: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that pass, in these columns; at most `limit` where that spares work. A condition on single columns
+        skips files that cannot match; any other is computed for each row. Raises OptionError for what needs Spark."""
+        if where is None:
+            yield from self._filtered(columns, None, limit)
+            return
+        try:
+            expression = translate_filter(where, self.fields)
+        except OptionError as e:
+            yield from self._computed(columns, where, e)
+            return
+        yield from self._filtered(columns, expression, limit)
+
+    def _filtered(
+        self, columns: Sequence[str], expression: pc.Expression | None, limit: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        if self.system is None:
+            yield from self.table.to_batches(list(columns), expression, limit=limit)
+            return
+        schema, rows = system_table(self.table, self.system)
+        for batch in rows:
+            found = pa.Table.from_batches([batch], schema=schema)
+            if expression is not None:
+                found = found.filter(expression)
+            yield from found.select(list(columns)).to_batches()
+
+    def _computed(
+        self, columns: Sequence[str], where: exp.Expression, refusal: OptionError
+    ) -> Iterator[pa.RecordBatch]:
+        uses = [c.name for c in where.find_all(exp.Column)]
+        needed = list(dict.fromkeys([*columns, *uses]))
+        for batch in self._filtered(needed, None, None):
+            known = dict(zip(batch.schema.names, batch.columns, strict=True))
+            try:
+                passing = condition(expr(sql_text(where)), known, batch.num_rows)
+            except OptionError as e:
+                text = f"WHERE {where.sql(DIALECT)} needs Spark: give a Spark session ({e.message})"
+                raise refused(text) from refusal
+            yield batch.filter(passing).select(list(columns))
+
+
+def open_source(session: SqlSession, relation: Relation, alias: str) -> Source:
+    """The table of a relation, at its version."""
+    return Source(session.table(relation.name, relation.options), relation.name.system, alias)
+
+
+def bind_columns(
+    node: exp.Expression, fields: Sequence[DataField], alias: str, *, also: Collection[str] = ()
+) -> exp.Expression:
+    """A copy of the node whose columns have the table's spelling and no qualifier; names in `also` stay as they are.
+    `TIMESTAMP '...'` and its like are plain texts: the column that they are compared with says how they are read.
+
+    Raises OptionError for a column that is unknown, or belongs to another table.
+    """
+    names = {f.name: f.name for f in fields}
+    by_lower: dict[str, list[str]] = {}
+    for name in names:
+        by_lower.setdefault(name.lower(), []).append(name)
+
+    def bound(found: exp.Expression) -> exp.Expression:
+        if is_time_literal(found):
+            return found.this
+        if not isinstance(found, exp.Column) or isinstance(found.this, exp.Star):
+            return found
+        if not found.table and found.name in also:
+            return found
+        if found.table and found.table.lower() != alias.lower():
+            raise refused(f"{found.sql(DIALECT)!r}: there is no table {found.table!r} here", column=found.name)
+        spelled = [found.name] if found.name in names else by_lower.get(found.name.lower(), [])
+        if len(spelled) != 1:
+            near = did_you_mean(found.name, names) or f"; there are {', '.join(names)}"
+            raise refused(f"unknown column '{found.name}'{near}", column=found.name)
+        return exp.column(exp.to_identifier(spelled[0]))
+
+    return node.transform(bound)
+
+
+def is_time_literal(node: exp.Expression) -> bool:
+    """Whether a node is `DATE '...'`, `TIMESTAMP '...'` or a CAST of a text to such a type."""
+    is_text = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string
+    return is_text and bool(node.to.is_type(*_TIMES))
+
+
+def sql_text(node: exp.Expression) -> str:
+    """A bound condition or value as the SQL text that `Table.update` and its like take."""
+    return str(node.sql("sqlite", identify=True))
+
+
+def null_first(array: pa.ChunkedArray, first: bool) -> pa.ChunkedArray:
+    """A key that puts nulls where they are wanted: 0 before 1."""
+    return pc.cast(pc.is_valid(array) if first else pc.is_null(array), pa.int8())

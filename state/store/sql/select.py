@@ -1,0 +1,362 @@
+"""SELECT without Spark: rows of one table, filtered, projected, counted, sorted and limited by Arrow.
+
+What is not supported is refused by name; a Spark session runs it. Sorting and aggregates hold the columns that they
+need in memory; other queries stream.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.sql.dialect import DIALECT, refused
+from bucketline.state.sql.statement import Query
+from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, sql_text
+from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.sql_expression import SqlExpression, evaluate, expr
+from bucketline.state.types.sql_filter import untyped_scalar
+
+_CLAUSES = frozenset(
+    {
+        "expressions",
+        "from_",
+        "where",
+        "group",
+        "order",
+        "limit",
+        "offset",
+        "distinct",
+        "kind",
+        "hint",
+        "operation_modifiers",
+    }
+)
+_NAMES = {"joins": "JOIN", "with_": "WITH", "windows": "WINDOW", "laterals": "LATERAL VIEW"}
+_AGGREGATES: dict[type[exp.Expression], str] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.Avg: "mean",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """One column of the result: a column of the table, a constant, a computed value, or an aggregate (`count` of None
+    counts rows)."""
+
+    name: str
+    column: str | None = None
+    constant: pa.Scalar | None = None
+    computed: SqlExpression | None = None
+    uses: tuple[str, ...] = ()
+    aggregate: str | None = None
+    distinct: bool = False
+
+
+def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
+    """The rows. Raises OptionError, naming what needs Spark, for a query that is not supported here."""
+    tree = query.tree
+    if isinstance(tree, exp.Subquery) and not tree.args.get("joins"):
+        return run_select(session, replace(query, tree=tree.this))
+    if isinstance(tree, exp.Table):
+        source = open_source(session, next(r for r in query.relations if r.start == _start(tree)), tree.alias_or_name)
+        names = [f.name for f in source.fields]
+        return _Select(source, source.fields, exp.select("*")).reader(names)
+    if isinstance(tree, exp.Values):
+        return _constants([_as_outputs(row.expressions) for row in tree.expressions])
+    if not isinstance(tree, exp.Select):
+        raise _needs_spark(type(tree).__name__.upper())
+    for key, value in tree.args.items():
+        if value and key not in _CLAUSES:
+            raise _needs_spark(_NAMES.get(key, key.upper()))
+    start = tree.args.get("from_")
+    if start is None:
+        return _constants([_as_outputs(tree.expressions)])
+    if not isinstance(start.this, exp.Table) or not query.relations:
+        raise _needs_spark("a subquery in FROM")
+    if len(query.relations) != 1 or tree.find(exp.Subquery, exp.Exists):
+        raise _needs_spark("a query over several tables")
+    source = open_source(session, query.relations[0], start.this.alias_or_name)
+    return _Select(source, source.fields, _bound(tree, source)).run()
+
+
+def _start(table: exp.Table) -> int:
+    return int(table.parts[0].meta["start"])
+
+
+def _bound(tree: exp.Select, source: Source) -> exp.Expression:
+    """The query with the table's own spelling of its columns; ORDER BY may also name columns of the result."""
+    copied = tree.copy()
+    copied.set("from_", None)
+    order = copied.args.get("order")
+    copied.set("order", None)
+    found = bind_columns(copied, source.fields, source.alias)
+    if order is not None:
+        aliases = {e.alias for e in tree.expressions if isinstance(e, exp.Alias)}
+        found.set("order", bind_columns(order, source.fields, source.alias, also=aliases))
+    return found
+
+
+class _Select:
+    def __init__(self, source: Source, fields: Sequence[DataField], tree: exp.Expression) -> None:
+        self._source, self._fields, self._tree = source, fields, tree
+        where = tree.args.get("where")
+        self._condition = None if where is None else where.this
+        self._limit = _count(tree, "limit")
+        self._offset = _count(tree, "offset") or 0
+
+    def reader(self, names: Sequence[str]) -> pa.RecordBatchReader:
+        """Columns as they are, in a stream."""
+        fetched = None if self._limit is None else self._limit + self._offset
+        batches = self._source.batches(names, self._condition, fetched)
+        first = next(batches, None)
+        schema = self._schema(names) if first is None else first.schema
+        return pa.RecordBatchReader.from_batches(schema, self._window(first, batches))
+
+    def run(self) -> pa.RecordBatchReader:
+        outputs = [o for e in self._tree.expressions for o in self._outputs(e)]
+        group = self._group(outputs)
+        order = self._tree.args.get("order")
+        distinct = self._tree.args.get("distinct")
+        if distinct is not None and distinct.args.get("on"):
+            raise _needs_spark("DISTINCT ON")
+        is_plain = not (order or distinct or group is not None)
+        columns = [o.column for o in outputs if o.column is not None]
+        if is_plain and len(columns) == len(outputs) == len(set(columns)) and [o.name for o in outputs] == columns:
+            return self.reader(columns)
+        if group is not None:
+            found = self._aggregated(outputs, group)
+        else:
+            found = self._projected(outputs, order)
+        if distinct:
+            found = found.group_by(found.column_names, use_threads=False).aggregate([])
+        if order:
+            found = _sorted(found, self._order_keys(order, outputs))
+        found = found.select(range(len(outputs))).slice(self._offset, self._limit)
+        return pa.Table.from_arrays(found.columns, [o.name for o in outputs]).to_reader()
+
+    def _window(self, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        skip, left = self._offset, self._limit
+        batch = first
+        while batch is not None and left != 0:
+            kept = batch.slice(min(skip, batch.num_rows), left)
+            skip -= min(skip, batch.num_rows)
+            left = None if left is None else left - kept.num_rows
+            if kept.num_rows:
+                yield kept
+            batch = next(rest, None)
+
+    def _schema(self, names: Sequence[str]) -> pa.Schema:
+        if self._source.system is None:
+            return pa.schema([self._source.table.schema.field(n) for n in names])
+        schema = self._source.table.system(self._source.system).schema
+        return pa.schema([schema.field(n) for n in names])
+
+    def _fetch(self, names: Sequence[str], limit: int | None = None) -> pa.Table:
+        unique = list(dict.fromkeys(names)) or [self._fields[0].name]
+        return pa.Table.from_batches(self._source.batches(unique, self._condition, limit), schema=self._schema(unique))
+
+    def _outputs(self, node: exp.Expression) -> Iterator[_Output]:
+        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            if node.args.get("except_") or node.args.get("replace") or node.args.get("rename"):
+                raise _needs_spark("* EXCEPT")
+            yield from (_Output(f.name, column=f.name) for f in self._fields)
+            return
+        inner = node.unalias()
+        name = node.alias if isinstance(node, exp.Alias) else _default_name(inner)
+        if isinstance(inner, exp.Column):
+            yield _Output(name, column=inner.name)
+        elif type(inner) in _AGGREGATES:
+            yield self._aggregate(name, inner)
+        elif (constant := untyped_scalar(inner)) is not None:
+            yield _Output(name, constant=constant)
+        else:
+            yield _computed(name, inner)
+
+    def _aggregate(self, name: str, node: exp.Expression) -> _Output:
+        function, of = _AGGREGATES[type(node)], node.this
+        if isinstance(of, exp.Star) or (isinstance(of, exp.Literal) and function == "count"):
+            return _Output(name, aggregate="count")
+        distinct = isinstance(of, exp.Distinct)
+        if distinct:
+            if function != "count" or len(of.expressions) != 1:
+                raise _needs_spark(node.sql(DIALECT))
+            of = of.expressions[0]
+        if not isinstance(of, exp.Column) or node.expressions:
+            raise _needs_spark(node.sql(DIALECT))
+        return _Output(name, column=of.name, aggregate=function, distinct=distinct)
+
+    def _group(self, outputs: Sequence[_Output]) -> list[str] | None:
+        """The columns of GROUP BY; none for one row of aggregates, None where nothing is aggregated."""
+        group = self._tree.args.get("group")
+        keys: list[str] = []
+        for node in [] if group is None else group.expressions:
+            if isinstance(node, exp.Literal) and not node.is_string:
+                node = exp.column(outputs[int(node.this) - 1].column or "")
+            if not isinstance(node, exp.Column):
+                raise _needs_spark(f"GROUP BY {node.sql(DIALECT)}")
+            keys.append(node.name)
+        if group is None and not any(o.aggregate for o in outputs):
+            return None
+        for output in outputs:
+            if output.computed is not None:
+                raise _needs_spark(f"{output.name} beside GROUP BY or an aggregate")
+            if output.aggregate is None and output.column not in keys and output.constant is None:
+                raise refused(f"column '{output.column}' is neither in GROUP BY nor in an aggregate")
+        return keys
+
+    def _aggregated(self, outputs: Sequence[_Output], keys: list[str]) -> pa.Table:
+        needed = [*keys, *(o.column for o in outputs if o.column is not None)]
+        found = self._fetch(needed)
+        work: list[Any] = []
+        for o in outputs:
+            if (
+                o.aggregate == "mean"
+                and o.column is not None
+                and pa.types.is_decimal(found.schema.field(o.column).type)
+            ):
+                raise _needs_spark("AVG of a decimal")
+            if o.aggregate == "count" and o.column is None:
+                work.append(([], "count_all"))
+            elif o.aggregate is not None:
+                function = "count_distinct" if o.distinct else o.aggregate
+                options = pc.CountOptions(mode="only_valid") if o.aggregate == "count" else None
+                work.append((o.column, function, options) if options is not None else (o.column, function))
+        grouped = found.group_by(keys, use_threads=False).aggregate(work)
+        aggregates = iter(range(len(keys), grouped.num_columns))
+        if grouped.num_columns and grouped.schema.names[: len(keys)] != keys:  # older Arrow puts keys last
+            aggregates = iter(range(len(work)))
+        columns = []
+        for o in outputs:
+            if o.aggregate is not None:
+                columns.append(grouped.column(next(aggregates)))
+            elif o.constant is not None:
+                columns.append(_repeated(o.constant, grouped.num_rows))
+            else:
+                columns.append(grouped.column(o.column))
+        return pa.table(columns, names=[str(i) for i in range(len(columns))])
+
+    def _projected(self, outputs: Sequence[_Output], order: exp.Expression | None) -> pa.Table:
+        """The outputs, then the columns that only the order needs."""
+        hidden = [] if order is None else self._hidden(order, outputs)
+        needed = [n for o in outputs for n in (o.uses if o.column is None else (o.column,))] + hidden
+        fetched = self._limit is not None and order is None and not self._tree.args.get("distinct")
+        found = self._fetch(needed, (self._limit or 0) + self._offset if fetched else None)
+        columns = [_values(o, found) for o in outputs]
+        columns += [found.column(name) for name in hidden]
+        names = [str(i) for i in range(len(outputs))] + [f"by {name}" for name in hidden]
+        return pa.table(columns, names=names)
+
+    def _hidden(self, order: exp.Expression, outputs: Sequence[_Output]) -> list[str]:
+        if self._tree.args.get("distinct"):
+            return []
+        names = [e.this.name for e in order.expressions if isinstance(e.this, exp.Column)]
+        aliases = {o.name for o in outputs} | {o.column for o in outputs}
+        return [name for name in dict.fromkeys(names) if name not in aliases]
+
+    def _order_keys(self, order: exp.Expression, outputs: Sequence[_Output]) -> list[tuple[str, bool, bool]]:
+        """For each key its column of the result, whether it descends, and whether nulls come first."""
+        found = []
+        for e in order.expressions:
+            node = e.this
+            if isinstance(node, exp.Literal) and not node.is_string and 1 <= int(node.this) <= len(outputs):
+                at = str(int(node.this) - 1)
+            elif isinstance(node, exp.Column):
+                places = [i for i, o in enumerate(outputs) if o.name == node.name]
+                places += [i for i, o in enumerate(outputs) if o.column == node.name and o.aggregate is None]
+                at = str(places[0]) if places else f"by {node.name}"
+            else:
+                raise _needs_spark(f"ORDER BY {node.sql(DIALECT)}")
+            descends = bool(e.args.get("desc"))
+            nulls_first = e.args.get("nulls_first")
+            found.append((at, descends, not descends if nulls_first is None else bool(nulls_first)))
+        return found
+
+
+def _sorted(found: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table:
+    work, by = found, []
+    for i, (name, descends, nulls_first) in enumerate(keys):
+        if name not in found.column_names:
+            raise refused("ORDER BY names a column that the result has not")
+        work = work.append_column(f"null {i}", null_first(found.column(name), nulls_first))
+        by += [(f"null {i}", "ascending"), (name, "descending" if descends else "ascending")]
+    return found.take(pc.sort_indices(work, sort_keys=by))
+
+
+def _count(tree: exp.Expression, key: str) -> int | None:
+    node = tree.args.get(key)
+    if node is None:
+        return None
+    value = node.expression
+    if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
+        raise _needs_spark(f"{key.upper()} {'' if value is None else value.sql(DIALECT)}")
+    return int(value.this)
+
+
+def _default_name(node: exp.Expression) -> str:
+    return node.name if isinstance(node, exp.Column) else str(node.sql(DIALECT)).lower()
+
+
+def _as_outputs(nodes: Sequence[exp.Expression]) -> list[_Output]:
+    return [
+        _Output(n.alias if isinstance(n, exp.Alias) else f"col{i}", constant=_constant(n.unalias()))
+        for i, n in enumerate(nodes, 1)
+    ]
+
+
+def _constant(node: exp.Expression) -> pa.Scalar:
+    found = untyped_scalar(node)
+    if found is None:
+        raise _needs_spark(node.sql(DIALECT))
+    return found
+
+
+def _constants(rows: Sequence[Sequence[_Output]]) -> pa.RecordBatchReader:
+    """Rows of constants. Raises OptionError for rows of several lengths."""
+    width = len(rows[0])
+    if any(len(row) != width for row in rows):
+        raise refused("VALUES: all rows need as many values")
+    columns = []
+    for at in range(width):
+        values = [row[at].constant for row in rows]
+        kind = next((v.type for v in values if v is not None and not pa.types.is_null(v.type)), pa.null())
+        columns.append(pa.array([None if v is None else v.as_py() for v in values], kind))
+    return pa.table(columns, names=[o.name for o in rows[0]]).to_reader()
+
+
+def _computed(name: str, node: exp.Expression) -> _Output:
+    """A value that is computed from columns. Raises OptionError for one that needs Spark."""
+    uses = tuple(dict.fromkeys(c.name for c in node.find_all(exp.Column)))
+    try:
+        computed = expr(sql_text(node))
+        evaluate(computed, {n: pa.array([], pa.null()) for n in uses}, 0)
+    except OptionError as e:
+        raise _needs_spark(node.sql(DIALECT)) from e
+    except SchemaMismatchError:
+        pass  # types are known when there are rows
+    return _Output(name, computed=computed, uses=uses)
+
+
+def _values(output: _Output, found: pa.Table) -> pa.Array | pa.ChunkedArray:
+    if output.computed is not None:
+        whole = found.combine_chunks()
+        columns = {n: whole.column(n).combine_chunks() for n in output.uses}
+        return evaluate(output.computed, columns, found.num_rows)
+    return _repeated(output.constant, found.num_rows) if output.column is None else found.column(output.column)
+
+
+def _repeated(value: pa.Scalar | None, count: int) -> pa.Array:
+    assert value is not None
+    return pa.repeat(value, count)
+
+
+def _needs_spark(what: str) -> OptionError:
+    return refused(f"{what} needs Spark: give a Spark session, as bl.sql(spark, ...) or `bucketline sql --spark`")

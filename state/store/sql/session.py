@@ -1,0 +1,133 @@
+"""What lasts between the statements of a user: catalogs, the current catalog and database, and options that were set.
+
+Source: Paimon 2.0, dynamic options: `spark.paimon.<key>`, `spark.paimon.<catalog>.<db>.<table>.<key>`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from bucketline.conf.option import did_you_mean
+from bucketline.conf.sink_options import refuse_unknown_options
+from bucketline.conf.table.read_options import BRANCH, is_read_option
+from bucketline.state.format.table_name import DEFAULT_DATABASE
+from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.statement import TableName
+from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.warehouse.catalog import Catalog
+
+DEFAULT_CATALOG = "paimon"
+_PREFIXES = ("spark.paimon.", "paimon.")
+_WITHOUT_EFFECT = {
+    "execution.runtime-mode": ("batch",),
+    "table.dml-sync": ("true",),
+    "sql-client.execution.result-mode": ("tableau", "table"),
+}
+"""Settings of Flink that statements carry, with the values that say what is done anyway."""
+
+
+@dataclass(slots=True)
+class SqlSession:
+    """One user's state. Not shared between threads."""
+
+    catalogs: dict[str, Catalog] = field(default_factory=dict)
+    catalog: str | None = None
+    database: str = DEFAULT_DATABASE
+    options: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def at(found: Catalog | None) -> "SqlSession":
+        """The state at the beginning: the current catalog is called `paimon`, if there is one."""
+        return SqlSession() if found is None else SqlSession({DEFAULT_CATALOG: found}, DEFAULT_CATALOG)
+
+    def use_catalog(self, name: str) -> None:
+        """Raises OptionError for a catalog that was not created."""
+        self.catalog_of(name)
+        self.catalog, self.database = name, DEFAULT_DATABASE
+
+    def catalog_of(self, name: str | None) -> Catalog:
+        """The catalog of that name, or the current one. Raises OptionError when there is none."""
+        wanted = self.catalog if name is None else name
+        if wanted is None:
+            raise refused(
+                "no warehouse is given: pass warehouse=..., or CREATE CATALOG c WITH ('warehouse' = '...') and USE "
+                "CATALOG c; a table can also be named by its path in backticks"
+            )
+        if wanted not in self.catalogs:
+            raise refused(f"there is no catalog '{wanted}'{did_you_mean(wanted, self.catalogs)}", catalog=wanted)
+        return self.catalogs[wanted]
+
+    def place(self, name: TableName) -> tuple[Catalog, str]:
+        """The catalog of a table, and its name there: `database.table`, or `database.table$branch_b`."""
+        database = self.database if name.database is None else name.database
+        suffix = "" if name.branch is None else f"$branch_{name.branch}"
+        return self.catalog_of(name.catalog), f"{database}.{name.table}{suffix}"
+
+    def table(self, name: TableName, hints: Mapping[str, str] | None = None, *, writes: bool = False) -> Table:
+        """The table, opened with the options that were set for it, and with a statement's own.
+
+        `writes`: options that say what is read do not matter. Raises OptionError for a hint that has no effect.
+        """
+        given = self.options_for(name) | dict(hints or {})
+        refuse_unknown_options(given)
+        reading = {k: v for k, v in given.items() if is_read_option(k)}
+        for key in hints or ():
+            if (key in reading) == writes:
+                what = "writing" if writes else "reading"
+                raise refused(f"the hint '{key}' has no effect on {what} {name}", option=key)
+        writing = {k: v for k, v in given.items() if k not in reading}
+        if writes:
+            reading = {k: v for k, v in reading.items() if k == BRANCH.key}
+        if is_path(name):
+            found = open_table(name.table, options=reading)
+        else:
+            catalog, full = self.place(name)
+            found = catalog.table(full, options=reading)
+        return replace(found, write_options={**found.write_options, **writing})
+
+    def options_for(self, name: TableName) -> dict[str, str]:
+        """The options of the session that are for this table: those for all, then those that name it."""
+        shared, own = {}, {}
+        place = (name.catalog or self.catalog or DEFAULT_CATALOG, name.database or self.database, name.table)
+        for key, value in self.options.items():
+            rest = next((key.removeprefix(p) for p in _PREFIXES if key.startswith(p)), None)
+            if rest is None:
+                continue
+            parts = rest.split(".", 3)
+            if len(parts) == 4 and all(part in ("*", of) for part, of in zip(parts, place, strict=False)):
+                own[parts[3]] = value
+            elif not _is_of_a_table(parts, self.catalogs):
+                shared[rest] = value
+        return {**shared, **own}
+
+    def set(self, key: str, value: str) -> None:
+        """Sets an option. Raises OptionError for one that would have no effect."""
+        rest = next((key.removeprefix(p) for p in _PREFIXES if key.startswith(p)), None)
+        if rest is None:
+            if value.strip().lower() not in _WITHOUT_EFFECT.get(key, ()):
+                accepted = ", ".join(f"{k} = {v[0]}" for k, v in _WITHOUT_EFFECT.items())
+                raise refused(
+                    f"SET {key} = {value} is not supported: it would have no effect. Options of tables are set as "
+                    f"spark.paimon.<option>; of others these are taken: {accepted}",
+                    option=key,
+                )
+        else:
+            parts = rest.split(".", 3)
+            of_table = len(parts) == 4 and _is_of_a_table(parts, self.catalogs)
+            refuse_unknown_options({parts[3] if of_table else rest: value})
+        self.options[key] = value
+
+    def reset(self, key: str | None) -> None:
+        """Takes an option back, or all of them."""
+        if key is None:
+            self.options.clear()
+        else:
+            self.options.pop(key, None)
+
+
+def is_path(name: TableName) -> bool:
+    """Whether the name is a table's path or URI, in backticks."""
+    return name.database is None and ("/" in name.table)
+
+
+def _is_of_a_table(parts: list[str], catalogs: Mapping[str, Catalog]) -> bool:
+    return len(parts) == 4 and (parts[0] == "*" or parts[0] in catalogs)

@@ -1,0 +1,129 @@
+"""`sql`: statements from arguments, files or the standard input, or a shell with history."""
+
+import os
+import readline
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pyarrow as pa
+
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.secrets import secret_values
+from bucketline.state.sql.parse import parse_script, parse_statement
+from bucketline.state.sql.statement import CreateCatalog, Query, Statement
+from bucketline.state.sql.words import ends_statement, split_script
+from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries
+from bucketline.state.store.sql.run import run_statement
+from bucketline.state.store.sql.session import SqlSession
+from bucketline.streaming.cli.arguments import format_option, given_catalog, storage_arguments
+from bucketline.streaming.cli.program import program, report_error
+from bucketline.streaming.cli.rows import Format, print_rows, print_table
+from bucketline.streaming.cli.spark_side import spark_module
+
+HISTORY_LINES = 2000
+_PROMPT, _CONTINUED = "bucketline> ", "         -> "
+_ENDS = ("quit", "exit")
+
+
+@program.command(short_help="Runs SQL statements, or opens a shell.")
+@storage_arguments
+@click.option("-e", "--execute", "texts", metavar="TEXT", multiple=True, help="Statements; repeatable.")
+@click.option("-f", "--file", "files", metavar="FILE", multiple=True, help="File with statements; repeatable.")
+@click.option("--spark", is_flag=True, help="Let Spark run the queries, which joins and expressions need.")
+@format_option
+def sql(texts: tuple[str, ...], files: tuple[str, ...], spark: bool, form: Format) -> None:
+    """Runs SQL statements in Flink's spelling or Spark's: definitions, changes of rows, CALL, system tables, SELECT.
+
+    A semicolon ends a statement. Files come before --execute. Without both, statements are read from the standard
+    input; on a terminal that is a shell: Ctrl-D or quit; leaves it. The first statement that fails ends the command.
+    """
+    queries: Queries = LOCAL_QUERIES
+    if spark:
+        session = spark_module("job.session").start_session("bucketline sql")
+        queries = spark_module("sql.spark_queries").SparkQueries(session)
+    state = SqlSession.at(given_catalog())
+
+    def run(statement: Statement) -> None:
+        _run(state, statement, queries, form)
+
+    given = [*(_file_text(name) for name in files), *texts]
+    if not given and sys.stdin.isatty():
+        _shell(run)
+        return
+    for text in given or [sys.stdin.read()]:
+        for _, statement in parse_script(text):
+            run(statement)
+
+
+def _file_text(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise OptionError(f"{name} cannot be read: {e}", key="file", path=name) from e
+
+
+def _run(state: SqlSession, statement: Statement, queries: Queries, form: Format) -> None:
+    """Runs a statement and prints what it gives; rows of a query are printed as they come."""
+    if isinstance(statement, CreateCatalog):
+        program.keep_secret(statement.options)
+    if isinstance(statement, Query):
+        rows: pa.RecordBatchReader = queries.rows(state, statement)
+        print_rows(rows, rows.schema, form)
+    else:
+        print_table(run_statement(state, statement, queries), form)
+
+
+def _shell(run: Callable[[Statement], None]) -> None:
+    """Reads statements from the terminal until it ends. An error is printed, and the shell goes on."""
+    history = _history_file()
+    if history.exists():
+        readline.read_history_file(history)
+    readline.set_history_length(HISTORY_LINES)
+    readline.set_auto_history(False)
+    for text in _typed():
+        try:
+            statement = parse_statement(text)
+            if not (isinstance(statement, CreateCatalog) and secret_values(statement.options)):
+                readline.add_history(" ".join(text.split()) + ";")
+            run(statement)
+        except (BucketlineError, OSError) as e:
+            report_error(e)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+    history.parent.mkdir(parents=True, exist_ok=True)
+    readline.write_history_file(history)
+
+
+def _typed() -> Iterator[str]:
+    """The statements that are typed, without semicolons; Ctrl-C takes back what was begun."""
+    begun = ""
+    while True:
+        try:
+            begun += input(_CONTINUED if begun.strip() else _PROMPT) + "\n"
+        except EOFError:
+            click.echo()
+            return
+        except KeyboardInterrupt:
+            click.echo()
+            begun = ""
+            continue
+        if begun.strip().rstrip(";").strip().lower() in _ENDS:
+            return
+        if not begun.strip():
+            begun = ""
+        elif ends_statement(begun):
+            try:
+                parts = list(split_script(begun))
+            except BucketlineError as e:
+                report_error(e)
+                parts = []
+            begun = ""
+            yield from parts
+
+
+def _history_file() -> Path:
+    """Where the shell keeps what was typed: below `$XDG_STATE_HOME`, by default `~/.local/state`."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "bucketline" / "sql-history"

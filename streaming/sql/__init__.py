@@ -1,0 +1,1 @@
+"""SQL statements over a Spark session, or without one."""

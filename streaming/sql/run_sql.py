@@ -1,0 +1,65 @@
+"""`bl.sql`: the statements of a text, one after the other, with or without a Spark session."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.sql.parse import parse_script
+from bucketline.state.sql.statement import Query
+from bucketline.state.store.sql.run import run_statement
+from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.warehouse.catalog import Catalog, catalog
+
+_Place = tuple[tuple[str, str], ...]
+_WITHOUT_SPARK: dict[_Place, SqlSession] = {}
+_OF_SPARK: WeakKeyDictionary[Any, dict[_Place, SqlSession]] = WeakKeyDictionary()
+
+
+def sql(
+    spark: Any,
+    text: str,
+    warehouse: str | Mapping[str, str] | Catalog | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> Any:
+    """Runs the SQL statements of `text`, in Flink's spelling or Spark's, and returns what the last one gives.
+
+    With a Spark session that is a DataFrame, and Spark runs the queries. Without one (`None`) it is an Arrow table:
+    definitions, changes of rows, CALL, system tables and queries over one table need no Spark. `warehouse` is a folder
+    with databases, options of a catalog, or a `Catalog`; unqualified names mean the database `default`. What USE, SET
+    and CREATE CATALOG say lasts for the Spark session and the warehouse. Raises OptionError, before anything is done,
+    for a statement that cannot be read; and as the operations of `Table` and `Catalog`. Statements before the one that
+    fails are done.
+    """
+    statements = parse_script(text)
+    if not statements:
+        raise OptionError("SQL: the text holds no statement", key="sql")
+    session = _session(spark, warehouse, storage_options)
+    if spark is None:
+        results = [run_statement(session, statement) for _, statement in statements]
+        return results[-1]
+    queries = import_module("bucketline.streaming.sql.spark_queries").SparkQueries(spark)
+    *before, (_, last) = statements
+    for _, statement in before:
+        run_statement(session, statement, queries)
+    if isinstance(last, Query):
+        return queries.frame(session, last)
+    return queries.shown(run_statement(session, last, queries))
+
+
+def _session(
+    spark: Any, warehouse: str | Mapping[str, str] | Catalog | None, storage_options: Mapping[str, str] | None
+) -> SqlSession:
+    """The state of this Spark session and warehouse."""
+    found = warehouse
+    if warehouse is not None and not isinstance(warehouse, Catalog):
+        found = catalog(warehouse, storage_options)
+    place: _Place = ()
+    if isinstance(found, Catalog):
+        place = tuple(sorted({**found.settings.options, **found.settings.storage}.items()))
+    sessions = _WITHOUT_SPARK if spark is None else _OF_SPARK.setdefault(spark, {})
+    if place not in sessions:
+        sessions[place] = SqlSession.at(found if isinstance(found, Catalog) else None)
+    return sessions[place]

@@ -1,0 +1,99 @@
+"""Queries over a Spark session: each table that a query names becomes a temporary view, and Spark runs the rest."""
+
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+
+from bucketline.conf.reader_options import READ_OPTIMIZED
+from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.statement import Query, Relation
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.sql.session import SqlSession, is_path
+from bucketline.state.store.system.tables import system_table
+from bucketline.streaming.batch.failure import explained_in_one_line
+from bucketline.streaming.batch.procedures import spark_engine
+from bucketline.streaming.reader.source import FORMAT, register
+
+_OWN_OPTIONS = "spark."
+_PAIMON_OPTIONS = "spark.paimon."
+_READ_OPTIMIZED = "ro"
+_FOUND_ALREADY = "DATA_SOURCE_ALREADY_EXISTS"
+
+
+class SparkQueries:
+    """What a Spark session does for statements."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self._engine = spark_engine(spark)
+        try:
+            register(spark)
+        except AnalysisException as e:
+            if e.getCondition() != _FOUND_ALREADY:
+                raise
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    def set_option(self, key: str, value: str) -> bool:
+        """Options of Spark itself go to its session."""
+        if not key.startswith(_OWN_OPTIONS) or key.startswith(_PAIMON_OPTIONS):
+            return False
+        self._spark.conf.set(key, value)
+        return True
+
+    def rows(self, session: SqlSession, query: Query) -> pa.RecordBatchReader:
+        """The rows of a query, in this process."""
+        frame = self.frame(session, query)
+        with explained_in_one_line():
+            return frame.toArrow().to_reader()
+
+    def frame(self, session: SqlSession, query: Query) -> Any:
+        """The query as a DataFrame."""
+        text, views = query.text, []
+        try:
+            for relation in reversed(query.relations):
+                if self._is_view(session, relation):
+                    continue
+                view = f"bucketline_{uuid4().hex}"
+                self._read(session, relation).createOrReplaceTempView(view)
+                views.append(view)
+                alias = "" if relation.has_alias else f" AS `{_last_part(relation)}`"
+                text = f"{text[: relation.start]}`{view}`{alias}{text[relation.end :]}"
+            return self._spark.sql(text[query.start : len(text) - (len(query.text) - query.end)])
+        except AnalysisException as e:
+            raise refused(f"Spark cannot run the query: {str(e).splitlines()[0]}") from e
+        finally:
+            for view in views:
+                self._spark.catalog.dropTempView(view)
+
+    def shown(self, result: pa.Table) -> Any:
+        """A result as a DataFrame."""
+        return self._spark.createDataFrame(result)
+
+    def _is_view(self, session: SqlSession, relation: Relation) -> bool:
+        """Whether an unqualified name means a view of the Spark session: a table of the catalog comes first."""
+        name = relation.name
+        if name.database is not None or name.system is not None or is_path(name):
+            return False
+        if session.catalog is not None:
+            catalog, full = session.place(name)
+            if catalog.has_table(full):
+                return False
+        return bool(self._spark.catalog.tableExists(name.table))
+
+    def _read(self, session: SqlSession, relation: Relation) -> Any:
+        table, system = session.table(relation.name, relation.options), relation.name.system
+        if system is None or system.lower() == _READ_OPTIMIZED:
+            options = {**table.read_options, **table.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
+            return self._spark.read.format(FORMAT).options(**options).load(table.uri)
+        schema, rows = system_table(table, system)
+        return self._spark.createDataFrame(pa.Table.from_batches(rows, schema=schema))
+
+
+def _last_part(relation: Relation) -> str:
+    system = "" if relation.name.system is None else f"${relation.name.system}"
+    return f"{relation.name.table}{system}".replace("`", "``")

@@ -1,0 +1,60 @@
+"""SQL over a Spark session: Spark runs the queries, everything else is done as without it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import bucketline as bl
+from bucketline.conf.errors import OptionError
+
+pytestmark = pytest.mark.spark
+
+
+def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    def run(text: str) -> list[Any]:
+        return [tuple(row) if len(row) > 1 else row[0] for row in bl.sql(spark, text, str(tmp_path)).collect()]
+
+    made = run(
+        "CREATE TABLE orders (id INT, customer INT, amount DECIMAL(10,2), dt STRING, "
+        "PRIMARY KEY (id, dt) NOT ENFORCED) PARTITIONED BY (dt) WITH ('bucket'='2'); CREATE DATABASE shop;"
+        "CREATE TABLE shop.customers (id INT PRIMARY KEY NOT ENFORCED, name STRING) WITH ('bucket'='1');"
+        "INSERT INTO shop.customers VALUES (1, 'Ada'), (2, 'Grace');"
+        "INSERT INTO orders VALUES (1, 1, 10.5, 'a'), (2, 2, 20, 'a'), (3, 1, 30, 'b')"
+    )
+    assert made == [1]
+    join = (
+        "SELECT c.name, sum(o.amount) AS total FROM orders o JOIN shop.customers c ON o.customer = c.id "
+        "GROUP BY c.name HAVING sum(o.amount) > 1 ORDER BY total DESC"
+    )
+    assert [(name, float(total)) for name, total in run(join)] == [("Ada", 40.5), ("Grace", 20.0)]
+    assert run("INSERT INTO orders SELECT id + 10, customer, amount * 2, 'c' FROM orders WHERE dt = 'a'") == [2]
+    hint = "/*+ OPTIONS('scan.snapshot-id'='2') */"
+    assert run(f"SELECT orders.id FROM default.orders {hint} WHERE orders.amount > 15 ORDER BY 1") == [2, 3, 11, 12]
+    joined = "WITH x AS (SELECT * FROM orders VERSION AS OF 1) SELECT count(*) FROM x JOIN orders USING (id)"
+    assert run(joined) == [3]
+    files = "SELECT min(f.level), max(s.snapshot_id) FROM `orders$files` f CROSS JOIN orders$snapshots s"
+    assert run(files) == [(0, 2)]
+    assert run("CALL sys.compact(`table` => 'default.orders'); SELECT count(*) FROM `orders$ro`") == [5]
+    spark.range(3).createOrReplaceTempView("numbers")
+    assert run("SELECT o.id FROM orders o LEFT ANTI JOIN numbers n ON o.id = n.id ORDER BY 1") == [3, 11, 12]
+    source = "(SELECT id, dt, 1 AS amount FROM orders JOIN numbers USING (id))"
+    on = "ON t.id = s.id AND t.dt = s.dt"
+    run(f"MERGE INTO orders t USING {source} s {on} WHEN MATCHED THEN UPDATE SET amount = s.amount")
+    assert run("SELECT sum(amount) FROM orders WHERE id < 3") == [2]
+    assert run("UPDATE orders SET amount = amount + 1 WHERE id = 1; DELETE FROM orders WHERE id = 2") == [6]
+    assert run("CREATE TABLE big WITH ('primary-key'='id') AS SELECT id, max(amount) m FROM orders GROUP BY id") == [1]
+    assert bl.sql(None, "SELECT count(*) AS n FROM big", str(tmp_path)).to_pylist() == [{"n": 4}]
+    run("SET spark.sql.shuffle.partitions = 3; SET spark.paimon.scan.snapshot-id = 1")
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3" and run("SELECT count(*) FROM orders") == [3]
+    run("SET spark.sql.shuffle.partitions = 2; RESET")
+    assert [row for row in run("SHOW TABLES")] == [("default", "big"), ("default", "orders")]
+    lazy = bl.sql(spark, "SELECT id FROM orders WHERE dt = 'b'", str(tmp_path))
+    assert lazy.schema.simpleString() == "struct<id:int>"
+    assert [v.name for v in spark.catalog.listTables()] == ["numbers"]
+    spark.catalog.dropTempView("numbers")
+    with pytest.raises(OptionError, match=r"Spark cannot run the query: .*nothing"):
+        run("SELECT nothing FROM orders")
+    with pytest.raises(OptionError, match="there is no system table 'file'"):
+        run("SELECT * FROM `orders$file`")

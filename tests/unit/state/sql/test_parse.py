@@ -1,0 +1,262 @@
+"""SQL text → statements, in both spellings; what is not supported is named."""
+
+from typing import Any
+
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.commit.schema_change import (
+    AddColumn,
+    ChangeComment,
+    ChangeNullability,
+    ChangeType,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    SetOption,
+    SetTableComment,
+    UnsetOption,
+)
+from bucketline.state.commit.schema_edit import After, First
+from bucketline.state.sql.parse import parse_script, parse_statement
+from bucketline.state.sql.statement import (
+    AlterTable,
+    Call,
+    CreateCatalog,
+    CreateDatabase,
+    CreateTable,
+    Delete,
+    Describe,
+    Drop,
+    DropPartitions,
+    Insert,
+    Kind,
+    Merge,
+    MergeAction,
+    Query,
+    RenameTable,
+    Reset,
+    Set,
+    Show,
+    TableName,
+    Truncate,
+    Update,
+    Use,
+)
+from bucketline.state.types.columns_text import parse_columns
+
+T = TableName("t")
+INT, STRING = (f.type for f in parse_columns("a INT, b STRING"))
+
+
+def created(text: str) -> CreateTable:
+    found = parse_statement(text)
+    assert isinstance(found, CreateTable)
+    return found
+
+
+def test_flink_and_spark_spell_the_same_table() -> None:
+    flink = created(
+        "CREATE TABLE IF NOT EXISTS db.t (k BIGINT COMMENT 'it''s', v STRING, dt STRING, "
+        "PRIMARY KEY (k, dt) NOT ENFORCED) COMMENT 'c' PARTITIONED BY (dt) "
+        "WITH ('bucket' = '2', 'merge-engine' = 'first-row')"
+    )
+    assert (flink.name, flink.exist_ok, flink.comment) == (TableName("t", "db"), True, "c")
+    assert flink.columns == "k BIGINT COMMENT 'it''s', v STRING, dt STRING"
+    assert (flink.primary_key, flink.partition_by) == (("k", "dt"), ("dt",))
+    assert flink.options == {"bucket": "2", "merge-engine": "first-row"}
+    spark = created(
+        'create table t (k BIGINT, v STRING) USING paimon PARTITIONED BY (dt STRING) COMMENT "c" '
+        "TBLPROPERTIES (primary-key='k,dt', bucket = 2, 'write-only'=true) -- a comment\n"
+    )
+    assert spark.columns == "k BIGINT, v STRING, dt STRING"
+    assert (spark.partition_by, spark.comment) == (("dt",), "c")
+    assert spark.options == {"primary-key": "k,dt", "bucket": "2", "write-only": "true"}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    ["k INT PRIMARY KEY NOT ENFORCED, v INT", "CONSTRAINT pk PRIMARY KEY (k) NOT ENFORCED, k INT, v INT"],
+)
+def test_a_primary_key_may_stand_at_its_column_or_have_a_name(columns: str) -> None:
+    found = created(f"CREATE TABLE t ({columns})")
+    assert (found.primary_key, found.columns) == (("k",), "k INT, v INT")
+
+
+def test_types_of_paimon_are_kept_as_they_are_written() -> None:
+    columns = "a ROW<x INT, y ARRAY<STRING>>, m MULTISET<INT>, t TIMESTAMP_LTZ(6), u TIMESTAMP(6) WITH LOCAL TIME ZONE"
+    assert created(f"CREATE TABLE t ({columns})").columns == columns
+
+
+def test_columns_come_from_another_table_or_from_a_query() -> None:
+    like = created("CREATE TABLE t WITH ('bucket'='1') LIKE db.s (EXCLUDING OPTIONS)")
+    assert (like.like, like.like_options, like.options) == (TableName("s", "db"), False, {"bucket": "1"})
+    query = created("CREATE TABLE t PARTITIONED BY (dt) AS WITH q AS (SELECT 1 a) SELECT * FROM q").query
+    assert query is not None and query.text.startswith("WITH q") and query.relations == ()
+
+
+STATEMENTS: dict[str, Any] = {
+    "CREATE CATALOG c WITH ('type'='paimon', 'warehouse'='/w')": CreateCatalog(
+        "c", {"type": "paimon", "warehouse": "/w"}, False
+    ),
+    "CREATE DATABASE IF NOT EXISTS c.db": CreateDatabase("db", "c", True),
+    "DROP TABLE IF EXISTS db.t": Drop(Kind.TABLE, ("db", "t"), True),
+    "DROP SCHEMA db CASCADE": Drop(Kind.DATABASE, ("db",), False, True),
+    "USE db": Use(Kind.DATABASE, ("db",)),
+    "USE CATALOG c": Use(Kind.CATALOG, ("c",)),
+    "USE c.db": Use(Kind.DATABASE, ("c", "db")),
+    "SHOW TABLES IN db LIKE 'a*'": Show("TABLES", ("db",), "a*"),
+    "SHOW CREATE TABLE t": Show("CREATE TABLE", ("t",)),
+    "DESC EXTENDED t": Describe(T),
+    "SET 'execution.runtime-mode' = 'batch'": Set("execution.runtime-mode", "batch"),
+    "SET spark.paimon.scan.snapshot-id=3": Set("spark.paimon.scan.snapshot-id", "3"),
+    "SET": Set(None, None),
+    "RESET 'a.b'": Reset("a.b"),
+    "TRUNCATE TABLE t PARTITION (dt = '1')": Truncate(T, {"dt": "1"}),
+    "ALTER TABLE t RENAME TO u": RenameTable(T, TableName("u")),
+    "ALTER TABLE t DROP PARTITION (dt='1', hr=2), PARTITION (dt='3')": DropPartitions(
+        T, ({"dt": "1", "hr": "2"}, {"dt": "3"})
+    ),
+    "CALL sys.compact('default.T', '', '')": Call("compact", ("default.T", "", ""), {}),
+    "call sys.Rescale(`table` => 'T', bucket_num => 1, `partition` => NULL)": Call(
+        "rescale", (), {"table": "T", "bucket_num": "1", "partition": None}
+    ),
+}
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_statements_become_values(text: str) -> None:
+    assert parse_statement(text) == STATEMENTS[text]
+
+
+CHANGES: dict[str, list[Any]] = {
+    "ADD c INT COMMENT 'x' FIRST": [AddColumn(("c",), INT, "x", First())],
+    "ADD COLUMNS (c INT, d STRING AFTER c)": [AddColumn(("c",), INT), AddColumn(("d",), STRING, None, After("c"))],
+    "ADD COLUMN a.b INT": [AddColumn(("a", "b"), INT)],
+    "DROP COLUMN c": [DropColumn(("c",))],
+    "DROP (c, d)": [DropColumn(("c",)), DropColumn(("d",))],
+    "RENAME c TO d": [RenameColumn(("c",), "d")],
+    "RENAME COLUMN c TO d": [RenameColumn(("c",), "d")],
+    "MODIFY c INT COMMENT 'y' AFTER b": [
+        ChangeType(("c",), INT),
+        ChangeNullability(("c",), True),
+        ChangeComment(("c",), "y"),
+        MoveColumn(("c",), After("b")),
+    ],
+    "MODIFY COMMENT 'new'": [SetTableComment("new")],
+    "ALTER COLUMN c TYPE INT": [ChangeType(("c",), INT)],
+    "ALTER COLUMN c COMMENT 'y'": [ChangeComment(("c",), "y")],
+    "ALTER COLUMN c DROP NOT NULL": [ChangeNullability(("c",), True)],
+    "ALTER COLUMN c FIRST": [MoveColumn(("c",), First())],
+    "SET ('a'='b')": [SetOption("a", "b")],
+    "SET TBLPROPERTIES ('a'='b', 'comment'='c')": [SetOption("a", "b"), SetTableComment("c")],
+    "RESET ('a', 'b')": [UnsetOption("a"), UnsetOption("b")],
+    "UNSET TBLPROPERTIES IF EXISTS ('a')": [UnsetOption("a")],
+}
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_alter_table_becomes_changes_of_the_schema(text: str) -> None:
+    assert parse_statement(f"ALTER TABLE t {text}") == AlterTable(T, tuple(CHANGES[text]))
+
+
+def relations(text: str) -> list[tuple[str, dict[str, str]]]:
+    found = parse_statement(text)
+    assert isinstance(found, Query)
+    return [(str(r.name), dict(r.options)) for r in found.relations]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT * FROM t VERSION AS OF 3", [("t", {"scan.version": "3"})]),
+        ("SELECT * FROM db.t FOR SYSTEM_VERSION AS OF 'tag' AS x", [("db.t", {"scan.version": "tag"})]),
+        ("SELECT * FROM t TIMESTAMP AS OF 10", [("t", {"scan.timestamp-millis": "10000"})]),
+        (
+            "SELECT * FROM t FOR SYSTEM_TIME AS OF TIMESTAMP '1970-01-02 00:00:00Z' x, u",
+            [("t", {"scan.timestamp-millis": "86400000"}), ("u", {})],
+        ),
+        (
+            "SELECT * FROM t /*+ OPTIONS('branch'='b', 'scan.snapshot-id'='1') */ x",
+            [("t", {"branch": "b", "scan.snapshot-id": "1"})],
+        ),
+        (
+            "SELECT * FROM c.db.`t$branch_b$files` JOIN T$audit_log l ON 1=1",
+            [("c.db.t$branch_b$files", {}), ("T$audit_log", {})],
+        ),
+        ("WITH t AS (SELECT * FROM u) SELECT * FROM t", [("u", {})]),
+        ("WITH t AS (SELECT * FROM t) SELECT * FROM t", [("t", {})]),
+        ("SELECT /*+ BROADCAST(t) */ * FROM t /* a comment */", [("t", {})]),
+    ],
+)
+def test_tables_of_a_query_carry_their_version_and_options(text: str, expected: list[Any]) -> None:
+    assert relations(text) == expected
+
+
+def test_rows_are_inserted_into_columns_and_partitions() -> None:
+    found = parse_statement(
+        "INSERT OVERWRITE TABLE db.t /*+ OPTIONS('a'='b') */ PARTITION (dt='1', hr) (x, y) SELECT 1, 2"
+    )
+    assert isinstance(found, Insert)
+    assert (str(found.table.name), found.table.options, found.overwrite) == ("db.t", {"a": "b"}, True)
+    assert (found.partition, found.dynamic, found.columns) == ({"dt": "1"}, ("hr",), ("x", "y"))
+    plain = parse_statement("INSERT INTO t (SELECT * FROM u)")
+    assert isinstance(plain, Insert) and plain.columns is None and len(plain.query.relations) == 1
+
+
+def test_changes_of_rows_name_the_table_its_alias_and_what_is_set() -> None:
+    update = parse_statement("UPDATE db.t AS x SET x.a = 1, b = b + 1 WHERE a > 1")
+    assert isinstance(update, Update)
+    assert (str(update.table.name), update.alias, list(update.assignments)) == ("db.t", "x", ["a", "b"])
+    delete = parse_statement("DELETE FROM t")
+    assert isinstance(delete, Delete) and delete.where is None
+    merge = parse_statement(
+        "MERGE INTO t USING s ON t.k = s.k WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT (k) VALUES (s.k)"
+    )
+    assert isinstance(merge, Merge) and merge.matched == MergeAction("update")
+    assert merge.not_matched is not None and list(merge.not_matched.values or ()) == ["k"]
+
+
+def test_semicolons_end_statements_but_not_inside_texts() -> None:
+    texts = [text for text, _ in parse_script("SET a = 'x;y'; -- c;\n;; SHOW TABLES ;")]
+    assert texts[0] == "SET a = 'x;y'"
+    assert len(texts) == 2 and texts[1].endswith("SHOW TABLES")
+
+
+REFUSED = {
+    "SELEC 1": "'SELEC' is not supported; did you mean 'SELECT'?",
+    "EXPLAIN SELECT 1": "'EXPLAIN' is not supported; ask the DataFrame",
+    "CREATE VIEW v AS SELECT 1": "CREATE VIEW V AS is not supported; CREATE TABLE",
+    "CREATE TABLE t (a INT) LOCATION '/x'": "LOCATION is not supported: a table lies in",
+    "CREATE TABLE t (a INT) USING parquet": "USING parquet is not supported",
+    "CREATE TABLE t (a INT, WATERMARK FOR a AS a)": "WATERMARK belongs to streams",
+    "CREATE TABLE t (a INT, b AS a + 1)": r"computed and metadata columns \(B AS \.\.\.\)",
+    "CREATE TABLE t (a INT) WITH ('a'='b', 'a'='c')": "option 'a' is given twice",
+    "CREATE TABLE t": "the columns come from a list",
+    "ALTER TABLE t ADD PRIMARY KEY (a)": "keys and watermarks cannot be added",
+    "ALTER TABLE t ADD PARTITION (dt='1')": "a partition comes with its first row",
+    "ALTER TABLE t SWAP": "one of SET, RESET, .* follows the table's name, found 'SWAP'",
+    "CALL compact('t')": r"procedures are in sys, as CALL sys\.compact",
+    "CALL sys.compact('t', partitions => 'x')": "named and positional arguments cannot be mixed",
+    "CALL sys.compact(current_date())": r"CALL sys\.compact: expected a text in quotes, a number",
+    "SELECT * FROM t VERSION AS OF x": "time travel: expected a snapshot's id or the name of a tag, found 'x'",
+    "SELECT * FROM t TIMESTAMP AS OF 'yesterday'": "'yesterday' is no time",
+    "SELECT 1 /*+ OPTIONS('a'='b') */": "does not follow the name of a table",
+    "SELECT * FROM t /*+ BROADCAST(t) */": r"hint /\*\+ BROADCAST\(t\) \*/: expected OPTIONS",
+    "SELECT * FROM a.b.c.d": "has more parts than catalog, database and table",
+    "SELECT * FROM `t$x$y`": r"is no name of a table, as t, t\$files",
+    "SELECT (1": r"Expecting \)",
+    "SELECT 'a": "the text cannot be read",
+    "UPDATE t SET a = 1, a = 2": "a column is set twice",
+    "MERGE INTO t USING s ON t.a=s.a WHEN MATCHED AND s.b=1 THEN DELETE": "CONDITION is not supported",
+    "SHOW VIEWS": "SHOW VIEWS is not supported; SHOW TABLES",
+    "DROP VIEW v": "DROP VIEW is not supported",
+    "TRUNCATE TABLE t PARTITION (dt)": "partition column 'dt' has no value",
+    "SHOW TABLES EXTRA": "SHOW TABLES: not supported here, found 'EXTRA'",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_not_supported_is_refused_by_name(text: str) -> None:
+    with pytest.raises(OptionError, match=REFUSED[text]):
+        parse_statement(text)
