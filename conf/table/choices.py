@@ -136,3 +136,13 @@ class TagFormat(Enum):
     WITH_DASHES = "with_dashes"
     WITHOUT_DASHES = "without_dashes"
     WITHOUT_DASHES_AND_SPACES = "without_dashes_and_spaces"
+
+
+class ExternalPlace(Enum):
+    """Which of the external paths a new file goes to."""
+
+    NONE = "none"
+    SPECIFIC_FS = "specific-fs"
+    ROUND_ROBIN = "round-robin"
+    ENTROPY_INJECT = "entropy-inject"
+    WEIGHTED = "weighted"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bucketline.conf.table.read_options import (
+    BRANCH,
     DATA_EVOLUTION_ENABLED,
     DATA_FILE_DIRECTORY,
     INDEX_IN_DATA_DIRECTORY,
@@ -93,7 +94,6 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     _OTHER_MODE: """
         postpone.batch-write-fixed-bucket.rescale-load-factor
         visibility-callback.timeout visibility-callback.check-interval
-        data-file.external-paths.strategy data-file.external-paths.specific-fs data-file.external-paths.weights
         chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
         
         
@@ -115,7 +115,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     """,
 }
 
-_WRITTEN_ABOUT = (DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, ROW_TRACKING_ENABLED, DATA_EVOLUTION_ENABLED)
+_WRITTEN_ABOUT = (BRANCH, DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, ROW_TRACKING_ENABLED, DATA_EVOLUTION_ENABLED)
 """Options of reading that change what a writer must do as well."""
 
 HARMLESS: Mapping[str, str] = {
@@ -169,8 +169,6 @@ RESTRICTED: Mapping[str, Restriction] = {
     "manifest.format": _only("avro", _NOT_YET),
     "sequence.snapshot-ordering": _only("false", _NOT_YET),
     "type": _only("table", "other kinds of tables have no snapshots of their own"),
-    "data-file.external-paths": _never("this release writes data files inside the table only"),
-    DATA_FILE_DIRECTORY.key: _never("this release writes data files next to the table's metadata only"),
     INDEX_IN_DATA_DIRECTORY.key: _only("false", _NOT_YET),
     "pk-clustering-override": _only("false", "it replaces the order of keys in files with another"),
     "chain-table.enabled": _only("false", "it needs deletes to be kept at the last level"),

@@ -100,6 +100,25 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
 """Options that change the rows of a read, with the values, in lower case, that do not."""
 
 
+_OTHER_FOLDERS = frozenset(
+    ("schema", "snapshot", "manifest", "index", "statistics", "tag", "branch", "consumer", "changelog", "compaction")
+)
+
+
+def check_data_folder(options: Mapping[str, str]) -> None:
+    """Returns when data files can lie in the folder that is named for them. Raises OptionError."""
+    folder = DATA_FILE_DIRECTORY.get(options)
+    parts = folder.split("/") if folder else []
+    if any(part in ("", ".", "..") or "=" in part or part.startswith("bucket-") for part in parts):
+        why = "names folders below the table, as 'data' or 'files/data', none of which looks like a partition or bucket"
+        raise OptionError(f"'{DATA_FILE_DIRECTORY.key}' = {folder!r}: it {why}", key=DATA_FILE_DIRECTORY.key)
+    if parts and parts[0] in _OTHER_FOLDERS:
+        raise OptionError(
+            f"'{DATA_FILE_DIRECTORY.key}' = {folder!r}: the table has other files in {parts[0]}; choose another name",
+            key=DATA_FILE_DIRECTORY.key,
+        )
+
+
 def is_read_option(key: str) -> bool:
     """Whether the option says what a read sees, so that it can be given when a table is opened."""
     return key in _REFUSED or any(option.key == key for option in GIVEN_WHEN_OPENED)

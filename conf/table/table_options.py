@@ -33,12 +33,14 @@ from bucketline.conf.table.compaction_options import (
     NUM_LEVELS,
 )
 from bucketline.conf.table.expiry_options import EXPIRY_OPTIONS, check_expiry_options
+from bucketline.conf.table.external_options import EXTERNAL_OPTIONS, check_external_options
 from bucketline.conf.table.field_options import check_stats_modes
 from bucketline.conf.table.file_options import FILE_OPTIONS, check_file_options
 from bucketline.conf.table.memory_options import BOUNDED, MEMORY_OPTIONS
 from bucketline.conf.table.merge_options import IGNORE_DELETE, MERGE_ENGINE, MERGE_OPTIONS, SEQUENCE_FIELD
 from bucketline.conf.table.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
 from bucketline.conf.table.own_options import OWN_OPTIONS
+from bucketline.conf.table.read_options import BRANCH, DATA_FILE_DIRECTORY, check_data_folder
 from bucketline.conf.table.tag_options import TAG_OPTIONS, check_tag_options
 
 MB = 1 << 20
@@ -138,7 +140,10 @@ HONOURED: Mapping[str, Option[Any]] = {
     **CHANGELOG_OPTIONS,
     **OWN_OPTIONS,
     **EXPIRY_OPTIONS,
+    **EXTERNAL_OPTIONS,
     **TAG_OPTIONS,
+    BRANCH.key: BRANCH,
+    DATA_FILE_DIRECTORY.key: DATA_FILE_DIRECTORY,
 }
 """Every option above by its key, then those of the other modules, ours among them."""
 
@@ -179,6 +184,8 @@ def check_write_options(
     check_changelog_options(schema_options, primary_key)
     check_expiry_options(schema_options, partition_keys, has_primary_key=bool(primary_key))
     check_tag_options(schema_options)
+    check_external_options(schema_options)
+    check_data_folder(schema_options)
     _check_bucket(schema_options, primary_key, partition_keys)
     _check_numbers(schema_options)
 

@@ -11,6 +11,7 @@ from bucketline.conf.table import bucket_options as bucket
 from bucketline.conf.table import changelog_options as changelog
 from bucketline.conf.table import compaction_options as compaction
 from bucketline.conf.table import expiry_options as expiry
+from bucketline.conf.table import external_options as external
 from bucketline.conf.table import file_options as files
 from bucketline.conf.table import merge_options as merge
 from bucketline.conf.table import read_options as reading
@@ -31,6 +32,18 @@ class PathSettings(Settings):
     legacy_names = Value(table.PARTITION_LEGACY_NAME)
     data_directory = Value(reading.DATA_FILE_DIRECTORY)
     index_in_data_directory = Value(reading.INDEX_IN_DATA_DIRECTORY)
+    external_strategy = Value(external.EXTERNAL_STRATEGY)
+    external_weights = OptionalValue(external.EXTERNAL_WEIGHTS)
+
+    @cached_property
+    def external_roots(self) -> tuple[str, ...]:
+        """The folders outside the table that new data files go to."""
+        return external.external_roots(self.options)
+
+    @cached_property
+    def external_paths(self) -> tuple[str, ...]:
+        """All folders outside the table that are named, whether new files go there or not."""
+        return external.EXTERNAL_PATHS.get(self.options)
 
 
 class BucketSettings(Settings):

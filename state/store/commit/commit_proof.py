@@ -17,7 +17,7 @@ from bucketline.state.determinism import Clock
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.catalog.kept_files import data_paths, index_path, located
+from bucketline.state.store.catalog.kept_files import data_paths, index_path, located, reach
 from bucketline.state.store.commit.commit_check import Half
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.hidden_files import bring_back_path
@@ -55,10 +55,14 @@ def brought_files(root: str, schema: TableSchema, half: Half) -> list[BroughtFil
 class FilesProof:
     """Asks for the files of one half of a commit, whose work was planned at `planned_ms` by `clock`."""
 
-    def __init__(self, io: FileIO, files: Sequence[BroughtFile], clock: Clock, planned_ms: int) -> None:
+    def __init__(
+        self, io: FileIO, schema: TableSchema, files: Sequence[BroughtFile], clock: Clock, planned_ms: int
+    ) -> None:
+        self._schema = schema
         self._io, self._files, self._clock, self._planned_ms = io, files, clock, planned_ms
         self._asked_ms = planned_ms
-        self._is_free = isinstance(bare(io), LocalIO)
+        self._is_free = all(isinstance(bare(self._reach(f.path)[0]), LocalIO) for f in files)
+        self._is_free = self._is_free and isinstance(bare(io), LocalIO)
         self._was_old = False
         self._newest_path: str | None = None
         self._manifests: tuple[str, ...] = ()
@@ -109,13 +113,16 @@ class FilesProof:
         """
         return self.is_recent and not self._was_old and not self._is_free
 
+    def _reach(self, path: str) -> tuple[FileIO, str]:
+        return reach(self._io, self._schema, path)
+
     def _age_ms(self, newest_path: str | None) -> int:
         """How old the oldest file is by the storage's clock; 0 where that does not tell."""
         if not self._files or newest_path is None:
             return 0
         oldest = min(self._files, key=lambda f: _FOREVER_MS if f.made_ms is None else f.made_ms)
         try:
-            written_ms = modified_or_unknown(self._io, oldest.path)
+            written_ms = modified_or_unknown(*self._reach(oldest.path))
             now_ms = modified_or_unknown(self._io, newest_path)
         except StorageError as e:
             if e.fields.get("missing"):
@@ -124,13 +131,14 @@ class FilesProof:
         return 0 if written_ms is None or now_ms is None else now_ms - written_ms
 
     def _is_whole(self, file: BroughtFile) -> bool:
-        return self._is_there(file) or (bring_back_path(self._io, file.path) and self._is_there(file))
+        return self._is_there(file) or (bring_back_path(*self._reach(file.path)) and self._is_there(file))
 
     def _is_there(self, file: BroughtFile) -> bool:
+        io, path = self._reach(file.path)
         if file.size_bytes is None:
-            return self._io.exists(file.path)
+            return io.exists(path)
         try:
-            return self._io.size(file.path) == file.size_bytes
+            return io.size(path) == file.size_bytes
         except StorageError as e:
             if e.fields.get("missing"):
                 return False

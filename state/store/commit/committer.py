@@ -194,9 +194,8 @@ class Committer:
         seen = based_on
         tried: CommitBase | None = None
         missed = 0
-        proof = FilesProof(
-            self._io, brought_files(self._path, self._schema, half), self._clock, planned_ms=self._planned_ms
-        )
+        brought = brought_files(self._path, self._schema, half)
+        proof = FilesProof(self._io, self._schema, brought, self._clock, planned_ms=self._planned_ms)
         while True:
             of_try: list[str] = []
             base: CommitBase | None = None

@@ -8,8 +8,10 @@ from contextlib import contextmanager, suppress
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import StorageError
+from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import INDEX_DIR, bucket_path
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.kept_files import located, remove_file
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_base import changes_since
@@ -18,16 +20,15 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -> Iterator[tuple[str, str]]:
-    """(name, path below the table) of each file that the messages' compactions wrote. Upgraded files are not included,
-    because they are live; nor are files on external paths.
+    """(name, path below the table or full path) of each file that the messages' compactions wrote. Upgraded files are
+    not included, because they are live.
     """
     for m in messages:
         folder = bucket_path(schema, m.partition, m.bucket)
         others = {f.file_name for f in (*m.compact_before, *m.new_files, *m.deleted_files)}
         for file in (*m.compact_after, *m.compact_changelog):
-            if file.file_name not in others and file.external_path is None:
-                for name in (file.file_name, *file.extra_files):
-                    yield name, f"{folder}/{name}"
+            if file.file_name not in others:
+                yield from _with_extra(folder, file)
         for index in m.compact_index_files:
             if index.external_path is None:
                 yield index.file_name, f"{INDEX_DIR}/{index.file_name}"
@@ -58,7 +59,7 @@ def discard_outputs(
     for name, path in compaction_outputs(schema, messages):
         if name not in taken_names:
             with suppress(StorageError):
-                io.delete(f"{table_path}/{path}")
+                remove_file(io, schema, located(table_path, path))
 
 
 def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Iterable[CommitMessage]) -> None:
@@ -66,16 +67,19 @@ def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Ite
     are certainly in no snapshot and never will be.
     """
     for m in messages:
-        paths = [
-            f"{bucket_path(schema, m.partition, m.bucket)}/{name}"
-            for f in m.made_files
-            if f.external_path is None
-            for name in (f.file_name, *f.extra_files)
-        ]
+        folder = bucket_path(schema, m.partition, m.bucket)
+        paths = [path for f in m.made_files for _, path in _with_extra(folder, f)]
         indexes = (e for e in (*m.new_index_files, *m.compact_index_files) if e.external_path is None)
         for path in (*paths, *(f"{INDEX_DIR}/{e.file_name}" for e in indexes)):
             with suppress(StorageError):
-                io.delete(f"{table_path}/{path}")
+                remove_file(io, schema, located(table_path, path))
+
+
+def _with_extra(folder: str, file: DataFileMeta) -> Iterator[tuple[str, str]]:
+    """(name, path) of a file and of those beside it, which lie in the folder unless the file is on an external path."""
+    place = folder if file.external_path is None else file.external_path.rpartition("/")[0]
+    for name in (file.file_name, *file.extra_files):
+        yield name, f"{place}/{name}"
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from functools import cache, cached_property
 
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.data_file import DataFileMeta, FileSource
-from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.row_age import RowAge, row_age
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.compact_options import CompactOptions
@@ -22,6 +21,7 @@ from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.datafile.file_settings import Postponed
 from bucketline.state.store.datafile.rolling_writer import RollingWriter
 from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.order import key_order
 
@@ -116,7 +116,8 @@ class BucketAccess:
     def delete_own(self, files: Sequence[DataFileMeta], bucket_id: BucketId) -> None:
         """Removes files that the caller has just written and nothing names."""
         for file in files:
-            self.files.io.delete(f"{self.files.table_path}/{bucket_path(self.schema, *bucket_id)}/{file.file_name}")
+            io, path = self.files.place(BucketFiles(*bucket_id, total_buckets=0, files=()), file)
+            io.delete(path)
 
     @contextmanager
     def removed_on_error(self, bucket_id: BucketId) -> Iterator[list[DataFileMeta]]:

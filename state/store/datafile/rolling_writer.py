@@ -17,9 +17,10 @@ from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMe
 from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_file_folder
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
+from bucketline.state.store.datafile.external_places import ExternalPlaces
 from bucketline.state.store.datafile.file_settings import FileSettings, Postponed, file_settings, row_sink
 from bucketline.state.store.storage.errors import storage_errors
-from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema
 from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.logical import DataField
@@ -62,12 +63,13 @@ class RollingWriter:
         self._is_postponed = postponed is not None
         self._io = io
         self._directory = f"{table_path}/{new_file_folder(schema, partition, bucket)}"
+        self._uuid = ids.new_uuid()
+        self._outside = ExternalPlaces(schema, partition, bucket, self._uuid)
         self._schema = schema
         self._clock = clock
         self._level = level
         self._source = source
         self._settings = file_settings(schema, level=level, source=source, postponed=postponed)
-        self._uuid = ids.new_uuid()
         self._keys = schema.select(schema.trimmed_primary_key)
         self._physical = arrow_schema(self._settings.fields)
         self._next_sequence_number = first_sequence_number
@@ -76,7 +78,7 @@ class RollingWriter:
         self._pending_rows = 0
         self._open: _OpenFile | None = None
         self._closed: list[DataFileMeta] = []
-        self._paths: list[str] = []
+        self._made: list[tuple[FileIO, str]] = []
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Adds rows; columns are found by name. Writes full row groups."""
@@ -102,9 +104,9 @@ class RollingWriter:
         if self._open is not None:
             self._open.abandon()
             self._open = None
-        for path in self._paths:
-            self._io.delete(path)
-        self._closed, self._paths, self._pending = [], [], []
+        for io, path in self._made:
+            io.delete(path)
+        self._closed, self._made, self._pending = [], [], []
 
     def __enter__(self) -> Self:
         return self
@@ -146,9 +148,13 @@ class RollingWriter:
         group = pa.concat_tables(self._pending)
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
         if self._open is None:
-            name = data_file_name(self._settings.prefix, self._uuid, len(self._paths), self._settings.form.value)
-            self._paths.append(f"{self._directory}/{name}")
-            self._open = _OpenFile(self._io, self._paths[-1], name, self._settings, group)
+            name = data_file_name(self._settings.prefix, self._uuid, len(self._made), self._settings.form.value)
+            outside = self._outside.place(name)
+            io, path = self._io, f"{self._directory}/{name}"
+            if outside is not None:
+                io, path = file_io_for(outside, self._schema.storage)
+            self._made.append((io, path))
+            self._open = _OpenFile(io, path, name, self._settings, group, outside)
         self._open.write(group, self._schema.fields, self._keys)
         full = self._open.size_bytes >= self._settings.target_bytes
         if full or self._open.row_count >= self._settings.target_rows:
@@ -190,14 +196,18 @@ class RollingWriter:
             delete_row_count=file.delete_row_count,
             file_source=self._source,
             value_stats_cols=names,
+            external_path=file.external_path,
         )
 
 
 class _OpenFile:
     """One file being written, with statistics of its rows so far."""
 
-    def __init__(self, io: FileIO, path: str, name: str, settings: FileSettings, first: pa.Table) -> None:
+    def __init__(
+        self, io: FileIO, path: str, name: str, settings: FileSettings, first: pa.Table, outside: str | None
+    ) -> None:
         self.name = name
+        self.external_path = outside
         self.row_count = 0
         self.delete_row_count = 0
         self.min_key = self.max_key = EMPTY_ROW

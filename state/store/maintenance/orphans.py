@@ -34,6 +34,7 @@ from bucketline.state.format.paths import (
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.snapshot_json import decode_snapshot
 from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.external_folders import own_folders
 from bucketline.state.store.catalog.kept_files import reraise_unless_missing
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.schemas import Schemas
@@ -42,7 +43,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.plans.plan_files import named_by_plans, plan_id_in
 from bucketline.state.store.storage.file_info import FileInfo
-from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.hidden_files import bring_back, is_aside, own_name, place_aside, put_aside
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 
@@ -54,6 +55,7 @@ _AT_ONCE = 20
 
 _NAMED = frozenset({MANIFEST_DIR, INDEX_DIR, STATISTICS_DIR})
 _METADATA = frozenset({SCHEMA_DIR, SNAPSHOT_DIR, TAG_DIR, CONSUMER_DIR, CHANGELOG_DIR})
+_HASH = re.compile("[01]{4}/[01]{4}/[01]{4}/[01]{8}")
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 
 
@@ -101,23 +103,45 @@ def remove_orphan_files(
             key="older_than",
             value=older_than_ms,
         )
-    now_ms = clock.now_ms() if dry_run else storage_now_ms(table.io, table.path, ids=ids)
+    grounds = _grounds(table)
     # Listed before the names are collected: what is committed in between is named by then.
-    candidates, aside = _candidates(table, now_ms - older_than_ms)
+    listed = []
+    for ground in grounds:
+        now_ms = clock.now_ms() if dry_run else storage_now_ms(ground.io, ground.root, ids=ids)
+        listed.append((ground, *_candidates(ground, now_ms - older_than_ms)))
     used = _Names(table.io, table.path, table.manifests)
     used.collect(watch)
-    orphans = [f for f in candidates if used.is_orphan(f)]
     if dry_run:
-        return OrphanResult(tuple(orphans), deleted=False)
-    for file in aside:
-        if not used.is_orphan(file):
-            bring_back(table.io, file)
+        return OrphanResult(tuple(f for _, found, _ in listed for f in found if used.is_orphan(f)), deleted=False)
     removed: list[FileInfo] = []
-    for start in range(0, len(orphans), _AT_ONCE):
-        # A commit of old files that was published since the names were collected has proven that they were there.
-        used.follow()
-        removed += _remove(table.io, [f for f in orphans[start : start + _AT_ONCE] if used.is_orphan(f)], used, ids)
+    for ground, candidates, aside in listed:
+        for file in aside:
+            if not used.is_orphan(file):
+                bring_back(ground.io, file)
+        orphans = [f for f in candidates if used.is_orphan(f)]
+        for start in range(0, len(orphans), _AT_ONCE):
+            # A commit of old files that was published since the names were collected has proven that they were there.
+            used.follow()
+            those = [f for f in orphans[start : start + _AT_ONCE] if used.is_orphan(f)]
+            removed += _remove(ground.io, those, used, ids)
     return OrphanResult(tuple(removed), deleted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """A folder in which files of the table lie: its own, or an external one that belongs to it alone."""
+
+    io: FileIO
+    root: str
+    bucket_depth: int
+    is_outside: bool = False
+
+
+def _grounds(table: TableHandle) -> list[_Ground]:
+    schema = table.table_schema
+    depth = _bucket_depth(schema)
+    outside = [file_io_for(folder, schema.storage) for folder in own_folders(table.io, table.path, schema)]
+    return [_Ground(table.io, table.path, depth), *(_Ground(io, root, depth, True) for io, root in outside)]
 
 
 def _remove(io: FileIO, files: Sequence[FileInfo], used: "_Names", ids: IdSource) -> list[FileInfo]:
@@ -144,13 +168,12 @@ def _remove(io: FileIO, files: Sequence[FileInfo], used: "_Names", ids: IdSource
     return removed
 
 
-def _candidates(table: TableHandle, before_ms: int) -> tuple[list[FileInfo], list[FileInfo]]:
+def _candidates(ground: _Ground, before_ms: int) -> tuple[list[FileInfo], list[FileInfo]]:
     """The old files in the places where a clean-up may look, and all that are aside there."""
-    depth = _bucket_depth(table.table_schema)
-    start = f"{table.path}/"
+    start, belongs = f"{ground.root}/", _is_outside_candidate if ground.is_outside else _is_candidate
     found, aside = [], []
-    for file in table.io.list_files(table.path):
-        if not _is_candidate(file.path.removeprefix(start).split("/"), depth):
+    for file in ground.io.list_files(ground.root):
+        if not belongs(file.path.removeprefix(start).split("/"), ground.bucket_depth):
             continue
         if 0 <= file.modified_ms < before_ms:
             found.append(file)
@@ -171,6 +194,13 @@ def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
     # Folders that are not buckets belong to others, whatever is in them.
     folders = parts[:-1]
     return len(folders) == bucket_depth and folders[-1].startswith("bucket-") if folders else False
+
+
+def _is_outside_candidate(parts: list[str], bucket_depth: int) -> bool:
+    """As `_is_candidate`, in an external folder: in a bucket, or in the folders of a hash below it."""
+    bucket, below = parts[:-1][:bucket_depth], parts[:-1][bucket_depth:]
+    is_bucket = len(bucket) == bucket_depth and bucket[-1].startswith("bucket-")
+    return is_bucket and (not below or _HASH.fullmatch("/".join(below)) is not None)
 
 
 def _is_stray(folder: str, name: str) -> bool:

@@ -20,6 +20,7 @@ from bucketline.state.errors import CommitConflictError, FilesGoneError, SchemaM
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.format.paths import partition_path
+from bucketline.state.store.catalog.external_folders import claim_folders
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
 from bucketline.state.store.commit.commit_check import AppendCheck
@@ -62,6 +63,7 @@ class WriteSession:
         self.table = table if table is not None else open_handle(uri, storage, job_options.get(BRANCH.key))
         self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
+        self._claimed: tuple[str, ...] = ()
         self._view = TableView(self.table.snapshot_store, self.table.manifests)
         self._committer = self._new_committer()
         self._hashes: tuple[str | None, HashEntries] = (None, {})
@@ -85,11 +87,19 @@ class WriteSession:
         """
         self._planned_ms = self._clock.now_ms()
         newest = self.table.refreshed()
+        self._claim_folders(newest)
         if newest.table_schema != self.table.table_schema:
             self.table = newest
             self.plan = self._plan(newest)
             self._committer = self._new_committer()
         return self._view.refresh().snapshot
+
+    def _claim_folders(self, table: TableHandle) -> None:
+        """Before the first file is written outside the table's folder."""
+        wanted = replace(table.table_schema, options={**table.table_schema.options, **self.plan.schema.options})
+        if wanted.settings.paths.external_roots != self._claimed:
+            claim_folders(table.io, table.path, wanted)
+            self._claimed = wanted.settings.paths.external_roots
 
     @property
     def view(self) -> LiveFiles:

@@ -14,10 +14,12 @@ from bucketline.conf.table import (
     changelog_options,
     compaction_options,
     expiry_options,
+    external_options,
     file_options,
     memory_options,
     merge_options,
     own_options,
+    read_options,
     table_options,
     tag_options,
 )
@@ -311,7 +313,7 @@ def test_every_option_that_is_honoured_is_read_somewhere() -> None:
     texts = [p.read_text("utf-8") for folder in folders for p in folder.rglob("*.py")]
     words = Counter(word for text in texts for word in re.findall(r'\w+|"[a-z0-9.-]+"', text))
     topics = [merge_options, compaction_options, file_options, bucket_options]
-    topics += [changelog_options, memory_options, expiry_options, tag_options]
+    topics += [changelog_options, memory_options, expiry_options, tag_options, external_options, read_options]
     members = [found for module in (table_options, own_options, *topics) for found in vars(module).items()]
     names = {id(option): name for name, option in members if isinstance(option, Option)}
     for option in HONOURED.values():

@@ -1,0 +1,56 @@
+"""Which table an external folder belongs to: a small file in it says so, written before the first data file.
+
+Data files in an external folder have the path of their bucket, without the table's name. Two tables in one folder could
+not be told apart, and the removal of orphan files of one would take those of the other.
+"""
+
+from bucketline.conf.table.external_options import EXTERNAL_PATHS
+from bucketline.state.errors import StorageError, UnsupportedTableError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+
+_NAME = ".bucketline-table"
+
+
+def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
+    """Writes into each external folder that new files go to which table it belongs to; one small read each if it says
+    so already.
+
+    Raises UnsupportedTableError for a folder of another table, or of a storage on which nothing can be published.
+    """
+    for folder in schema.settings.paths.external_roots:
+        place, root = file_io_for(folder, schema.storage)
+        file, wanted = f"{root}/{_NAME}", _identity(io, path)
+        found = place.read_optional(file)
+        if found is None:
+            place.require_publish()
+            if not place.publish(file, wanted):
+                found = place.read_optional(file)
+        if found is not None and found != wanted:
+            raise UnsupportedTableError(
+                f"{folder} holds files of another table, as {_NAME} there says; two tables cannot share a folder of "
+                f"'{EXTERNAL_PATHS.key}': give {path} a folder of its own. If it is this table, which was moved, "
+                "remove that file",
+                path=folder,
+                option=EXTERNAL_PATHS.key,
+            )
+
+
+def own_folders(io: FileIO, path: str, schema: TableSchema) -> list[str]:
+    """The external folders that belong to the table at `path` and to no other."""
+    found = []
+    for folder in schema.settings.paths.external_paths:
+        try:
+            place, root = file_io_for(folder, schema.storage)
+            if place.read_optional(f"{root}/{_NAME}") == _identity(io, path):
+                found.append(folder)
+        except StorageError:
+            continue
+    return found
+
+
+def _identity(io: FileIO, path: str) -> bytes:
+    """Where a table is, and when its first schema was made: neither a copy nor a table made anew is the same."""
+    first = Schemas(io, path).get(min(Schemas(io, path).ids(), default=0))
+    return f"{path}\n{first.time_ms}\n".encode()
