@@ -60,6 +60,8 @@ class BucketAccess:
 
     def age(self) -> RowAge | None:
         """Which rows have expired by now; None in tables whose rows do not expire."""
+        if self.schema.settings.expiry.rows_ms is None:
+            return None
         return row_age(self.schema, self.clock.now_ms())
 
     def expired(self, files: Iterable[DataFileMeta]) -> frozenset[str]:
