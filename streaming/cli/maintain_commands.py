@@ -13,6 +13,7 @@ from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.engine.local_engine import LocalEngine
 from bucketline.state.store.maintenance.orphans import OrphanResult
 from bucketline.state.store.table.compact import STRATEGIES, compact_table
+from bucketline.state.store.table.sort_compact import ORDER_STRATEGIES
 from bucketline.streaming.cli.arguments import (
     assignments,
     format_option,
@@ -40,13 +41,29 @@ _ORPHANS_SCHEMA = pa.schema(
     show_default=True,
     help="full: everything to the last level; minor: what is due.",
 )
+@click.option("--order-by", metavar="A,B", help="Append tables without buckets: columns that rows are sorted by.")
+@click.option(
+    "--order-strategy",
+    type=click.Choice(ORDER_STRATEGIES),
+    help="How they are sorted: by one column after the other, or along a curve through all of them.",
+)
 @partition_option
-def compact(path: str, option: tuple[str, ...], strategy: str, partitions: list[dict[str, object]] | None) -> None:
+def compact(
+    path: str,
+    option: tuple[str, ...],
+    strategy: str,
+    order_by: str | None,
+    order_strategy: str | None,
+    partitions: list[dict[str, object]] | None,
+) -> None:
     """Merges the sorted runs of each bucket and commits the result. Rows do not change, and readers are not
     disturbed."""
     table = opened(path, option)
+    names = None if order_by is None else [name.strip() for name in order_by.split(",")]
     with progress_bar("buckets") as bar:
-        snapshot_id = compact_table(table, strategy, partitions, engine=LocalEngine(bar.show))
+        snapshot_id = compact_table(
+            table, strategy, partitions, order_by=names, order_strategy=order_strategy, engine=LocalEngine(bar.show)
+        )
     click.echo("nothing to compact" if snapshot_id is None else f"snapshot {snapshot_id}")
 
 

@@ -63,7 +63,7 @@ def compact_append(
                 deletions.forget(file.file_name)
         if not touched:
             return CompactResult(tuple(before), tuple(after))
-        return CompactResult(tuple(before), tuple(after), (), *_index_change(access, bucket_id, touched, deletions))
+        return CompactResult(tuple(before), tuple(after), (), *index_change(access, bucket_id, touched, deletions))
     except BaseException:
         access.delete_own(after, bucket_id)
         raise
@@ -76,11 +76,13 @@ def watched(batches: Iterable[pa.RecordBatch], watch: Callable[[], None]) -> Ite
         yield batch
 
 
-def _index_change(
+def index_change(
     access: BucketAccess, bucket_id: BucketId, touched: VectorFiles, deletions: BucketDeletions
 ) -> tuple[IndexManifestEntry | None, VectorFiles]:
-    """The new index file, if one is needed, and the removed ones. A bucket has one index file, which only a new one
-    replaces; without buckets index files are added and removed by name.
+    """The new index file with what is left of deletion vectors, if one is needed, and the removed ones.
+
+    A bucket has one index file, which only a new one replaces; without buckets index files are added and removed by
+    name.
     """
     by_name = not bucket_mode(access.schema).has_buckets
     if by_name and deletions.is_empty:

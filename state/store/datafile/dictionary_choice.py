@@ -18,11 +18,11 @@ _FEW_ROWS = 1024
 
 def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
     """Whether the distinct values of a column will probably fit into a dictionary, judged by its first rows. The number
-    of distinct values is estimated from how many sampled pairs are equal.
+    of distinct values is estimated from how many sampled pairs are equal. Nested values cannot be counted.
     """
     sample = column.slice(0, SAMPLE_ROWS)
     count = len(sample) - sample.null_count
-    if count < _FEW_ROWS:
+    if count < _FEW_ROWS or pa.types.is_nested(sample.type):
         return True
     distinct = pc.count_distinct(sample).as_py()
     if 2 * distinct <= count:

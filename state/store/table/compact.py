@@ -1,6 +1,6 @@
 """Compaction asked for by hand: planned on the newest snapshot, done by an engine, committed once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.conflict import Conflict
@@ -14,10 +14,11 @@ from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
-from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.table.postpone_compact import compact_postponed
+from bucketline.state.store.table.sort_compact import check_order, sort_partitions
 from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -29,6 +30,8 @@ def compact_table(
     strategy: str = "full",
     partitions: Sequence[Mapping[str, object]] | None = None,
     *,
+    order_by: Sequence[str] | None = None,
+    order_strategy: str | None = None,
     engine: Engine = LOCAL_ENGINE,
     options: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
@@ -43,12 +46,25 @@ def compact_table(
     def compact() -> int | None:
         table.io.require_publish()
         session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
-        messages = compact_now(session, strategy, partitions, engine=engine, clock=clock, ids=ids)
+        if order_by is None and order_strategy is None:
+            messages = compact_now(session, strategy, partitions, engine=engine, clock=clock, ids=ids)
+        else:
+            session.refresh()
+            schema = session.plan.schema
+            by = check_order(schema, order_by, order_strategy, strategy=strategy, path=table.path)
+            chosen, watch = choose_partitions(schema, partitions), _watch_of(engine)
+            messages = sort_partitions(session, chosen, order_by or (), by, watch=watch, clock=clock, ids=ids)
         done = commit_compaction(session, messages, user=ids.new_uuid())
         Upkeep(clock=clock, ids=ids).after_batch(session, (), done, forced=True)
         return done[-1].id if done else None
 
     return repeat_if_gone(compact)
+
+
+def _watch_of(engine: Engine) -> Callable[[int, int], None]:
+    if not isinstance(engine, LocalEngine):
+        raise OptionError("rows are sorted in this process, not by another engine; leave 'engine' out", key="engine")
+    return engine.watch
 
 
 def compact_now(

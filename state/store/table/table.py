@@ -192,6 +192,8 @@ class Table(TableHandle):
         strategy: str = "full",
         partitions: Sequence[Mapping[str, object]] | None = None,
         *,
+        order_by: Sequence[str] | None = None,
+        order_strategy: str | None = None,
         engine: Engine = LOCAL_ENGINE,
     ) -> int | None:
         """Compacts; the new snapshot's id, None when there was nothing to do.
@@ -199,10 +201,14 @@ class Table(TableHandle):
         `engine` does the work: this process, or Spark's tasks (`bucketline.spark_engine(spark)`). `strategy` is "full"
         (everything to the last level) or "minor" (what the picker says); `partitions` restricts it to those that match
         one of the mappings from partition column to value. Postponed rows are moved to their buckets on the way.
-        Raises OptionError for arguments that do not fit, CommitConflictError when another compaction was faster:
-        nothing is lost then.
+        In an append table without buckets `order_by` names columns and `order_strategy` says how rows are sorted by
+        them while all files are rewritten, in this process: "order", "zorder" or "hilbert".
+        Raises OptionError for arguments that do not fit, UnsupportedTableError for a table that is not sorted,
+        CommitConflictError when another compaction was faster: nothing is lost then.
         """
-        return compact_table(self, strategy, partitions, engine=engine)
+        return compact_table(
+            self, strategy, partitions, order_by=order_by, order_strategy=order_strategy, engine=engine
+        )
 
     def rescale(
         self,

@@ -1,5 +1,7 @@
 """Which columns get a dictionary, and that no column is a third slower for one that is given up."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,6 +9,7 @@ import pytest
 
 from bucketline.state.store.datafile.dictionary_choice import is_worth_dictionary
 from bucketline.state.store.datafile.parquet_sink import ParquetSink
+from bucketline.state.store.table.table import create_table
 
 RANDOM = np.random.default_rng(7)
 ROWS = 20_000
@@ -43,3 +46,17 @@ def test_a_file_has_dictionaries_for_repeated_values_only() -> None:
     sink.close()
     group = pq.read_metadata(pa.BufferReader(out.getvalue())).row_group(0)
     assert [group.column(i).has_dictionary_page for i in range(2)] == [True, False]
+
+
+def test_rows_with_nested_columns_are_written_however_many_there_are(tmp_path: Path) -> None:
+    nested = pa.table(
+        {
+            "id": range(2000),
+            "l": [[n] for n in range(2000)],
+            "s": pa.array([{"a": n} for n in range(2000)], pa.struct([("a", pa.int64())])),
+            "m": pa.array([[("k", n)] for n in range(2000)], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    table = create_table(str(tmp_path / "shop.db" / "t"), nested.schema, options={"file.format": "parquet"})
+    table.write(nested)
+    assert table.to_arrow().to_pylist() == nested.to_pylist()

@@ -1,0 +1,165 @@
+"""Rows in the order of a sort key, in bounded memory: sorted chunks on local disk, merged a block at a time."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.store.write.run_buffer import SpillFile
+from bucketline.state.types.curves import OrderStrategy, sort_key
+
+_KEY = "_sort_key_"
+_BATCH_ROWS = 65536
+_CHUNK_SHARE = 6
+"""A chunk, its sort key, the indices of the order and the sorted copy of both are in memory at once."""
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 64 << 10, 4 << 20
+_BLOCKS_A_BUDGET = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RowSort:
+    """What rows are sorted by, and with how much memory of Arrow data; chunks are kept in `directory`."""
+
+    columns: tuple[str, ...]
+    strategy: OrderStrategy
+    memory_bytes: int
+    directory: str | None = None
+
+    def sorted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of all batches, which have one schema, in order."""
+        with ExitStack() as stack:
+            runs: list[_Run] = []
+            chunks = self._chunks(batches)
+            first = next(chunks, None)
+            second = next(chunks, None)
+            if second is None:
+                yield from () if first is None else _batches(first)
+                return
+            assert first is not None
+            spill = stack.enter_context(SpillFile(self.directory))
+            for chunk in (first, second):
+                runs.append(self._spilled(spill, _blocks(chunk, self._block_bytes)))
+            del first, second, chunk
+            for chunk in chunks:
+                runs.append(self._spilled(spill, _blocks(chunk, self._block_bytes)))
+            while len(runs) > self._fan_in:
+                merged = _merged([spill_blocks(spill, run) for run in runs[: self._fan_in]])
+                runs = [*runs[self._fan_in :], self._spilled(spill, merged)]
+            for found in _merged([spill_blocks(spill, run) for run in runs]):
+                yield from _batches(found)
+
+    @property
+    def _block_bytes(self) -> int:
+        return min(_LARGEST_BLOCK, max(_SMALLEST_BLOCK, self.memory_bytes // _BLOCKS_A_BUDGET))
+
+    @property
+    def _fan_in(self) -> int:
+        return max(2, self.memory_bytes // (4 * self._block_bytes))
+
+    def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Sorted pieces of the input with their sort keys."""
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            # A slice of a large batch counts as what it shows.
+            held.append(batch)
+            size += batch.get_total_buffer_size() if batch.num_rows > _BATCH_ROWS else batch.nbytes
+            if size >= self.memory_bytes // _CHUNK_SHARE:
+                yield self._sorted_chunk(held)
+                held, size = [], 0
+        if held:
+            yield self._sorted_chunk(held)
+
+    def _sorted_chunk(self, held: Sequence[pa.RecordBatch]) -> pa.Table:
+        rows = pa.Table.from_batches(held)
+        key = sort_key([_whole(rows[name]) for name in self.columns], self.strategy)
+        for name in key.column_names:
+            rows = rows.append_column(f"{_KEY}{name}", key[name])
+        return _in_order(rows)
+
+    def _spilled(self, spill: SpillFile, blocks: Iterable[pa.Table]) -> "_Run":
+        start = spill.tell()
+        writer = None
+        for block in blocks:
+            if writer is None:
+                options = pa.ipc.IpcWriteOptions(compression="lz4")
+                writer = pa.ipc.new_stream(spill, block.schema, options=options)
+            writer.write_table(block)
+        assert writer is not None, "a run has rows"
+        writer.close()
+        return _Run(start, spill.tell() - start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Where the blocks of a run are in the spill file."""
+
+    offset: int
+    size: int
+
+
+def spill_blocks(spill: SpillFile, run: _Run) -> Iterator[pa.Table]:
+    """The blocks of a run, one in memory at a time."""
+    for batch in pa.ipc.open_stream(spill.blob(run.offset, run.size)):
+        yield pa.Table.from_batches([batch])
+
+
+def _merged(runs: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+    """The rows of sorted runs in order. Of each run one block is in memory; rows up to the lowest end of a block are
+    complete, and sorted together."""
+    heads = [(block, run) for run in runs if (block := next(run, None)) is not None]
+    while heads:
+        ends = pa.concat_tables([block.slice(block.num_rows - 1) for block, _ in heads])
+        cut = _in_order(ends.select(_keys(ends))).slice(0, 1)
+        taken, left = [], []
+        for block, run in heads:
+            count = _count_up_to(block, cut)
+            taken.append(block.slice(0, count))
+            rest: pa.Table | None = block.slice(count) if count < block.num_rows else next(run, None)
+            if rest is not None:
+                left.append((rest, run))
+        heads = left
+        yield _in_order(pa.concat_tables(taken))
+
+
+def _count_up_to(block: pa.Table, cut: pa.Table) -> int:
+    """How many rows of a sorted block are not above the row `cut`."""
+    low, high = 0, block.num_rows
+    names = _keys(block)
+    wanted = tuple(cut[name][0].as_py() for name in names)
+    while low < high:
+        middle = (low + high) // 2
+        if tuple(block[name][middle].as_py() for name in names) <= wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    names = _keys(rows)
+    return rows.take(pc.sort_indices(rows.select(names), sort_keys=[(name, "ascending") for name in names]))
+
+
+def _keys(rows: pa.Table) -> list[str]:
+    return [name for name in rows.column_names if name.startswith(_KEY)]
+
+
+def _blocks(rows: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
+    """Pieces of about so many bytes, at least one row each."""
+    step = max(1, int(np.ceil(rows.num_rows * block_bytes / max(1, rows.nbytes))))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step).combine_chunks()
+
+
+def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows without their sort keys."""
+    shown = rows.select([name for name in rows.column_names if not name.startswith(_KEY)])
+    yield from shown.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
