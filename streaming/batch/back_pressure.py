@@ -12,10 +12,10 @@ from bucketline.conf.table.compaction_options import STOP_TRIGGER
 from bucketline.conf.wording import counted
 from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import CommitKind
+from bucketline.state.store.catalog.crowding import Crowding, crowding
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.write.bucket_writer import CompactTrigger
-from bucketline.state.store.write.crowding import Crowding, crowding
 from bucketline.streaming.batch.compact_beside import await_beside
 from bucketline.streaming.batch.target import Target
 

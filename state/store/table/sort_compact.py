@@ -23,7 +23,7 @@ from bucketline.state.store.datafile.rolling_writer import write_data_files
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.partition_choice import PartitionTest
-from bucketline.state.store.write.sorted_rows import RowSort
+from bucketline.state.store.table.sorted_rows import RowSort
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.curves import OrderStrategy
 

@@ -15,8 +15,8 @@ from bucketline.state.errors import CommitConflictError, SchemaMismatchError, Un
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.engine.local_engine import LocalEngine
 from bucketline.state.store.table.compact import compact_table
+from bucketline.state.store.table.sorted_rows import RowSort
 from bucketline.state.store.table.table import Table, create_table, open_table
-from bucketline.state.store.write.sorted_rows import RowSort
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 from bucketline.state.types.curves import OrderStrategy
 from bucketline.streaming.cli.commands import program
