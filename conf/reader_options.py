@@ -78,13 +78,13 @@ COLUMNS: Option[tuple[str, ...]] = Option(
     "columns", parse_names, None, "columns that are read, separated by commas; default: all"
 )
 FILTER = Option("filter", parse_given_text, None, "SQL condition on the table's columns; other rows are not read")
-SNAPSHOT: Option[int] = Option("snapshot", parse_int, None, "id of the snapshot that is read; streams start there")
-TAG = Option("tag", parse_given_text, None, "tag that is read; streams start at its snapshot")
+SNAPSHOT: Option[int] = Option("snapshot", parse_int, None, "id of the snapshot that is read; of streams the first one")
+TAG = Option("tag", parse_given_text, None, "tag that is read; of streams the first snapshot")
 TIMESTAMP = Option(
     "timestamp",
     parse_time_ms,
     None,
-    "the newest snapshot committed by then is read; streams start with what was committed from then on; epoch ms, or a "
+    "the newest snapshot committed by then is read; of streams the first one committed from then on; epoch ms, or a "
     "time as `2026-01-31 12:30:00`, in UTC unless it has an offset",
 )
 READ_OPTIMIZED = Option("read-optimized", parse_bool, False, "only files of the last level are read, without merging")
@@ -108,7 +108,7 @@ SCAN_MODE = Option(
     ScanMode.DEFAULT,
     "what a stream reads first. latest-full: the newest snapshot in full; compacted-full: that of the newest "
     "compaction; from-snapshot-full: the one that `snapshot` or `tag` names; then changes. latest, from-snapshot, "
-    "from-timestamp: changes alone. default: from-snapshot or from-timestamp if one is named, else latest-full",
+    "from-timestamp: changes alone. default: latest-full",
 )
 MAX_FILES: Option[int] = Option(
     "read.stream.maxFilesPerTrigger", parse_int, None, "most files of a micro-batch; default: no limit"
@@ -189,6 +189,11 @@ class ReaderOptions:
         """Whether rows are changes, of a batch or a stream, and come with the columns of changes."""
         return self.change_columns is ChangeColumns.TRUE or any(n in CHANGE_COLUMNS for n in self.columns or ())
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether an option says that this is a stream."""
+        return any(option.key in self.given for option in _ONLY_STREAM)
+
     def split_bytes(self, table_options: Mapping[str, str]) -> tuple[int, int]:
         """The target size of a split, and what a file counts at least: the reader's options, else the table's."""
         given = {**table_options, **self.split_sizes}
@@ -268,6 +273,12 @@ def check_stream(options: ReaderOptions) -> None:
     mode = options.scan_mode
     named = [o.key for o in _STARTS if o.key in options.given]
     by_time = [key for key in named if "time" in key]
+    if mode is ScanMode.DEFAULT and named:
+        right = ScanMode.FROM_TIMESTAMP if by_time else ScanMode.FROM_SNAPSHOT
+        raise OptionError(
+            f"'{named[0]}' of a stream needs '{SCAN_MODE.key}' = {right.value}, or one of the other modes",
+            key=SCAN_MODE.key,
+        )
     if mode in (ScanMode.LATEST_FULL, ScanMode.LATEST, ScanMode.COMPACTED_FULL) and named:
         raise OptionError(
             f"'{named[0]}' says where to start, and so does '{SCAN_MODE.key}' = {mode.value}; set one", key=named[0]

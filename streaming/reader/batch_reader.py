@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from bucketline.conf.reader_options import ReaderOptions
+from bucketline.conf.reader_options import CHANGE_COLUMNS, ReaderOptions
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.change_splits import (
     ChangeSplit,
@@ -54,7 +55,7 @@ class BatchRead:
 
     def rows(self) -> pa.Schema:
         """The schema of its rows, in the table's types."""
-        if not self.has_change_columns:
+        if not (self.has_change_columns or self.options.is_stream):
             return rows_schema(self.place.open(), self.request)
         names = change_names(self.options, self.place.schema)
         return with_change_columns(arrow_schema(self.place.schema.select(names.of_table)), names.names)
@@ -66,7 +67,14 @@ class BatchRead:
         names = names_of(given)
         if names == names_of(own):
             return self
-        return unchecked_read(replace(self.options, columns=names), self.place)
+        found = unchecked_read(replace(self.options, columns=names), self.place)
+        if names_of(planned_schema(found)) != names:
+            raise SchemaMismatchError(
+                f"the given schema lacks the columns {', '.join(CHANGE_COLUMNS)}; name at least one, or set "
+                "'read.changelog' = false",
+                column=CHANGE_COLUMNS[0],
+            )
+        return found
 
     def filtered(self, condition: pc.Expression | None) -> "BatchRead":
         """The same with one more condition on its rows."""

@@ -42,7 +42,11 @@ class ChangeNames:
 def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
     """The columns of a read of changes. Raises OptionError and SchemaMismatchError for options that do not fit."""
     choice = options.change_columns
+    known = [f.name for f in schema.fields]
     wanted = bool(schema.primary_keys) if choice is ChangeColumns.AUTO else choice is ChangeColumns.TRUE
+    unknown = next((n for n in options.columns or () if n not in _COLUMNS.names and n not in known), None)
+    if unknown is not None:
+        raise SchemaMismatchError(f"unknown column {unknown!r}; the table has {', '.join(known)}", column=unknown)
     given = options.columns
     named = tuple(f.name for f in schema.fields) if given is None else given
     extra = [name for name in named if name in _COLUMNS.names] if given is not None else []

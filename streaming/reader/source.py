@@ -13,7 +13,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from bucketline.conf.reader_options import check_batch, check_stream, reader_options
-from bucketline.state.errors import UnsupportedTableError
 from bucketline.streaming.reader.batch_reader import (
     BatchRead,
     BatchReader,
@@ -21,6 +20,7 @@ from bucketline.streaming.reader.batch_reader import (
     planned_schema,
     unchecked_read,
 )
+from bucketline.streaming.reader.stream_reader import stream_reader
 
 FORMAT = "bucketline"
 
@@ -52,7 +52,7 @@ class BucketlineSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         check_stream(self._options)
-        raise UnsupportedTableError("streams of changes are not supported by this release; use 'changes-since'")
+        return stream_reader(self._known(), schema)
 
     def _known(self) -> BatchRead:
         return unchecked_read(self._options) if self._read is None else self._read

@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.sink import TableSink
 
 pytestmark = pytest.mark.spark
 
@@ -85,3 +87,50 @@ def test_values_of_each_type_are_those_of_the_table(spark: Any, tmp_path: Path) 
     first, second = frame(spark, table.path).orderBy("id").collect()
     assert first.asDict(recursive=True) == {**row, "m": dict(row["m"])}  # type: ignore[call-overload]
     assert [v for v in second.asDict().values()] == [2, *[None] * 13]
+
+
+def test_a_stream_of_changes_goes_through_restarts_into_another_table(spark: Any, tmp_path: Path) -> None:
+    columns = "id BIGINT NOT NULL, n INT"
+    options = {"bucket": "2", "changelog-producer": "input", "num-sorted-run.compaction-trigger": "3"}
+    table = create_table(str(tmp_path / "shop.db" / "t"), columns, ["id"], options=options)
+    copy = create_table(str(tmp_path / "shop.db" / "copy"), columns, ["id"], options={"bucket": "3"})
+    checkpoint, seen = tmp_path / "checkpoint", list[int]()
+    sink = TableSink(copy.path)
+
+    def write(numbers: Iterable[int], n: int, kind: int = 0) -> None:
+        found = list(numbers)
+        rows = pa.table({"id": found, "n": pa.array([n] * len(found), pa.int32())})
+        table.write(rows, pa.array([kind] * len(found), pa.int8()))
+
+    def each(found: Any, number: int) -> None:
+        seen.append(number)
+        sink(found, number)
+
+    def start(**limits: str) -> Any:
+        stream = spark.readStream.format("bucketline").option("columns", "id,n,_row_kind").option("consumer-id", "copy")
+        for key, text in limits.items():
+            stream = stream.option(f"read.stream.{key}", text)
+        writer = stream.load(table.path).writeStream.option("checkpointLocation", str(checkpoint))
+        writer = writer.foreachBatch(each)
+        return (writer if limits else writer.trigger(availableNow=True)).start()
+
+    write(range(50), 1)
+    start().awaitTermination()
+    write(range(0, 50, 5), 1, kind=3)
+    write(range(30, 60), 2)
+    start().awaitTermination()
+    (checkpoint / "commits" / "1").unlink()
+    for n in range(3, 7):
+        write(range(n), n)
+    table.compact()
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    query = start(maxFilesPerTrigger="1")
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    rows = open_table(copy.path).to_arrow().sort_by("id")
+    assert rows.to_pylist() == open_table(table.path).to_arrow().sort_by("id").to_pylist()
+    assert seen[:3] == [0, 1, 1]
+    assert len(seen) >= 3 + 4
+    assert next_of_consumers(table.io, table.path)["copy"] > 3

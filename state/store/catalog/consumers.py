@@ -37,6 +37,11 @@ def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
     return found
 
 
+def set_next_of_consumer(io: FileIO, path: str, name: str, next_snapshot: int) -> None:
+    """Stores the next snapshot that a consumer will read: expiry keeps it and the later ones."""
+    io.overwrite(f"{path}/{CONSUMER_DIR}/{_PREFIX}{name}", json.dumps({"nextSnapshot": next_snapshot}).encode())
+
+
 def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, now_ms: int) -> list[str]:
     """Removes the consumers whose files have not changed for `idle_ms`, and names them.
 

@@ -138,6 +138,18 @@ class Versions:
             found.append(snapshot)
         return found
 
+    def changes_at(self, snapshot_id: int, *, with_changelogs: bool) -> Snapshot | None:
+        """The snapshot of an id, or with `with_changelogs` its changelog if it has expired; None when neither is there.
+
+        Raises MissingSnapshotError when its file is gone although older snapshots are there.
+        """
+        found = self._snapshots.get(snapshot_id)
+        if found is None and with_changelogs:
+            found = self._changelog(snapshot_id)
+        if found is None:
+            self._check_no_hole(snapshot_id, self._snapshots.ids())
+        return found
+
     def _check_no_hole(self, snapshot_id: int, there: list[int]) -> None:
         """Returns if a snapshot without a file has expired, or never existed. Raises MissingSnapshotError."""
         if there and there[0] < snapshot_id < there[-1]:

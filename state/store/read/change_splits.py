@@ -76,9 +76,15 @@ def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: 
 def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitSizes) -> list[ChangeSplit]:
     """The units as splits. All files of a bucket are in one, in order, except in append tables without buckets."""
     is_ordered = bool(schema.primary_keys) or bucket_mode(schema) is not BucketMode.UNAWARE
+    # Where a partition got another number of buckets meanwhile, its keys have moved between them.
+    counts: dict[bytes, set[int]] = {}
+    for unit in units:
+        counts.setdefault(unit.bucket.partition, set()).add(unit.bucket.total_buckets)
     groups: dict[object, list[int]] = {}
     for number, unit in enumerate(units):
-        groups.setdefault((unit.bucket.partition, unit.bucket.bucket) if is_ordered else number, []).append(number)
+        partition = unit.bucket.partition
+        place = (partition, unit.bucket.bucket if len(counts[partition]) == 1 else None)
+        groups.setdefault(place if is_ordered else number, []).append(number)
     weights = {key: sum(sizes.weight([units[n].file]) for n in numbers) for key, numbers in groups.items()}
     limit = sizes.limit(list(weights.values()))
     packed: list[list[int]] = []

@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.deletion_vector import DELETION_VECTORS
-from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
+from bucketline.state.store.read.fallback import Sight
 from bucketline.state.store.read.merge_read import Projection, read_buckets
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.prune import BucketFiles
@@ -93,9 +94,13 @@ class Scan:
         return replace(self, units=())
 
 
-def plan_scan(table: TableHandle, request: Request, *, least_level: int = 0) -> Scan:
-    """The units of a read of a snapshot; files below `least_level` are left out. Raises as `Table.to_batches`."""
-    plan = plan_rows(table, request)
+def plan_scan(table: TableHandle, request: Request, *, snapshot: Snapshot | None = None, least_level: int = 0) -> Scan:
+    """The units of a read of a snapshot; files below `least_level` are left out. Raises as `Table.to_batches`.
+
+    With `snapshot` that one is read under the schema of the handle, of its own branch alone.
+    """
+    seen = () if snapshot is None else (Sight(table, table.table_schema, snapshot),)
+    plan = plan_rows(table, request, seen=seen)
     places, units = [], []
     for number, planned in enumerate(plan.planned):
         sight = planned.sight
@@ -114,14 +119,14 @@ def plan_scan(table: TableHandle, request: Request, *, least_level: int = 0) -> 
                 if kept:
                     part = replace(bucket, files=kept)
                     units.append(Split(number, (part,), index=_of(index, (part,))))
-    snapshot = next((p.sight.snapshot for p in plan.planned if p.sight.table is table), None)
+    read = next((p.sight.snapshot for p in plan.planned if p.sight.table is table), None)
     return Scan(
         tuple(places),
         plan.projection,
         plan.out,
         tuple(units),
-        None if snapshot is None else snapshot.id,
-        0 if snapshot is None else snapshot.time_ms,
+        None if read is None else read.id,
+        0 if read is None else read.time_ms,
     )
 
 

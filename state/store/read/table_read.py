@@ -102,6 +102,11 @@ def _rows_at(table: TableHandle, request: Request) -> Rows:
     )
 
 
+def rows_projection(table: TableHandle, request: Request) -> Projection:
+    """The columns and the filter of a request under the schema of the handle. Raises as `Table.to_batches`."""
+    return _projection_of(Sight(table, table.table_schema, None), request)
+
+
 def rows_schema(table: TableHandle, request: Request) -> pa.Schema:
     """The schema of the rows of a read of a snapshot. Raises as `Table.to_batches`."""
     own = own_sight(table, request.version)
@@ -110,9 +115,9 @@ def rows_schema(table: TableHandle, request: Request) -> pa.Schema:
     return arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
 
 
-def plan_rows(table: TableHandle, request: Request) -> "RowsPlan":
-    """What is read of a snapshot. Raises as `Table.to_batches`."""
-    asked = sights(table, request.version)
+def plan_rows(table: TableHandle, request: Request, *, seen: Sequence[Sight] = ()) -> "RowsPlan":
+    """What is read of a snapshot: the one that is requested, or what is `seen`. Raises as `Table.to_batches`."""
+    asked = list(seen) or sights(table, request.version)
     for sight in asked:
         refuse_unreadable(sight.schema)
     own = next(s for s in asked if s.table is table)

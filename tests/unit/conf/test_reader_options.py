@@ -78,6 +78,8 @@ def test_what_does_not_fit_together_is_refused(given: dict[str, str], words: str
         ({"changes-since": "1"}, "option of batch reads"),
         ({"read-optimized": "true"}, "option of batch reads"),
         ({"scan.mode": "latest", "snapshot": "3"}, "set one"),
+        ({"snapshot": "3"}, "needs 'scan.mode' = from-snapshot"),
+        ({"timestamp": "3"}, "needs 'scan.mode' = from-timestamp"),
         ({"scan.mode": "from-snapshot"}, "needs 'snapshot' or 'tag'"),
         ({"scan.mode": "from-snapshot-full", "timestamp": "5"}, "needs 'snapshot' or 'tag'"),
         ({"scan.mode": "from-timestamp", "snapshot": "5"}, "needs 'timestamp'"),

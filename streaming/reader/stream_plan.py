@@ -1,0 +1,197 @@
+"""What a stream of changes reads between two positions, and how far it gets under limits.
+
+Source: Paimon 2.0 DataTableStreamScan, SparkConnectorOptions (read limits).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from bucketline.conf.table.choices import ChangeFiles, ChangelogProducer
+from bucketline.conf.table.read_options import DV_MERGE_ON_READ, POSTPONE_MERGE_ON_READ
+from bucketline.state.errors import SchemaMismatchError, SnapshotExpiredError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.versions import Versions
+from bucketline.state.store.read.change_splits import ChangeUnit, change_units
+from bucketline.state.store.read.changes import change_files
+from bucketline.state.store.read.splits import Scan, plan_scan
+from bucketline.state.store.read.table_read import Request
+from bucketline.streaming.reader.stream_position import Position
+
+REMEDY = (
+    "start the query with another checkpoint; so that it does not happen again, set 'consumer-id', which keeps what "
+    "the stream has not read, or a longer 'snapshot.time-retained' or 'changelog.time-retained'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most of a micro-batch; None: no limit. The first file is always taken."""
+
+    files: int | None = None
+    bytes: int | None = None
+    rows: int | None = None
+
+    def __bool__(self) -> bool:
+        return any(limit is not None for limit in (self.files, self.bytes, self.rows))
+
+
+@dataclass(slots=True)
+class _Budget:
+    limits: Limits
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+
+    def takes(self, files: Sequence[DataFileMeta]) -> bool:
+        """Whether these files still fit; they are counted if so."""
+        limits = self.limits
+        if self.files and (
+            (limits.files is not None and self.files + len(files) > limits.files)
+            or (limits.bytes is not None and self.bytes >= limits.bytes)
+            or (limits.rows is not None and self.rows >= limits.rows)
+        ):
+            return False
+        self.files += len(files)
+        self.bytes += sum(f.file_size for f in files)
+        self.rows += sum(f.row_count for f in files)
+        return True
+
+
+@dataclass(slots=True)
+class StreamPlan:
+    """The changes of a table as units, under the schema of its handle; `request` has the columns and the filter.
+
+    Units of a snapshot are remembered until the stream has passed it.
+    """
+
+    table: TableHandle
+    request: Request
+    has_all_columns: bool
+    _units: dict[int, list[ChangeUnit]] = field(default_factory=dict)
+    _full: Scan | None = None
+
+    @property
+    def schema(self) -> TableSchema:
+        return self.table.table_schema
+
+    def advance(self, start: Position, limits: Limits, newest_id: int) -> Position:
+        """How far a micro-batch from `start` on gets, not beyond the snapshot `newest_id`."""
+        end = Position(newest_id + 1)
+        if end.order < start.order:
+            # A start may be named that is not committed yet.
+            return start
+        if not limits:
+            return end
+        budget = _Budget(limits)
+        if start.is_full:
+            scan = self.full(start.snapshot)
+            for number, unit in enumerate(scan.units[start.index :], start.index):
+                if not budget.takes(unit.files):
+                    return Position(start.snapshot, number, is_full=True)
+            start = Position(start.snapshot + 1)
+        for snapshot_id in range(start.snapshot, newest_id + 1):
+            first = start.index if snapshot_id == start.snapshot else 0
+            for number, change in enumerate(self.changes(snapshot_id)[first:], first):
+                if not budget.takes([change.file]):
+                    return Position(snapshot_id, number)
+        return end
+
+    def check_not_rolled_back(self, at: Position) -> None:
+        """Returns if the table still has the snapshot before a position. Raises SnapshotExpiredError."""
+        if (self.table.snapshot_store.latest_id() or 0) + 1 < at.snapshot:
+            raise self._expired(at.snapshot - 1)
+
+    def between(self, start: Position, end: Position) -> tuple[Scan | None, list[ChangeUnit]]:
+        """What is read from `start` to `end`: units of a whole snapshot, if any, and files with changes, in order."""
+        scan = None
+        if start.is_full:
+            scan = self.full(start.snapshot)
+            until = end.index if end.is_full and end.snapshot == start.snapshot else len(scan.units)
+            scan = replace(scan, units=scan.units[start.index : until])
+            start = Position(start.snapshot + 1)
+        found: list[ChangeUnit] = []
+        if end.is_full:
+            return scan, found
+        for snapshot_id in range(start.snapshot, end.snapshot + (end.index > 0)):
+            units = self.changes(snapshot_id)
+            first = start.index if snapshot_id == start.snapshot else 0
+            found += units[first : end.index if snapshot_id == end.snapshot else len(units)]
+        for passed in [known for known in self._units if known < start.snapshot]:
+            del self._units[passed]
+        return scan, found
+
+    def changes(self, snapshot_id: int) -> list[ChangeUnit]:
+        """The files with a snapshot's changes. Raises SnapshotExpiredError, SchemaMismatchError."""
+        if snapshot_id not in self._units:
+            is_logged = change_files(self.schema) is ChangeFiles.CHANGELOG
+            versions = Versions(self.table.io, self.table.metadata_path)
+            snapshot = versions.changes_at(snapshot_id, with_changelogs=is_logged)
+            if snapshot is None:
+                raise self._expired(snapshot_id)
+            self._check_columns(snapshot)
+            is_plain = self.schema.settings.changelog.producer is ChangelogProducer.NONE
+            self._units[snapshot_id] = change_units(self.table, snapshot, postponed=is_plain)
+        return self._units[snapshot_id]
+
+    def full(self, snapshot_id: int) -> Scan:
+        """The units of a whole snapshot, without rows that will come as changes later. Raises SnapshotExpiredError."""
+        if self._full is None or self._full.snapshot_id != snapshot_id:
+            snapshot = self.table.snapshot_store.get(snapshot_id)
+            if snapshot is None:
+                raise self._expired(snapshot_id)
+            self._check_columns(snapshot)
+            producer = self.schema.settings.changelog.producer
+            table = self.table
+            if producer in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
+                table = _seeing_all(table, postponed=producer is ChangelogProducer.NONE)
+            self._full = plan_scan(
+                table,
+                replace(self.request, read_optimized=producer is ChangelogProducer.FULL_COMPACTION),
+                snapshot=snapshot,
+                least_level=1 if producer is ChangelogProducer.LOOKUP else 0,
+            )
+        return self._full
+
+    def _check_columns(self, snapshot: Snapshot) -> None:
+        if snapshot.schema_id <= self.schema.id:
+            return
+        newer = self.table.schema_store.get(snapshot.schema_id)
+        old, new = _types(self.schema, self.request.columns), _types(newer, self.request.columns)
+        if self.has_all_columns:
+            new = _types(newer, None)
+        if old != new:
+            names = sorted({name for name in {*old, *new} if old.get(name) != new.get(name)})
+            raise SchemaMismatchError(
+                f"{self.table.path}: the columns {', '.join(names)} were changed before snapshot {snapshot.id}; start "
+                "the query again: it goes on here with the new columns",
+                columns=names,
+                snapshot=snapshot.id,
+            )
+
+    def _expired(self, snapshot_id: int) -> SnapshotExpiredError:
+        there = self.table.snapshot_store.ids()
+        if there and snapshot_id > there[-1]:
+            why = f"the table was rolled back to snapshot {there[-1]}"
+        else:
+            why = f"it expired; the oldest snapshot is {there[0]}" if there else "no snapshot is left"
+        return SnapshotExpiredError(
+            f"{self.table.path}: snapshot {snapshot_id}, at which the stream stands, is gone: {why}; {REMEDY}",
+            path=self.table.path,
+            snapshot=snapshot_id,
+        )
+
+
+def _types(schema: TableSchema, names: Iterable[str] | None) -> dict[str, str]:
+    wanted = None if names is None else set(names)
+    return {f.name: str(f.type) for f in schema.fields if wanted is None or f.name in wanted}
+
+
+def _seeing_all(table: TableHandle, *, postponed: bool) -> TableHandle:
+    """The table with rows of level 0, and those that wait in the postpone bucket: they come as no changes later."""
+    options = {**table.table_schema.options, DV_MERGE_ON_READ.key: "true"}
+    if postponed:
+        options[POSTPONE_MERGE_ON_READ.key] = "true"
+    return replace(table, table_schema=replace(table.table_schema, options=options))

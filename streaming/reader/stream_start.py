@@ -1,0 +1,77 @@
+"""Where a new stream of changes starts, and which streams are refused.
+
+Source: Paimon 2.0 AbstractDataTableScan.createStartingScanner, ContinuousFromTimestampStartingScanner,
+CompactedStartingScanner, FlinkSourceBuilder.
+"""
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.reader_options import ChangeColumns, ReaderOptions, ScanMode
+from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
+from bucketline.conf.table.table_settings import ReadSettings
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.entries import CommitKind
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.consumers import next_of_consumers
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.versions import Versions
+from bucketline.streaming.reader.stream_position import Position
+
+
+def check_streamable(schema: TableSchema, options: ReaderOptions) -> None:
+    """Returns if changes of the table can be streamed. Raises OptionError and UnsupportedTableError with the remedy."""
+    if not schema.primary_keys:
+        return
+    if options.change_columns is ChangeColumns.AUTO and not options.asks_for_changes:
+        raise OptionError(
+            "a stream of a table with a primary key has rows that were changed and removed: set 'read.changelog' = "
+            "true, for columns that say so, or false, to leave removed rows out",
+            key="read.changelog",
+        )
+    engine = schema.settings.merge.engine
+    if schema.settings.changelog.producer is ChangelogProducer.NONE and engine is not MergeEngine.DEDUPLICATE:
+        raise UnsupportedTableError(
+            f"'merge-engine' = '{engine.value}' without a changelog: what was written are no whole rows, or not those "
+            "that the table shows; set 'changelog-producer' = 'lookup' or 'full-compaction' on the table",
+            option="changelog-producer",
+        )
+
+
+def start_of(table: TableHandle, options: ReaderOptions, newest_id: int | None) -> Position:
+    """Where the options say that a stream starts. `newest_id` is the newest snapshot. Raises OptionError for a version
+    that does not exist.
+    """
+    if options.consumer_id is not None and not options.ignores_progress:
+        progress = next_of_consumers(table.io, table.metadata_path).get(options.consumer_id)
+        if progress is not None:
+            return Position(progress)
+    mode = options.scan_mode
+    versions = Versions(table.io, table.metadata_path)
+    if mode is ScanMode.LATEST:
+        return Position((newest_id or 0) + 1)
+    if mode is ScanMode.FROM_TIMESTAMP:
+        return Position(_first_since(table, versions, options))
+    if mode in (ScanMode.FROM_SNAPSHOT, ScanMode.FROM_SNAPSHOT_FULL):
+        return Position(_named(versions, options), is_full=mode is ScanMode.FROM_SNAPSHOT_FULL)
+    if newest_id is None:
+        return Position(1)
+    if mode is ScanMode.COMPACTED_FULL:
+        compacted = (s.id for s in table.snapshot_store.newest_first(newest_id) if s.commit_kind is CommitKind.COMPACT)
+        return Position(next(compacted, newest_id), is_full=True)
+    return Position(newest_id, is_full=True)
+
+
+def _named(versions: Versions, options: ReaderOptions) -> int:
+    version = options.version
+    if isinstance(version, int):
+        return version
+    found = versions.find(version, ReadSettings(dict(options.opening)))
+    assert found is not None
+    return found.id
+
+
+def _first_since(table: TableHandle, versions: Versions, options: ReaderOptions) -> int:
+    """The first snapshot that was committed at the time or later."""
+    time_ms = ReadSettings(dict(options.opening)).time_ms
+    assert time_ms is not None
+    before = versions.at_time(time_ms - 1)
+    return before.id + 1 if before is not None else table.snapshot_store.earliest_id() or 1

@@ -1,0 +1,278 @@
+"""Streams of changes without Spark: each change once, in order, whatever ends the query and whoever else works."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import SchemaMismatchError, SnapshotExpiredError, UnsupportedTableError
+from bucketline.state.store.catalog.consumers import next_of_consumers
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.streaming.reader.stream_position import Offset, Position, offset_of
+from tests.support.change_query import ChangeQuery, Crash
+
+COLUMNS = "id BIGINT NOT NULL, n INT"
+
+
+def keyed(path: Path, **options: str) -> Table:
+    given = {"bucket": "2", "num-sorted-run.compaction-trigger": "3", **options}
+    return create_table(str(path / "w/s.db/t"), COLUMNS, ["id"], options=given)
+
+
+def appended(path: Path) -> Table:
+    return create_table(str(path / "w/s.db/t"), COLUMNS, options={"bucket": "-1"})
+
+
+def write(table: Table, ids: list[int], n: int, kinds: list[int] | None = None) -> None:
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "n": pa.array([n] * len(ids), pa.int32())})
+    table.write(rows, None if kinds is None else pa.array(kinds, pa.int8()))
+
+
+def query(table: Table, **options: str) -> ChangeQuery:
+    named = {key.replace("__", "."): text for key, text in options.items()}
+    return ChangeQuery({"path": table.path, "read.changelog": "true", **named})
+
+
+def rebuilt(rows: list[dict[str, Any]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for row in rows:
+        if row["_row_kind"] in (0, 2):
+            found[row["id"]] = row["n"]
+        elif row["_row_kind"] == 3:
+            found.pop(row["id"], None)
+    return found
+
+
+def content(table: Table) -> dict[int, int]:
+    return {row["id"]: row["n"] for row in open_table(table.path).to_arrow().to_pylist()}
+
+
+def changes(table: Table) -> dict[int, list[tuple[int, int, int]]]:
+    """The changes of each snapshot that is there."""
+    found = {}
+    for snapshot_id in table.snapshots()["snapshot_id"].to_pylist():
+        rows = table.to_arrow(snapshot=snapshot_id, changes_since=snapshot_id - 1).to_pylist()
+        found[snapshot_id] = sorted((r["id"], r["n"], r["_row_kind"]) for r in rows)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"changelog-producer": "input"},
+        {"changelog-producer": "lookup"},
+        {"changelog-producer": "full-compaction"},
+        {"deletion-vectors.enabled": "true"},
+        {"bucket": "-1"},
+    ],
+    ids=lambda o: "-".join(o.values()) or "none",
+)
+def test_changes_come_once_and_in_order_while_others_write_compact_and_expire(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    """A query that is killed again and again: its changes are those of each commit, and rebuild the table."""
+    chance = random.Random(5)
+    table = keyed(tmp_path, **options)
+    write(table, list(range(20)), 0)
+    limit = chance.choice([{}, {"read.stream.maxFilesPerTrigger": "2"}, {"read.stream.maxRowsPerTrigger": "9"}])
+    running = query(table, **{"consumer-id": "c", **limit})
+    expected: dict[int, list[tuple[int, int, int]]] = {}
+    running.run(most=1)
+    started = running.batches[0][0]["_commit_version"] if running.batches[0] else 1
+
+    def point(name: str) -> None:
+        if chance.random() < 0.15:
+            raise Crash(name)
+
+    kills = 0
+    for step in range(1, 13):
+        act = chance.random()
+        if act < 0.75:
+            ids = sorted(chance.sample(range(40), 6))
+            write(table, ids, step, [chance.choice([0, 0, 2, 3]) for _ in ids])
+        elif act < 0.9:
+            table.compact(chance.choice(["full", "minor"]))
+        expected.update(changes(table))
+        table.expire_snapshots(retain_max=1, retain_min=1)
+        if chance.random() < 0.7:
+            try:
+                running.run(point, most=3)
+            except Crash:
+                kills += 1
+    if "changelog-producer" in options:
+        table.compact()
+        expected.update(changes(table))
+    running.run()
+    rows = running.rows()
+    assert rebuilt(rows) == content(table)
+    for snapshot_id, of_commit in expected.items():
+        if snapshot_id > started:
+            found = [r for r in rows if r["_commit_version"] == snapshot_id]
+            assert sorted((r["id"], r["n"], r["_row_kind"]) for r in found) == of_commit, snapshot_id
+    for key in range(40):
+        versions = [r["_commit_version"] for r in rows if r["id"] == key]
+        assert versions == sorted(versions)
+    assert kills >= 2
+    progress = next_of_consumers(table.io, table.path)["c"]
+    assert progress <= table.snapshots()["snapshot_id"].to_pylist()[-1] + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [("insert", 3, 1), ("insert", 3, 2), ("insert", 4, 3)]),
+        ({"scan__mode": "latest"}, [("insert", 4, 3)]),
+        ({"scan__mode": "from-snapshot", "snapshot": "2"}, [("insert", 2, 2), ("insert", 4, 3)]),
+        ({"scan__mode": "from-snapshot", "tag": "first"}, [("insert", 1, 1), ("insert", 2, 2), ("insert", 4, 3)]),
+        ({"scan__mode": "from-snapshot-full", "snapshot": "1"}, [("insert", 1, 1), ("insert", 2, 2), ("insert", 4, 3)]),
+        ({"scan__mode": "compacted-full"}, [("insert", 3, 1), ("insert", 3, 2), ("insert", 4, 3)]),
+        ({"scan__mode": "from-timestamp", "timestamp": "second"}, [("insert", 2, 2), ("insert", 4, 3)]),
+    ],
+)
+def test_a_stream_starts_where_it_is_told(tmp_path: Path, options: dict[str, str], expected: list[Any]) -> None:
+    table = keyed(tmp_path)
+    write(table, [1], 1)
+    table.create_tag("first")
+    write(table, [2], 2)
+    table.compact()
+    if options.get("timestamp") == "second":
+        options = {**options, "timestamp": str(table.snapshot_store.get(2).time_ms)}  # type: ignore[union-attr]
+    running = query(table, **options)
+    running.run()
+    write(table, [3], 3)
+    running.run()
+    found = [(r["_change_type"], r["_commit_version"], r["n"]) for r in running.rows()]
+    assert sorted(found, key=lambda f: f[2]) == expected
+
+
+def test_a_stream_of_an_empty_table_begins_with_its_first_snapshot(tmp_path: Path) -> None:
+    table = appended(tmp_path)
+    running = ChangeQuery({"path": table.path})
+    assert running.run() == 1
+    write(table, [1, 2], 1)
+    assert running.run() == 1
+    assert running.rows() == [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
+
+
+def test_limits_bound_each_batch_and_lose_nothing(tmp_path: Path) -> None:
+    table = appended(tmp_path)
+    for number in range(6):
+        write(table, [number] * 10, number)
+    for limit, sizes in (
+        ({"read.stream.maxFilesPerTrigger": "4"}, [40, 20]),
+        ({"read.stream.maxRowsPerTrigger": "25"}, [30, 30]),
+        ({"read.stream.maxBytesPerTrigger": "1 b"}, [10] * 6),
+    ):
+        running = ChangeQuery({"path": table.path, **limit})
+        running.run()
+        assert [len(rows) for _, rows in sorted(running.batches.items()) if rows] == sizes
+
+
+def test_a_consumer_keeps_what_is_not_read_and_a_new_stream_goes_on_there(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    write(table, [1], 1)
+    running = query(table, **{"consumer-id": "c"})
+    running.run()
+    for n in range(2, 6):
+        write(table, [1], n)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    running.run()
+    assert [r["n"] for r in running.rows()] == [1, 2, 3, 4, 5]
+    assert next_of_consumers(table.io, table.path) == {"c": 2}  # Spark commits a batch when it plans the next one
+    write(table, [1], 6)
+    running.run()
+    assert next_of_consumers(table.io, table.path)["c"] > 1
+    other = query(table, **{"consumer-id": "c"})
+    other.run()
+    assert [r["n"] for r in other.rows()] == [6]
+    again = query(table, **{"consumer-id": "c", "consumer.ignore-progress": "true"})
+    again.run()
+    assert [r["n"] for r in again.rows()] == [6]
+    assert again.rows()[0]["_commit_version"] == table.snapshots()["snapshot_id"].to_pylist()[-1]
+
+
+def test_what_expired_is_an_error_that_names_the_remedy(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    write(table, [1], 1)
+    running = query(table)
+    running.run()
+    for n in range(2, 6):
+        write(table, [1], n)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    with pytest.raises(SnapshotExpiredError, match=r"snapshot 2, at which the stream stands.*'consumer-id'"):
+        running.run()
+
+
+def test_a_table_that_was_rolled_back_is_an_error(tmp_path: Path) -> None:
+    table = appended(tmp_path)
+    for n in range(3):
+        write(table, [1], n)
+    running = ChangeQuery({"path": table.path})
+    running.run()
+    table.rollback_to(1)
+    with pytest.raises(SnapshotExpiredError, match="rolled back to snapshot 1"):
+        running.run()
+
+
+def test_changed_columns_stop_the_query_and_a_restart_goes_on_with_them(tmp_path: Path) -> None:
+    table = appended(tmp_path)
+    write(table, [1], 1)
+    running = ChangeQuery({"path": table.path})
+    named = ChangeQuery({"path": table.path, "columns": "id"})
+    running.run()
+    named.run()
+    reader, of_named = running.reader(), named.reader()
+    changed = table.add_column("note", "STRING")
+    changed.write(pa.table({"id": [2], "n": pa.array([2], pa.int32()), "note": ["new"]}))
+    start = {"snapshot": 2, "index": 0}
+    with pytest.raises(SchemaMismatchError, match=r"note were changed before snapshot 2; start the query again"):
+        reader.partitions(start, {"snapshot": 3, "index": 0})
+    assert len(of_named.partitions(start, {"snapshot": 3, "index": 0})) == 1
+    running.run()
+    assert running.rows() == [{"id": 1, "n": 1}, {"id": 2, "n": 2, "note": "new"}]
+
+
+def test_streams_whose_rows_would_mislead_are_refused(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    with pytest.raises(OptionError, match=r"'read.changelog' = true"):
+        ChangeQuery({"path": table.path}).reader()
+    other = create_table(
+        str(tmp_path / "w/s.db/u"), COLUMNS, ["id"], options={"bucket": "1", "merge-engine": "partial-update"}
+    )
+    with pytest.raises(UnsupportedTableError, match=r"'changelog-producer' = 'lookup'"):
+        query(other).reader()
+
+
+def test_without_change_columns_removed_rows_are_left_out(tmp_path: Path) -> None:
+    table = keyed(tmp_path, **{"changelog-producer": "input"})
+    running = ChangeQuery({"path": table.path, "read.changelog": "false", "filter": "n < 5"})
+    running.run()
+    write(table, [1, 2, 3, 4], 1, [0, 1, 2, 3])
+    write(table, [5], 9)
+    running.run()
+    assert running.rows() == [{"id": 1, "n": 1}, {"id": 3, "n": 1}]
+
+
+def test_rows_that_wait_in_the_postpone_bucket_come_once(tmp_path: Path) -> None:
+    table = keyed(tmp_path, bucket="-2")
+    write(table, [1, 2], 1)
+    table.compact()
+    write(table, [2, 3], 2)
+    running = query(table)
+    running.run()
+    write(table, [4], 3)
+    table.compact()
+    running.run()
+    assert rebuilt(running.rows()) == {1: 1, 2: 2, 3: 2, 4: 3}
+    assert sorted(r["id"] for r in running.rows()) == [1, 2, 3, 4]
+
+
+def test_an_offset_survives_the_checkpoint() -> None:
+    for offset in (Offset(Position(3, 2)), Offset(Position(4, 1, True), Position(4, 0, True))):
+        assert offset_of(offset.to_json()) == offset
+    with pytest.raises(OptionError, match="none of this source"):
+        offset_of({"topic": {"0": 1}})
