@@ -47,6 +47,9 @@ def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
     unknown = next((n for n in options.columns or () if n not in _COLUMNS.names and n not in known), None)
     if unknown is not None:
         raise SchemaMismatchError(f"unknown column {unknown!r}; the table has {', '.join(known)}", column=unknown)
+    again = next((n for i, n in enumerate(options.columns or ()) if n in (options.columns or ())[:i]), None)
+    if again is not None:
+        raise SchemaMismatchError(f"column {again!r} is asked for twice", column=again)
     given = options.columns
     named = tuple(f.name for f in schema.fields) if given is None else given
     extra = [name for name in named if name in _COLUMNS.names] if given is not None else []

@@ -112,6 +112,8 @@ class StreamPlan:
             until = end.index if end.is_full and end.snapshot == start.snapshot else len(scan.units)
             scan = replace(scan, units=scan.units[start.index : until])
             start = Position(start.snapshot + 1)
+        else:
+            self._full = None
         found: list[ChangeUnit] = []
         if end.is_full:
             return scan, found

@@ -240,6 +240,8 @@ def test_streams_whose_rows_would_mislead_are_refused(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     with pytest.raises(OptionError, match=r"'read.changelog' = true"):
         ChangeQuery({"path": table.path}).reader()
+    with pytest.raises(SchemaMismatchError, match="'_row_kind' is asked for twice"):
+        query(table, columns="id,_row_kind,_row_kind").reader()
     other = create_table(
         str(tmp_path / "w/s.db/u"), COLUMNS, ["id"], options={"bucket": "1", "merge-engine": "partial-update"}
     )
