@@ -4,6 +4,7 @@ import signal
 from collections.abc import Sequence
 
 from bucketline.streaming.cli import (
+    change_commands,
     create_command,
     maintain_commands,
     offsets,
@@ -19,6 +20,7 @@ from bucketline.streaming.cli.program import program
 __all__ = ["main", "program"]
 
 COMMANDS = (
+    change_commands,
     create_command,
     maintain_commands,
     offsets,

@@ -68,15 +68,10 @@ class ChangedTable:
         return ChangedTable(create_table(path, SCHEMA, key, ["dt"], options), draw)
 
     def change(self) -> None:
-        """One change, and the check that table and list agree."""
+        """One change."""
         acts = [self._write] * 4 + [self._delete, self._update] * 2 + [self._merge] * 3
         acts += [self._overwrite] * 2 + [self._empty, self._compact, self._compact]
-        try:
-            self.draw.choice(acts)()
-            self.check()
-        except BaseException as problem:
-            problem.add_note("\n".join(self.log))
-            raise
+        self.draw.choice(acts)()
 
     def check(self) -> None:
         found = self.table.to_arrow().to_pydict()
@@ -87,10 +82,10 @@ class ChangedTable:
     # ---- what is done ----
 
     def _write(self) -> None:
-        rows = self._drawn(self.draw.choice((1, 3, 12)))
+        rows = self.drawn(self.draw.choice((1, 3, 12)))
         self.log.append(f"write {rows}")
         self.table.write(data_of(rows))
-        self._put(rows)
+        self.put(rows)
 
     def _delete(self) -> None:
         text = self.draw.choice(list(FILTERS))
@@ -108,7 +103,7 @@ class ChangedTable:
         self.rows = [change(r) if passes(r) else r for r in self.rows]
 
     def _merge(self) -> None:
-        by_key: dict[Any, Row] = {self._key(r): r for r in self._drawn(self.draw.choice((1, 4, 10)))}
+        by_key: dict[Any, Row] = {self._key(r): r for r in self.drawn(self.draw.choice((1, 4, 10)))}
         source, on = list(by_key.values()), list(self.table.primary_key or ("dt", "id"))
         matched = self.draw.choice((None, "delete", "update"))
         unmatched = "insert" if matched is None else self.draw.choice((None, "insert"))
@@ -127,7 +122,7 @@ class ChangedTable:
         self.rows = after + new
 
     def _overwrite(self) -> None:
-        rows = self._drawn(self.draw.choice((0, 2, 6)))
+        rows = self.drawn(self.draw.choice((0, 2, 6)))
         partition = self.draw.choice((None, {"dt": "a"}))
         if partition is not None:
             rows = [("a", *r[1:]) for r in rows]
@@ -135,7 +130,7 @@ class ChangedTable:
         self.table.overwrite(data_of(rows), partition)
         gone = {r[0] for r in rows} if partition is None else {"a"}
         self.rows = [r for r in self.rows if r[0] not in gone]
-        self._put(rows)
+        self.put(rows)
 
     def _empty(self) -> None:
         days = self.draw.choice((["a"], ["a", "c"], None))
@@ -156,7 +151,8 @@ class ChangedTable:
     def _newest(self) -> int:
         return open_table(self.table.path).snapshot_store.latest_id() or 0
 
-    def _drawn(self, count: int) -> list[Row]:
+    def drawn(self, count: int) -> list[Row]:
+        """Random rows."""
         draw = self.draw
         full = "partial-update" in self.table.options.values()
         values = (*range(0, 60, 7), *(() if full else (None,)))
@@ -166,7 +162,8 @@ class ChangedTable:
     def _key(self, row: Row) -> Any:
         return tuple(dict(zip(NAMES, row, strict=True))[n] for n in self.table.primary_key or ("dt", "id"))
 
-    def _put(self, rows: list[Row]) -> None:
+    def put(self, rows: list[Row]) -> None:
+        """Rows that were written."""
         if not self.table.primary_key:
             self.rows += rows
             return

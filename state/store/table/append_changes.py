@@ -8,6 +8,7 @@ Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, Appen
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from bucketline.state.store.datafile.rolling_writer import write_data_files
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.index.deletion_vectors import drop_deleted
+from bucketline.state.store.index.deletion_vectors import drop_deleted, find_deletions
 from bucketline.state.store.read.bucket_deletions import load_deletions, masked_files
 from bucketline.state.store.read.merge_read import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, visible_files
@@ -48,6 +49,8 @@ class StoredRows:
         self._access = BucketAccess(session.table.uri, self._schema)
         self._files: list[tuple[BucketId, DataFileMeta]] = []
         self._removed: dict[int, BitMap] = {}
+        files, vectors = self._access.files, chain.from_iterable(session.deletion_entries().values())
+        self._deletions = find_deletions(files.io, files.table_path, self._schema, vectors)
         refuse_unreadable(self._schema)
 
     def read(
@@ -93,9 +96,7 @@ class StoredRows:
         number = len(self._files)
         self._files.append(((bucket.partition, bucket.bucket), file))
         files, start = self._access.files, 0
-        vectors = self._session.deletion_entries().get((bucket.partition, bucket.bucket), ())
-        holding = tuple(e for e in vectors if file.file_name in masked_files((e,)))
-        deleted = load_deletions(files, holding).of_name(file.file_name) if holding else None
+        deleted = self._deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
 
         def placed() -> Iterator[pa.RecordBatch]:
             nonlocal start

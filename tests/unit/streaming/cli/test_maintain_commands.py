@@ -39,6 +39,14 @@ def test_compact_commits_once_and_then_finds_nothing_to_do(table: Table) -> None
     assert table.to_arrow().num_rows == 20
 
 
+def test_delete_commits_what_it_deletes(table: Table) -> None:
+    assert bucketline("delete", table.path, "--where", "id < 5 AND dt = 'd1'").stdout == "snapshot 4\n"
+    assert table.to_arrow().num_rows == 17
+    assert bucketline("delete", table.path, "--where", "id < 5 AND dt = 'd1'").stdout == "nothing to delete\n"
+    assert "error [USAGE]" in bucketline("delete", table.path, code=2).stderr
+    assert "unknown column 'x'" in bucketline("delete", table.path, "--where", "x = 1", code=3).stderr
+
+
 def test_compact_takes_a_partition_and_a_strategy(table: Table) -> None:
     bucketline("compact", table.path, "--partition", "dt=d2")
     files = table.files()

@@ -19,5 +19,10 @@ CHANGES = int(os.environ.get("BUCKETLINE_CHANGE_COUNT", "8"))
 @pytest.mark.parametrize("sort", SORTS)
 def test_a_table_holds_what_its_changes_leave(sort: str, seed: int, tmp_path: Path) -> None:
     changed = ChangedTable.create(str(tmp_path / "w.db" / "t"), sort, random.Random(f"{sort} {seed}"))
-    for _ in range(CHANGES):
-        changed.change()
+    try:
+        for _ in range(CHANGES):
+            changed.change()
+            changed.check()
+    except BaseException as problem:
+        problem.add_note("\n".join(changed.log))
+        raise

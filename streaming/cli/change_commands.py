@@ -1,0 +1,22 @@
+"""`delete`: rows that pass a condition, deleted without Spark."""
+
+import click
+
+from bucketline.streaming.cli.arguments import opened, table_arguments
+from bucketline.streaming.cli.program import program
+
+
+@program.command(short_help="Deletes the rows that pass a condition.")
+@table_arguments
+@click.option(
+    "--where", required=True, metavar="SQL", help="Condition, as \"id > 5 AND name LIKE 'a%'\"; 'true' for all rows."
+)
+def delete(path: str, option: tuple[str, ...], where: str) -> None:
+    """Deletes the rows that pass a condition, in one commit.
+
+    Where another writer changes the same keys meanwhile, the delete is planned again.
+    """
+    table = opened(path, option)
+    before = table.snapshot_store.latest_id()
+    done = table.delete(where)
+    click.echo("nothing to delete" if done == (before or 0) else f"snapshot {done}")
