@@ -15,7 +15,7 @@ from tests.support.row_changes import NAMES, SORTS, ChangedTable
 pytestmark = pytest.mark.peer
 
 TABLES = int(os.environ.get("BUCKETLINE_CHANGES", "1"))
-TURNS = 10
+TURNS = 6
 PYTHON_WRITES = ("merge-on-read", "append", "append bucketed")
 """pypaimon leaves level 0 where its readers do not look, and cannot tell where a dynamic key lives."""
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.table.read_options import DV_MERGE_ON_READ
 from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.changed_rows import ChangedRows, RowChange
 from bucketline.state.store.engine.engine import Parts
@@ -23,7 +25,7 @@ def found_parts(session: WriteSession, expression: pc.Expression | None, change:
 
     Raises SchemaMismatchError for an expression that does not fit the table.
     """
-    schema = session.plan.schema
+    schema = _seeing_all(session.plan.schema)
     refuse_unreadable(schema)
     projection = plan_projection(schema, None, expression)
     access = BucketAccess(session.table.uri, schema)
@@ -45,7 +47,7 @@ def current_rows(
     session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows that pass the expression, in the table's columns; `partitions` are those to look at, None for all."""
-    schema = session.plan.schema
+    schema = _seeing_all(session.plan.schema)
     refuse_unreadable(schema)
     projection = plan_projection(schema, None, expression)
     files = BucketAccess(session.table.uri, schema).files
@@ -62,6 +64,12 @@ def current_rows(
         found = vectors.get((bucket.partition, bucket.bucket), ())
         access = replace(files, deletions=load_deletions(files, found)) if found else files
         yield from read_buckets(access, [bucket], projection)
+
+
+def _seeing_all(schema: TableSchema) -> TableSchema:
+    """The schema by which level 0 is read in tables with deletion vectors too: what is computed from a row that has a
+    newer version there would replace that version."""
+    return replace(schema, options={**schema.options, DV_MERGE_ON_READ.key: "true"})
 
 
 def pruned(

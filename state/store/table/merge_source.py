@@ -113,7 +113,7 @@ class _Seen:
                 continue
             found = pc.min_max(rows[name])
             values = [*self.ranges.get(name, ()), found["min"], found["max"]]
-            both = pc.min_max(pa.array([v.as_py() for v in values], rows.schema.field(name).type))
+            both = pc.min_max(pa.concat_arrays([pa.repeat(v, 1) for v in values]))
             self.ranges[name] = (both["min"], both["max"])
         if self.partitions is not None:
             self.partitions.update(partition_codes(rows, self._key.schema)[0])

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.conf.table.merge_options import REMOVE_RECORD_ON_SEQUENCE_GROUP
+from bucketline.conf.table.read_options import POSTPONE_MERGE_ON_READ
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
@@ -90,6 +91,11 @@ def _check_engine(table: TableHandle, engine: Engine) -> None:
     if not table.primary_key and not isinstance(engine, LocalEngine):
         raise UnsupportedTableError(
             f"rows of {table.path}, which has no primary key, are changed in this process; leave out the engine"
+        )
+    if table.table_schema.settings.reading.sees_postponed and not isinstance(engine, LocalEngine):
+        raise UnsupportedTableError(
+            f"rows of {table.path} are read with '{POSTPONE_MERGE_ON_READ.key}', which is done in this process; leave "
+            "out the engine"
         )
 
 

@@ -125,7 +125,7 @@ class Table(TableHandle):
         return write_table(self, data, row_kinds)
 
     def delete(self, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
-        """Deletes the rows that readers see and that pass the filter, in one commit. Returns the newest snapshot's id,
+        """Deletes the rows that pass the filter, in one commit. Returns the newest snapshot's id,
         unchanged where no row passes.
 
         `filter` is an Arrow expression or SQL text. Where another writer changed the same keys since they were read,

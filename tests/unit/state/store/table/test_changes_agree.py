@@ -12,7 +12,7 @@ import pytest
 from tests.support.row_changes import SORTS, ChangedTable
 
 TABLES = int(os.environ.get("BUCKETLINE_CHANGES", "1"))
-CHANGES = int(os.environ.get("BUCKETLINE_CHANGE_COUNT", "8"))
+CHANGES = int(os.environ.get("BUCKETLINE_CHANGE_COUNT", "6"))
 
 
 @pytest.mark.parametrize("seed", range(TABLES))

@@ -211,6 +211,19 @@ def test_a_row_that_somebody_else_changes_meanwhile_is_changed_as_it_is_then(
     assert held(table) == [(2, 3, "y"), (9, 1, "far")]
 
 
+def test_a_row_that_waits_on_level_0_is_changed_as_it_will_be(tmp_path: Path) -> None:
+    table = make(tmp_path, **{"deletion-vectors.enabled": "true"})
+    table.write(rows(("a", 1, 1, "x"), ("a", 2, 2, "y")))
+    lazy = open_table(table.path, options={"compaction": "none"})
+    lazy.write(rows(("a", 1, 10, "newer"), ("a", 3, 3, "z")))
+    assert held(table) == [(1, 1, "x"), (2, 2, "y")]
+    lazy.update("id <= 3 AND v > 2", {"name": "changed"})
+    lazy.delete("id = 3")
+    table.compact()
+    assert held(table) == [(1, 10, "changed"), (2, 2, "y")]
+    assert table.doctor(rows=True) == []
+
+
 def test_a_change_that_always_comes_second_is_given_up(tmp_path: Path) -> None:
     table = make(tmp_path)
     table.write(rows(("a", 1, 1, "x")))
