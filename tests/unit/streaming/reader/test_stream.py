@@ -259,18 +259,67 @@ def test_without_change_columns_removed_rows_are_left_out(tmp_path: Path) -> Non
     assert running.rows() == [{"id": 1, "n": 1}, {"id": 3, "n": 1}]
 
 
-def test_rows_that_wait_in_the_postpone_bucket_come_once(tmp_path: Path) -> None:
-    table = keyed(tmp_path, bucket="-2")
+@pytest.mark.parametrize(
+    ("options", "at_first"),
+    [
+        ({}, {1: 1, 2: 2, 3: 2}),
+        ({"changelog-producer": "input"}, {1: 1, 2: 2, 3: 2}),
+        ({"changelog-producer": "lookup"}, {1: 1, 2: 1}),
+        ({"changelog-producer": "full-compaction"}, {1: 1, 2: 1}),
+        ({"deletion-vectors.enabled": "true"}, {1: 1, 2: 2, 3: 2}),
+        ({"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}, {1: 1, 2: 2, 3: 2}),
+        ({"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "changelog-producer": "lookup"}, {1: 1, 2: 1}),
+    ],
+    ids=lambda o: "-".join(map(str, o.values())),
+)
+def test_rows_that_wait_for_a_compaction_come_once(
+    tmp_path: Path, options: dict[str, str], at_first: dict[int, int]
+) -> None:
+    """Either with the first snapshot, or as changes of the compaction that logs them."""
+    table = keyed(tmp_path, **options)
     write(table, [1, 2], 1)
     table.compact()
-    write(table, [2, 3], 2)
+    lazy = open_table(table.path, options={"compaction": "none"})
+    rows = pa.table({"id": pa.array([2, 3], pa.int64()), "n": pa.array([2, 2], pa.int32())})
+    lazy.write(rows)
     running = query(table)
     running.run()
-    write(table, [4], 3)
+    assert rebuilt(running.rows()) == at_first
     table.compact()
     running.run()
-    assert rebuilt(running.rows()) == {1: 1, 2: 2, 3: 2, 4: 3}
-    assert sorted(r["id"] for r in running.rows()) == [1, 2, 3, 4]
+    assert rebuilt(running.rows()) == {1: 1, 2: 2, 3: 2}
+    found = [(r["id"], r["n"]) for r in running.rows() if r["_row_kind"] in (0, 2)]
+    assert len(found) == len(set(found))
+
+
+def test_changes_stay_in_order_across_a_rescale(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    write(table, [1], 0)
+    running = query(table, scan__mode="latest")
+    running.run()
+    for n in range(1, 4):
+        write(table, list(range(20)), n)
+    open_table(table.path).rescale(5)
+    write(open_table(table.path), list(range(20)), 4)
+    running.run()
+    rows = running.rows()
+    assert len(rows) == 80
+    for key in range(20):
+        assert [r["n"] for r in rows if r["id"] == key] == [1, 2, 3, 4]
+
+
+def test_a_branch_has_its_own_stream_and_consumers(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    write(table, [1], 1)
+    table.create_tag("first")
+    table.create_branch("b", "first")
+    write(table, [2], 2)
+    running = query(table, branch="b", **{"consumer-id": "c"})
+    running.run()
+    assert rebuilt(running.rows()) == {1: 1}
+    branch = open_table(table.path, options={"branch": "b"})
+    assert list(next_of_consumers(branch.io, branch.metadata_path)) == ["c"]
+    assert next_of_consumers(table.io, table.path) == {}
 
 
 def test_an_offset_survives_the_checkpoint() -> None:

@@ -11,6 +11,7 @@ from bucketline.state.store.read.change_splits import change_units, pack_changes
 from bucketline.state.store.read.splits import Scan, SplitSizes, TablePlace, pack, plan_scan, read_split
 from bucketline.state.store.read.table_read import Request, plan_changes
 from bucketline.state.store.table.table import Table, create_table, open_table
+from tests.support.golden import golden_table, golden_tables
 
 COLUMNS = "id BIGINT NOT NULL, dt STRING NOT NULL, name STRING, n INT"
 SMALL = SplitSizes(target_bytes=1, open_cost_bytes=1)
@@ -74,6 +75,18 @@ def test_the_splits_of_other_tables_hold_what_the_table_holds(tmp_path: Path, op
     order = [("id", "ascending"), ("dt", "ascending")]
     assert drained(plan_scan(table, Request()), SMALL).equals(table.to_arrow().sort_by(order))
     assert table.to_arrow().num_rows > 100
+
+
+def test_the_splits_of_each_golden_table_hold_what_it_holds() -> None:
+    names = golden_tables()
+    for name in names:
+        table = open_table(str(golden_table(name)))
+        scan = plan_scan(table, Request())
+        for sizes in (SMALL, LARGE):
+            batches = [b for split in pack(scan.units, sizes) for b in read_split(scan, split)]
+            found = [repr(row) for b in batches for row in b.to_pylist()]
+            assert sorted(found) == sorted(map(repr, table.to_arrow().to_pylist())), name
+    assert len(names) > 10
 
 
 def test_files_that_are_merged_together_stay_together_and_others_are_split(tmp_path: Path) -> None:
