@@ -14,6 +14,16 @@ class FileKind(IntEnum):
     DELETE = 1
 
 
+class Operation(Enum):
+    """What a snapshot says of the statement that made it; no reader decides anything by it."""
+
+    OVERWRITE = "OVERWRITE"
+    DELETE = "DELETE"
+    TRUNCATE = "TRUNCATE"
+    UPDATE = "UPDATE"
+    MERGE = "MERGE"
+
+
 class CommitKind(Enum):
     APPEND = "APPEND"
     COMPACT = "COMPACT"

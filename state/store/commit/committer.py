@@ -8,6 +8,7 @@ Source: Paimon 2.0 FileStoreCommitImpl; unlike there, tries that lost for certai
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.mode import bucket_mode
@@ -30,7 +31,7 @@ from bucketline.state.determinism import (
     Random,
 )
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError, StorageError
-from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, ManifestFileMeta, Snapshot
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, ManifestFileMeta, Operation, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.manifests import Manifests
@@ -89,7 +90,7 @@ class Committer:
         identifier: int = BATCH_COMMIT_IDENTIFIER,
         properties: Mapping[str, str] | None = None,
         watermark: int | None = None,
-        operation: str | None = None,
+        operation: Operation | None = None,
         kind: CommitKind = CommitKind.APPEND,
         overwrite: PartitionTest | None = None,
         append_check: AppendCheck = AppendCheck.BUCKET_COUNT,
@@ -109,6 +110,8 @@ class Committer:
         when the view was refreshed: files that may be old by then are looked for before a snapshot is published, and a
         missing one is a Conflict.
 
+        `operation` is written into the first snapshot, for people.
+
         Without changes there is a snapshot all the same, to show that the identifier is done, unless `ignore_empty`;
         None takes that from the table's options, and ignores empty batch commits (identifier 2^63-1).
 
@@ -118,7 +121,9 @@ class Committer:
         """
         self._io.require_publish()
         user = commit_user(self._schema.settings.commit.user_prefix, user)
-        identity = CommitIdentity(user, identifier, dict(properties or {}), watermark, operation)
+        identity = CommitIdentity(
+            user, identifier, dict(properties or {}), watermark, None if operation is None else operation.value
+        )
         now_ms = self._clock.now_ms()
         self._planned_ms = now_ms if planned_ms is None else planned_ms
         # Whether the table is asked for news only if the first try loses. On a local disk asking is quick.
@@ -162,7 +167,7 @@ class Committer:
         own = made[0].id if made else None
         outcome: Snapshot | Committed | Conflict | Unknown | BucketlineError
         try:
-            outcome = self._commit_half(compact_half(changes), identity, based_on, view, own)
+            outcome = self._commit_half(compact_half(changes), replace(identity, operation=None), based_on, view, own)
         except BucketlineError as e:
             outcome = e
         if isinstance(outcome, Snapshot):

@@ -19,13 +19,13 @@ from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.datafile.rolling_writer import write_data_files
-from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
-from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.index.deletion_vectors import drop_deleted, find_deletions
 from bucketline.state.store.read.bucket_deletions import load_deletions, masked_files
 from bucketline.state.store.read.merge_read import plan_projection, refuse_unreadable
@@ -145,21 +145,23 @@ class StoredRows:
             yield replace(self._message(bucket_id), new_files=tuple(new), deleted_files=(file,))
 
 
-def write_append_changes(session: WriteSession, stored: StoredRows, rows: Iterator[pa.Table]) -> WriteResult:
+def write_append_changes(
+    session: WriteSession, stored: StoredRows, rows: Iterator[pa.Table], operation: Operation, *, engine: Engine
+) -> WriteResult:
     """Appends the rows, whose reading says what is taken out of `stored`, and commits both at once.
 
     Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when
     somebody has changed one of the files meanwhile.
     """
     plan, newest = session.plan, session.view.snapshot
-    scope = WriteScope(CompactTrigger.NONE, SYSTEM_IDS.new_uuid(), LOCAL_ENGINE.workers)
+    scope = WriteScope(CompactTrigger.NONE, SYSTEM_IDS.new_uuid(), engine.workers)
     write = plan.bucket_write(CompactTrigger.NONE)
     with discarded_on_error(write.access) as messages:
         stages = plan.mode.in_batch(plan).stages(plan, session, scope, Parts([GivenRows(rows)]))
-        messages += LOCAL_ENGINE.run(stages).messages
+        messages += engine.run(stages).messages
         for message in stored.messages():
             messages.append(message)
     if all(m.is_empty for m in messages):
         return WriteResult(0 if newest is None else newest.id)
-    committed = session.commit(messages, user=scope.user)
+    committed = session.commit(messages, user=scope.user, operation=operation)
     return WriteResult(committed.snapshots[-1].id)

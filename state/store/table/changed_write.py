@@ -5,6 +5,7 @@ The commit holds only if nobody has written the same keys since the snapshot tha
 
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, SYSTEM_RANDOM
+from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.commit_check import AppendCheck
@@ -23,7 +24,7 @@ def open_change(table: TableHandle) -> WriteSession:
     return session
 
 
-def write_changes(session: WriteSession, source: Parts, *, engine: Engine) -> WriteResult:
+def write_changes(session: WriteSession, source: Parts, operation: Operation, *, engine: Engine) -> WriteResult:
     """Writes the rows of a source and commits them; without rows nothing is committed.
 
     Raises CommitConflictError when somebody has written one of their keys since the session was refreshed.
@@ -42,7 +43,7 @@ def write_changes(session: WriteSession, source: Parts, *, engine: Engine) -> Wr
     notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else None
     one_writer = plan.mode.append_check is AppendCheck.ONE_WRITER
     check = AppendCheck.ONE_WRITER if one_writer else AppendCheck.ROWS_READ
-    committed = session.commit(outcome.messages, user=user, properties=notes, check=check)
+    committed = session.commit(outcome.messages, user=user, properties=notes, check=check, operation=operation)
     return settle_write(
         session,
         outcome.messages,

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.entries import Operation
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_changed
-from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
@@ -45,8 +46,10 @@ def merge_rows(
     on: Sequence[str],
     when_matched: Mapping[str, object] | str | None,
     when_not_matched: str | None,
+    *,
+    engine: Engine = LOCAL_ENGINE,
 ) -> WriteResult:
-    """Merges a source into a table; see `Table.merge`."""
+    """Merges a source into a table; see `Table.merge`. `engine` is one of this process."""
     _check_actions(when_matched, when_not_matched)
     check_update(table, "merge into")
     if when_matched == DELETE:
@@ -65,7 +68,7 @@ def merge_rows(
     with spooled(source, schema, on, memory_bytes=memory, directory=directory) as spool:
         # What does not fit is refused before anything is read.
         _planned(plan, spool, when_matched, inserts)
-        return repeat_if_changed(partial(_merge_once, table, spool, when_matched, inserts))
+        return repeat_if_changed(partial(_merge_once, table, spool, when_matched, inserts, engine))
 
 
 def _check_actions(when_matched: Mapping[str, object] | str | None, when_not_matched: str | None) -> None:
@@ -154,15 +157,21 @@ def _refuse_doubled(rows: pa.Table, schema: TableSchema) -> None:
 
 
 def _merge_once(
-    table: TableHandle, source: MergeSource, when_matched: Mapping[str, object] | str | None, inserts: bool
+    table: TableHandle,
+    source: MergeSource,
+    when_matched: Mapping[str, object] | str | None,
+    inserts: bool,
+    engine: Engine,
 ) -> WriteResult:
     session = open_change(table)
     actions = _planned(session.plan, source, when_matched, inserts)
     if not table.primary_key:
         stored = StoredRows(session)
-        return write_append_changes(session, stored, _append_changes(session, stored, source, actions))
+        return write_append_changes(
+            session, stored, _append_changes(session, stored, source, actions), Operation.MERGE, engine=engine
+        )
     rows = GivenRows(_changes(session, source, actions))
-    return write_changes(session, Parts([rows]), engine=LOCAL_ENGINE)
+    return write_changes(session, Parts([rows]), Operation.MERGE, engine=engine)
 
 
 def _append_changes(

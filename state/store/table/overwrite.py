@@ -15,6 +15,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -95,7 +96,7 @@ def _overwrite_once(
         if not replaced:
             return _unchanged(session)
         target = replaced.__contains__
-    done = session.replace_partitions(messages, user=ids.new_uuid(), target=target)
+    done = session.replace_partitions(messages, user=ids.new_uuid(), target=target, operation=Operation.OVERWRITE)
     Upkeep(clock=clock, ids=ids).after_batch(session, messages, done.snapshots)
     hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, done))
     return WriteResult(done.snapshots[-1].id, visible=not hidden)
@@ -104,7 +105,7 @@ def _overwrite_once(
 def truncate_table(table: TableHandle) -> WriteResult:
     """Removes all rows, postponed ones too; see `Table.truncate`."""
     check_changeable(table, "truncate")
-    return _empty(table, None)
+    return _empty(table, None, Operation.TRUNCATE)
 
 
 def drop_partitions(table: TableHandle, partitions: Sequence[Mapping[str, object]]) -> WriteResult:
@@ -116,10 +117,12 @@ def drop_partitions(table: TableHandle, partitions: Sequence[Mapping[str, object
             "partitions",
             key="partitions",
         )
-    return _empty(table, partitions)
+    return _empty(table, partitions, None)
 
 
-def _empty(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> WriteResult:
+def _empty(
+    table: TableHandle, partitions: Sequence[Mapping[str, object]] | None, operation: Operation | None
+) -> WriteResult:
     """Replaces what the partitions hold when the commit comes through by nothing."""
     table.io.require_publish()
     session = WriteSession(table.uri, {}, table=table)
@@ -127,7 +130,7 @@ def _empty(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None
     target = choose_partitions(session.plan.schema, partitions)
     if not any(target(partition) for partition, _ in session.view.buckets()):
         return _unchanged(session)
-    done = session.replace_partitions([], user=SYSTEM_IDS.new_uuid(), target=target)
+    done = session.replace_partitions([], user=SYSTEM_IDS.new_uuid(), target=target, operation=operation)
     Upkeep().after_batch(session, (), done.snapshots)
     return WriteResult(done.snapshots[-1].id)
 

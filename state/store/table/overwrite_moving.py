@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.engine import Parts
@@ -111,7 +112,7 @@ def overwrite_moving(
             )
     if all(m.is_empty for m in messages):
         return WriteResult(0 if view.snapshot is None else view.snapshot.id)
-    return WriteResult(session.commit(messages, user=user).snapshots[-1].id)
+    return WriteResult(session.commit(messages, user=user, operation=Operation.OVERWRITE).snapshots[-1].id)
 
 
 def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:

@@ -17,6 +17,7 @@ from bucketline.conf.table.merge_options import REMOVE_RECORD_ON_SEQUENCE_GROUP
 from bucketline.conf.table.read_options import POSTPONE_MERGE_ON_READ
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.format.entries import Operation
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_changed
@@ -46,8 +47,8 @@ def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> Wr
     session = open_change(table)
     change = DeletedRows(session.plan.schema, condition)
     if not table.primary_key:
-        return _change_appended(session, condition, None)
-    return write_changes(session, _found(session, condition, change), engine=engine)
+        return _change_appended(session, condition, None, engine)
+    return write_changes(session, _found(session, condition, change), Operation.DELETE, engine=engine)
 
 
 def update_rows(
@@ -67,11 +68,14 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
     schema = session.plan.schema
     planned = plan_assignments(schema, values, fixed_columns(schema))
     if not table.primary_key:
-        return _change_appended(session, condition, planned)
-    return write_changes(session, _found(session, condition, UpdatedRows(condition, planned)), engine=engine)
+        return _change_appended(session, condition, planned, engine)
+    source = _found(session, condition, UpdatedRows(condition, planned))
+    return write_changes(session, source, Operation.UPDATE, engine=engine)
 
 
-def _change_appended(session: WriteSession, condition: Condition, assignments: Assignments | None) -> WriteResult:
+def _change_appended(
+    session: WriteSession, condition: Condition, assignments: Assignments | None, engine: Engine
+) -> WriteResult:
     """Takes out the rows that pass; their new values, if there are any, are appended."""
     stored = StoredRows(session)
     needs_all = assignments is not None or condition.test is not None
@@ -84,7 +88,8 @@ def _change_appended(session: WriteSession, condition: Condition, assignments: A
                 if assignments is not None:
                     yield updated(kept, kept, assignments)
 
-    return write_append_changes(session, stored, changed())
+    operation = Operation.DELETE if assignments is None else Operation.UPDATE
+    return write_append_changes(session, stored, changed(), operation, engine=engine)
 
 
 def _check_engine(table: TableHandle, engine: Engine) -> None:

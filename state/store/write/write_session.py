@@ -18,7 +18,7 @@ from bucketline.state.commit.partition_age import partition_time
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CommitConflictError, FilesGoneError, SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Operation, Snapshot
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.external_folders import claim_folders
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
@@ -169,12 +169,13 @@ class WriteSession:
         kind: CommitKind = CommitKind.APPEND,
         ignore_empty: bool | None = None,
         check: AppendCheck | None = None,
+        operation: Operation | None = None,
     ) -> Committed:
         """Commits what was planned on the view as it is now, and says what came of it.
 
-        `ignore_empty` as for `Committer.commit`; `check` says what must not have happened meanwhile, where it is more
-        than the bucket mode asks. A compaction that lost is in `Committed.dropped`, also when `kind` says that there is
-        nothing else to commit. Raises CommitConflictError when the messages' rows are not in the
+        `ignore_empty` and `operation` as for `Committer.commit`; `check` says what must not have happened meanwhile,
+        where it is more than the bucket mode asks. A compaction that lost is in `Committed.dropped`, also when `kind`
+        says that there is nothing else to commit. Raises CommitConflictError when the messages' rows are not in the
         table and will not be (FilesGoneError where somebody else removed some of their files, and the work has to be
         done again), SchemaMismatchError when they could never be merged with it (their files are removed);
         CommitOutcomeUnknownError when nobody knows.
@@ -191,6 +192,7 @@ class WriteSession:
                 properties=properties,
                 kind=kind,
                 ignore_empty=ignore_empty,
+                operation=operation,
                 based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
                 view=self._view,
                 append_check=check or self.plan.mode.append_check,
@@ -230,7 +232,12 @@ class WriteSession:
         return _checked(outcome)
 
     def replace_partitions(
-        self, messages: Iterable[CommitMessage], *, user: str, target: Callable[[bytes], bool]
+        self,
+        messages: Iterable[CommitMessage],
+        *,
+        user: str,
+        target: Callable[[bytes], bool],
+        operation: Operation | None = None,
     ) -> Committed:
         """Replaces whatever the partitions that pass `target` hold when the commit comes through, postponed rows too.
 
@@ -243,6 +250,7 @@ class WriteSession:
             user=user,
             kind=CommitKind.OVERWRITE,
             overwrite=target,
+            operation=operation,
             view=self._view,
             planned_ms=self._planned_ms,
         )

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import CommitConflictError, UnsupportedTableError
+from bucketline.state.format.entries import Operation
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.changed_write import open_change
@@ -57,7 +58,7 @@ def test_rows_are_deleted_in_one_overwrite(table: Table) -> None:
     done = table.delete("id = 2 OR id >= 10")
     assert ids(table) == [0, 1, 3, 4, 5, 6, 7, 8, 9]
     newest = table.snapshots().to_pylist()[-1]
-    assert (newest["snapshot_id"], newest["commit_kind"]) == (done, "OVERWRITE")
+    assert (newest["snapshot_id"], newest["commit_kind"], newest["operation"]) == (done, "OVERWRITE", "DELETE")
     after = {f["file_path"] for f in table.files().to_pylist()}
     assert before <= after if has_vectors(table) else before - after and after - before
     table.delete("id = 3 AND v > id")
@@ -114,7 +115,7 @@ def test_whoever_has_changed_the_files_meanwhile_wins(table: Table) -> None:
             assert done == table.snapshots().num_rows
             yield from ()
 
-        write_append_changes(session, stored, changed())
+        write_append_changes(session, stored, changed(), Operation.DELETE, engine=LOCAL_ENGINE)
 
     def append() -> int:
         return table.write(rows(("b", 1, 1, "later")))

@@ -1,5 +1,6 @@
 """Merge: rows of a source joined to those of a table with a primary key."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,16 @@ import pytest
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.store.engine.engine import Outcome, Parts
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
+from bucketline.state.store.table.merge import merge_rows
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.stages import Stages
 from bucketline.state.types.sql_expression import expr
 
 COLUMNS = "dt STRING, id BIGINT, v BIGINT, name STRING"
 MODES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "fixed": (("dt", "id"), {"bucket": "2"}),
-    "dynamic": (("dt", "id"), {"bucket": "-1"}),
     "cross-partition": (("id",), {"bucket": "-1"}),
     "vectors": (("dt", "id"), {"bucket": "2", "deletion-vectors.enabled": "true"}),
 }
@@ -83,6 +87,33 @@ def test_a_stream_larger_than_the_memory_is_joined_share_by_share(tmp_path: Path
     assert [row[2] for row in found] == [*range(1000), *(i + 5 for i in range(1000, 2000)), *[5] * 1000]
     small.merge(source, ["id"], "delete", None)
     assert len(held(table)) == 1000
+
+
+@pytest.mark.parametrize("key", [("dt", "id"), ()])
+def test_a_merge_that_comes_second_is_planned_again(key: tuple[str, ...], tmp_path: Path) -> None:
+    """A stream of source rows is kept, so that it can be joined again."""
+    table = make(tmp_path, key, bucket="1", **({} if key else {"bucket-key": "id"}))
+    table.write(rows(("a", 1, 1, "x")))
+    others: list[Callable[[], object]] = [
+        lambda: table.write(rows(("a", 1, 10, "y"))),
+        lambda: table.write(rows(("a", 2, 20, "y"))),
+    ]
+    if not key:
+        others = [lambda: table.update("id = 1", {"v": 10, "name": "y"})]
+
+    class Racing(LocalEngine):
+        def run(self, stages: Stages[Parts]) -> Outcome:
+            found = LOCAL_ENGINE.run(stages)
+            if others:
+                others.pop(0)()
+            return found
+
+    source = rows(("a", 1, 5, "s"), ("a", 2, 5, "s"))
+    stream = pa.RecordBatchReader.from_batches(source.schema, source.to_batches())
+    merge_rows(table, stream, ["dt", "id"], {"v": expr("v + source.v")}, "insert", engine=Racing())
+    assert others == []
+    assert held(table) == [(1, "a", 15, "y"), (2, "a", 25, "y") if key else (2, "a", 5, "s")]
+    assert "MERGE" in table.snapshots()["operation"].to_pylist()
 
 
 def test_several_source_rows_for_one_row_are_an_error(table: Table) -> None:

@@ -57,6 +57,7 @@ def held(table: Table) -> list[tuple[Any, ...]]:
 def test_the_rows_that_pass_are_deleted(table: Table) -> None:
     assert table.delete((V > 40) & (pc.field("dt") == "b")) == table.snapshots()["snapshot_id"].to_pylist()[-1]
     assert [row[0] for row in held(table)] == [0, 1, 2, 3, 4, 6, 8]
+    assert "DELETE" in table.snapshots()["operation"].to_pylist()[-2:]
     table.compact()
     assert [row[0] for row in held(table)] == [0, 1, 2, 3, 4, 6, 8]
     assert table.doctor(rows=True) == []
