@@ -1,20 +1,31 @@
 """One micro-batch as stages: what tasks will do, fixed on the driver before any of them starts."""
 
 from dataclasses import replace
+from itertools import repeat
 
 from bucketline.state.store.catalog.live_files import BucketId
-from bucketline.state.store.write.bucket_writer import CompactTrigger
-from bucketline.state.store.write.stages import Stages, WriteStage
+from bucketline.state.store.read.bucket_deletions import masked_files
+from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger, pick_unit
+from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
 from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
+from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.read_task import Records
 
 MOST_REJECTS = 1 << 31
+MOST_BYTES_IN_ONE_TASK = 32 << 20
 
 
-def plan_batch(target: Target, identity: BatchIdentity, source: Records, workers: Workers) -> Stages[Records]:
-    """The stages of a batch on the table as its session sees it."""
+def plan_batch(
+    target: Target,
+    identity: BatchIdentity,
+    source: Records,
+    workers: Workers,
+    most_bytes: int = MOST_BYTES_IN_ONE_TASK,
+) -> Stages[Records]:
+    """The stages of a batch on the table as its session sees it; one task compacts `most_bytes` at most, where several
+    could share them."""
     session, state = target.session, target.state
     plan = session.plan
     trigger = plan.trigger(identity.batch_id)
@@ -32,7 +43,32 @@ def plan_batch(target: Target, identity: BatchIdentity, source: Records, workers
     )
     limited = replace(source, reject_limit=min(plan.sink.bad_records_max, MOST_REJECTS) + 1000)
     stages = plan.mode.stages(plan, session, scope, limited)
-    return replace(stages, idle=_may_be_due(stages.write))
+    return _in_one_task(replace(stages, idle=_may_be_due(stages.write)), most_bytes)
+
+
+def _in_one_task(stages: Stages[Records], most_bytes: int) -> Stages[Records]:
+    """The stages with one task that writes, where one task reads and little is to be compacted: a shuffle costs a small
+    batch more than its rows."""
+    source, stage = stages.source, stages.write
+    alone = isinstance(source, KafkaRanges) and len(source.shares) == 1
+    if not alone or stages.place is not None or stages.tasks.write is None or stage.groups is not None:
+        return stages
+    if sum(map(_next_compaction_bytes, repeat(stage), stage.states.values())) > most_bytes:
+        return stages
+    return replace(stages, tasks=TaskCounts(1))
+
+
+def _next_compaction_bytes(stage: WriteStage, state: BucketState) -> int:
+    """The bytes that a bucket's compaction reads if the batch adds one file."""
+    files = state.files
+    if stage.write.trigger is CompactTrigger.NONE or not files or not state.complete:
+        return 0
+    if not stage.write.access.schema.primary_keys:
+        return sum(f.file_size for f in files)
+    newest = max(files, key=lambda f: f.max_sequence_number)
+    added = replace(newest, file_name=f"{newest.file_name}-next", level=0, file_size=0)
+    unit = pick_unit(stage.write, (*files, added), masked_files(state.vector_files))
+    return 0 if unit is None else sum(f.file_size for f in unit.files)
 
 
 def _may_be_due(stage: WriteStage) -> tuple[BucketId, ...]:

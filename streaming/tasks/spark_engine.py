@@ -62,6 +62,9 @@ class SparkEngine:
         rows, read = self._read(stages)
         if write is None:
             return rows.mapInArrow(in_worker(_after(read, WriteTask(stages.write))), RESULT_DDL)
+        if write == 1 and place is None and _reads_alone(source):
+            alone = WriteTask(stages.write, stages.idle, Destination(1, stages.assigners))
+            return rows.mapInArrow(in_worker(_after(read, alone)), RESULT_DDL)
         routed = rows.mapInArrow(in_worker(read), ROUTED_DDL)
         among = Destination(write, stages.assigners)
         if place is not None:
@@ -92,6 +95,13 @@ def read_destination(stages: Stages[Any]) -> Destination:
     """Where rows go from the tasks that read them."""
     count = stages.tasks.write or 1 if stages.place is None else stages.tasks.place
     return Destination(count, stages.assigners)
+
+
+def _reads_alone(source: Parts | Records) -> bool:
+    """Whether one task reads all; what it reads needs no shuffle to get to one task that writes."""
+    if isinstance(source, Parts):
+        return len(source.parts) == 1
+    return isinstance(source, KafkaRanges) and len(source.shares) == 1
 
 
 def _after(read: Task, write: Task) -> Task:

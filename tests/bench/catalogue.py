@@ -2,7 +2,17 @@
 
 from collections.abc import Mapping
 
-from tests.bench import bucket_modes, flush, full_compaction, key_index, long_stream, merge_read, small_batch, upserts
+from tests.bench import (
+    bucket_modes,
+    flush,
+    full_compaction,
+    kafka,
+    key_index,
+    long_stream,
+    merge_read,
+    small_batch,
+    upserts,
+)
 from tests.bench.result import Bench
 
 BENCHES: Mapping[str, Bench] = {
@@ -14,4 +24,5 @@ BENCHES: Mapping[str, Bench] = {
     "5-modes": bucket_modes.run,
     "5-small": small_batch.run,
     "5-index": key_index.run,
+    "kafka": kafka.run,
 }

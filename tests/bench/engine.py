@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.support.streams import FileStream
 
 
 @contextmanager
-def session(root: Path, *, delta: bool = False) -> Iterator[SparkSession]:
+def session(root: Path, *, delta: bool = False, more_jars: Sequence[Path] = ()) -> Iterator[SparkSession]:
     """A session of two local threads with Spark's defaults for everything that costs time."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
@@ -37,7 +37,7 @@ def session(root: Path, *, delta: bool = False) -> Iterator[SparkSession]:
     )
     if delta:
         builder = (
-            builder.config("spark.jars", ",".join(map(str, jars("delta"))))
+            builder.config("spark.jars", ",".join(map(str, more_jars or jars("delta"))))
             .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
             .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         )

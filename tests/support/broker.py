@@ -168,7 +168,12 @@ class KafkaBroker:
                 optional["timestamp"] = record.timestamp_ms
             if record.headers:
                 optional["headers"] = list(record.headers)
-            producer.produce(topic, value=record.value, key=record.key, on_delivery=note, **optional)
+            while True:
+                try:
+                    producer.produce(topic, value=record.value, key=record.key, on_delivery=note, **optional)
+                    break
+                except BufferError:
+                    producer.poll(PROBE_TIMEOUT_S)
             producer.poll(0)
             sent += 1
         producer.flush(REQUEST_TIMEOUT_S)

@@ -1,0 +1,221 @@
+"""From Kafka into level 0: tasks that read themselves, against Spark's Kafka source, its JSON into Parquet, and Delta.
+
+Each contender reads the same topic from its first record to its last, in a query of its own, in one session after a run
+that warms it up. Nothing is compacted. Parquet files are appended, which neither finds keys nor folds rows.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyspark
+from pyspark.sql import functions as F
+
+from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.streaming.job.run import run_job
+from tests.bench.engine import session
+from tests.bench.result import Result, Size, folder_bytes, paired_ratio
+from tests.bench.rows import DDL, batches
+from tests.bench.upserts import DeltaMerge
+from tests.bench.watch import WorkerWatch, cpu_seconds
+from tests.support.broker import KafkaBroker, KafkaRecord
+from tests.support.jars import jars, spark_kafka_jars
+
+PARTITIONS = 4
+KEYS = 2_000_000
+NINE = (
+    "id BIGINT NOT NULL, customer BIGINT, quantity INT, price DECIMAL(12,2), weight DOUBLE, at TIMESTAMP(6), "
+    "status STRING, city STRING, note STRING"
+)
+WIDE_COLUMNS = 199
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """A kind of records: `make` gives the id and the text of each. `ddl` are Spark's columns of the JSON."""
+
+    name: str
+    what: str
+    full: int
+    make: Callable[[int], Iterator[tuple[int, bytes]]]
+    schema: str
+    ddl: str
+    decode: str = "json"
+    against: tuple[str, ...] = ("spark", "parquet")
+
+
+def run(size: Size, root: Path) -> Sequence[Result]:
+    found: list[Result] = []
+    all_jars = (*spark_kafka_jars(pyspark.__version__), *jars("delta"))
+    with KafkaBroker() as broker, session(root, delta=True, more_jars=all_jars) as spark:
+        for kind in KINDS:
+            records = _fill(broker, kind, size.rows(kind.full))
+            found += _compare(spark, broker, kind, records, size.repeats, root)
+            broker.delete_topic(kind.name)
+    return found
+
+
+def _fill(broker: KafkaBroker, kind: Messages, count: int) -> int:
+    broker.create_topic(kind.name, partitions=PARTITIONS)
+    made = (KafkaRecord(text, str(i).encode(), i % PARTITIONS) for i, text in kind.make(count))
+    return broker.produce(kind.name, made)
+
+
+def _compare(
+    spark: Any, broker: KafkaBroker, kind: Messages, records: int, repeats: int, root: Path
+) -> Iterator[Result]:
+    contenders = ("native", *kind.against)
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    cpu: dict[str, list[float]] = {name: [] for name in contenders}
+    written = {}
+    with WorkerWatch() as watch:
+        for turn in range(-1, repeats):
+            for name in contenders:
+                folder = root / "runs"
+                shutil.rmtree(folder, ignore_errors=True)
+                before, started = cpu_seconds(), time.monotonic()
+                _RUNS[name](spark, broker, kind, -(-records // 4), folder)
+                if turn >= 0:
+                    seconds[name].append(time.monotonic() - started)
+                    cpu[name].append(cpu_seconds() - before)
+                written[name] = folder_bytes(folder)
+    for name in kind.against:
+        yield Result(
+            name=f"kafka {kind.name}",
+            what=f"{kind.what}: tasks that read themselves against {_WHAT[name]}",
+            rows=records,
+            seconds=median(seconds["native"]),
+            other_seconds=median(seconds[name]),
+            written_bytes=written["native"],
+            worker_peak_bytes=watch.peak_bytes,
+            ratio=paired_ratio(seconds[name], seconds["native"]),
+            at_least=_TARGETS[name],
+            memory_limit_bytes=1 << 30,
+            detail={"seconds": seconds, "cpu": cpu},
+        )
+
+
+def _job(reader: str) -> Callable[[Any, KafkaBroker, Messages, int, Path], None]:
+    def run_with(spark: Any, broker: KafkaBroker, kind: Messages, batch: int, folder: Path) -> None:
+        settings = read_assignments(
+            (
+                f"table={folder / 'k.db' / 't'}",
+                "source.format=kafka",
+                f"source.reader={reader}",
+                f"source.options.kafka.bootstrap.servers={broker.bootstrap_servers}",
+                f"source.options.subscribe={kind.name}",
+                "source.options.startingOffsets=earliest",
+                f"source.options.maxOffsetsPerTrigger={batch}",
+                f"source.decode={kind.decode}",
+                f"checkpoint={folder / 'checkpoint'}",
+                "trigger=availableNow",
+                f"create.schema={kind.schema}",
+                "create.primary-key=id",
+                "create.options.bucket=4",
+                "options.compaction=none",
+            )
+        )
+        run_job(resolve_job({}, settings), spark)
+
+    return run_with
+
+
+def _stream(spark: Any, broker: KafkaBroker, kind: Messages, batch: int) -> Any:
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("subscribe", kind.name)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", batch)
+        .load()
+        .select(F.from_json(F.col("value").cast("string"), kind.ddl).alias("r"))
+        .select("r.*")
+    )
+
+
+def _parquet(spark: Any, broker: KafkaBroker, kind: Messages, batch: int, folder: Path) -> None:
+    rows = _stream(spark, broker, kind, batch)
+    if kind.decode != "json":
+        rows = rows.select(F.coalesce("after", "before").alias("r")).select("r.*")
+    writer = rows.writeStream.format("parquet").option("path", str(folder / "p"))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def _delta(spark: Any, broker: KafkaBroker, kind: Messages, batch: int, folder: Path) -> None:
+    merge = DeltaMerge(spark, str(folder / "d"))
+
+    def newest(frame: Any, batch_id: int) -> None:
+        merge(frame.dropDuplicates(["id"]), batch_id)
+
+    writer = _stream(spark, broker, kind, batch).writeStream.foreachBatch(newest)
+    writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+
+
+_RUNS = {"native": _job("native"), "spark": _job("spark"), "parquet": _parquet, "delta": _delta}
+_WHAT = {
+    "spark": "Spark's Kafka source in the same job",
+    "parquet": "from_json into Parquet files",
+    "delta": "from_json and MERGE",
+}
+_TARGETS = {"spark": 2.0, "parquet": 1.5, "delta": 3.0}
+
+
+def _rows(count: int) -> Iterator[dict[str, Any]]:
+    for table in batches(count, seed=1, key_range=KEYS):
+        for row in table.to_pylist():
+            yield row | {"price": str(row["price"]), "at": row["at"].isoformat(sep=" ")}
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _upserts(count: int) -> Iterator[tuple[int, bytes]]:
+    return ((row["id"], _text(row)) for row in _rows(count))
+
+
+def _large(count: int) -> Iterator[tuple[int, bytes]]:
+    return ((row["id"], _text(row | {"note": row["note"] * 11})) for row in _rows(count))
+
+
+def _debezium(count: int) -> Iterator[tuple[int, bytes]]:
+    """Updates with both images; every tenth event is a delete."""
+    source = {"version": "3.0.0", "connector": "postgresql", "name": "shop", "db": "shop", "table": "orders"}
+    for number, row in enumerate(_rows(count)):
+        op, after = ("d", None) if number % 10 == 9 else ("u", row)
+        before = row | {"status": "open"}
+        yield row["id"], _text({"before": before, "after": after, "source": source, "op": op, "ts_ms": 1})
+
+
+def _wide(count: int) -> Iterator[tuple[int, bytes]]:
+    random = np.random.default_rng(1)
+    for start in range(0, count, 1000):
+        values = random.integers(0, 1 << 31, (1000, WIDE_COLUMNS)).tolist()
+        for i, row in enumerate(values[: count - start], start):
+            yield i, _text({"id": i} | {f"c{n}": v for n, v in enumerate(row)})
+
+
+_WIDE = ", ".join(f"c{n} BIGINT" for n in range(WIDE_COLUMNS))
+KINDS = (
+    Messages("upserts", "JSON of nine fields", 1_000_000, _upserts, NINE, DDL, against=("spark", "parquet", "delta")),
+    Messages(
+        "debezium",
+        "Debezium events with both images",
+        500_000,
+        _debezium,
+        NINE,
+        f"before struct<{DDL}>, after struct<{DDL}>, op string",
+        decode="debezium-json",
+    ),
+    Messages("large", "JSON of 1 KiB", 500_000, _large, NINE, DDL),
+    Messages("wide", "JSON of 200 columns", 50_000, _wide, f"id BIGINT NOT NULL, {_WIDE}", f"id BIGINT, {_WIDE}"),
+)

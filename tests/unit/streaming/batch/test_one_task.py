@@ -1,0 +1,53 @@
+"""A batch that one task reads is written by the same task, unless much is to be compacted with it."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.job import BadRecords, RecordFormat
+from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.write.write_plan import Workers
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.plan import MOST_BYTES_IN_ONE_TASK, plan_batch
+from bucketline.streaming.batch.target import Target
+from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.tasks.kafka_ranges import KafkaRanges, KafkaReading, OffsetRange
+
+ROWS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
+ONE = ((OffsetRange("t", 0, 0, 10),),)
+TWO = (*ONE, (OffsetRange("t", 1, 0, 10),))
+
+
+def table_of(path: Path, runs: int, **options: str) -> Table:
+    table = create_table(
+        str(path / "shop.db" / "t"), ROWS, ("id",), options={"bucket": "2", "compaction": "none", **options}
+    )
+    for number in range(runs):
+        table.write(pa.table({"id": range(20), "n": [number] * 20}).cast(ROWS))
+    return table
+
+
+def tasks_of(table: Table, shares: Any, most_bytes: int = MOST_BYTES_IN_ONE_TASK) -> int | None:
+    step = decode_step(RecordFormat.JSON, table.table_schema, BadRecords(None, 0))
+    source = KafkaRanges(shares, KafkaReading({}, 1, True), ("value",), step)
+    session = WriteSession(table.path, {"compaction": "inline"})
+    session.refresh()
+    target, identity = Target(session, "q"), BatchIdentity("q", 1, None, None, None)
+    return plan_batch(target, identity, source, Workers(2, 100), most_bytes).tasks.write
+
+
+def test_one_task_writes_what_one_task_reads(tmp_path: Path) -> None:
+    table = table_of(tmp_path, 0)
+    assert (tasks_of(table, ONE), tasks_of(table, TWO)) == (1, 2)
+
+
+@pytest.mark.parametrize(("runs", "expected"), [(1, 1), (3, 1), (4, 2)])
+def test_compactions_of_large_files_are_shared_among_tasks(tmp_path: Path, runs: int, expected: int) -> None:
+    assert tasks_of(table_of(tmp_path, runs), ONE, most_bytes=10) == expected
+
+
+def test_small_compactions_are_not(tmp_path: Path) -> None:
+    assert tasks_of(table_of(tmp_path, 6), ONE) == 1
