@@ -4,7 +4,7 @@ Spark's own Kafka source plans them, as it would for its own tasks: it splits pa
 ones, and refuses partitions that were deleted or whose offsets moved back. The frame is planned and never run. What
 Spark planned must be what its offsets log says of the batch; a plan that is not understood is not used.
 
-Source: Spark 4.0 to 4.2 DataSourceRDD, KafkaBatchInputPartition, KafkaOffsetRange.
+Source: Spark 4.0 to 4.3 DataSourceRDD, KafkaBatchInputPartition, KafkaOffsetRange.
 """
 
 import json
@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from bucketline.conf.secrets import MaskedOptions
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -87,10 +89,19 @@ def planned_ranges(frame: Any) -> Planned | None:
 
     Raises KafkaReaderError where the plan is not that of one Kafka source, and what Spark raises when it plans.
     """
-    tasks = list(frame._jdf.queryExecution().toRdd().partitions())
+    try:
+        return _planned(list(frame._jdf.queryExecution().toRdd().partitions()))
+    except Py4JJavaError:
+        raise
+    except Py4JError as e:
+        # What Py4J says of a method that this version does not have.
+        raise _unknown(f"{e}".strip().splitlines()[0][:200]) from e
+
+
+def _planned(tasks: list[Any]) -> Planned | None:
     if any(_name(task) != _TASK for task in tasks):
         raise _unknown(f"a task is a {_name(tasks[0])}")
-    partitions = [partition for task in tasks for partition in _elements(task.inputPartitions())]
+    partitions = _input_partitions(tasks)
     if any(_name(p) != _PARTITION for p in partitions):
         raise _unknown(f"it reads {_name(partitions[0])}")
     if not partitions:
@@ -103,6 +114,16 @@ def planned_ranges(frame: Any) -> Planned | None:
         fails_on_data_loss=bool(first.failOnDataLoss()),
         headers=bool(first.includeHeaders()),
     )
+
+
+def _input_partitions(tasks: list[Any]) -> list[Any]:
+    """What the tasks are to read. Up to Spark 4.1 it may be several partitions a task, later it is one at most."""
+    try:
+        return [partition for task in tasks for partition in _elements(task.inputPartitions())]
+    except Py4JJavaError:
+        raise
+    except Py4JError:
+        return [partition for task in tasks for partition in _elements(task.inputPartition().toList())]
 
 
 def check_ranges(planned: Planned, start: str | None, end: str | None) -> None:

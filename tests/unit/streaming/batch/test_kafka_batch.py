@@ -1,11 +1,12 @@
 """The offset ranges that Spark has planned are those of the batch's offsets, or they are not used."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 from bucketline.conf.job import RecordFormat
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -31,7 +32,12 @@ class Jvm:
     says: dict[str, Any] = field(default_factory=dict)
 
     def __getattr__(self, method: str) -> Any:
-        return lambda *given: self.says[method]
+        def call(*given: object) -> Any:
+            if method not in self.says:
+                raise Py4JError(f"An error occurred while calling o1.{method}. Trace:\n method does not exist")
+            return self.says[method]
+
+        return call
 
     def getClass(self) -> Any:
         return Jvm("Class", {"getSimpleName": self.name})
@@ -48,8 +54,16 @@ class Seq:
         return self.elements[i]
 
 
+def _says(partition: Any) -> dict[str, Any]:
+    return {"inputPartitions": Seq([partition])}
+
+
 def frame(
-    ranges: Sequence[OffsetRange], *, task: str = "DataSourceRDDPartition", part: str = "KafkaBatchInputPartition"
+    ranges: Sequence[OffsetRange],
+    *,
+    task: str = TASK,
+    part: str = "KafkaBatchInputPartition",
+    says: Callable[[Any], dict[str, Any]] = _says,
 ) -> Any:
     parts = [
         Jvm(
@@ -67,7 +81,7 @@ def frame(
         )
         for r in ranges
     ]
-    tasks = [Jvm(task, {"inputPartitions": Seq([p])}) for p in parts]
+    tasks = [Jvm(task, says(p)) for p in parts]
     plan = Jvm("QueryExecution", {"toRdd": Jvm("RDD", {"partitions": tasks})})
 
     class Data:
@@ -93,6 +107,12 @@ def test_the_ranges_of_a_batch_come_from_sparks_plan() -> None:
     assert found.columns == ("value", "topic", "partition", "offset")
 
 
+def test_a_task_of_later_sparks_has_one_partition_at_most() -> None:
+    later = frame(GOOD, says=lambda p: {"inputPartition": Jvm("Some", {"toList": Seq([p])})})
+    found = records_of(later, IDENTITY, reader(), 4)
+    assert isinstance(found, KafkaRanges) and found.shares == (GOOD,)
+
+
 def test_sparks_split_is_kept_where_an_option_makes_it() -> None:
     split = (OffsetRange("o.x-y", 0, 5, 7), OffsetRange("o.x-y", 0, 7, 9), GOOD[1])
     found = records_of(frame(split[::-1]), IDENTITY, reader(keeps_split=True), 4)
@@ -105,7 +125,13 @@ def test_a_batch_without_records_and_a_job_without_reader_are_sparks() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [frame(GOOD, task="ShuffledRowRDDPartition"), frame(GOOD, part="Other"), frame(GOOD[:1])]
+    "given",
+    [
+        frame(GOOD, task="ShuffledRowRDDPartition"),
+        frame(GOOD, part="Other"),
+        frame(GOOD[:1]),
+        frame(GOOD, says=lambda p: {}),
+    ],
 )
 def test_a_plan_that_is_not_understood_is_sparks_or_an_error(given: Any) -> None:
     assert records_of(given, IDENTITY, reader(), 4) is given
