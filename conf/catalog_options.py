@@ -3,7 +3,7 @@
 Source: Paimon 2.0 CatalogOptions, Catalog.TABLE_DEFAULT_OPTION_PREFIX.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -19,7 +19,7 @@ from bucketline.conf.option import (
     parse_text,
 )
 from bucketline.conf.secrets import MaskedOptions
-from bucketline.conf.storage_options import check_storage_options, is_storage_key
+from bucketline.conf.storage_options import check_storage_options, is_storage_key, known_storage_options
 
 
 class Metastore(Enum):
@@ -27,12 +27,17 @@ class Metastore(Enum):
 
     FILESYSTEM = "filesystem"
     JDBC = "jdbc"
+    REST = "rest"
 
 
 METASTORE = Option("metastore", parse_enum(Metastore), Metastore.FILESYSTEM, "who keeps the names of tables")
 WAREHOUSE = Option("warehouse", parse_given_text, None, "path or URI of the folder with the databases")
 CASE_SENSITIVE = Option("case-sensitive", parse_bool, True, "false: names of databases and tables are lower case")
-URI = Option("uri", parse_given_text, None, "jdbc: the database, as jdbc:sqlite:/data/catalog.db")
+URI = Option("uri", parse_given_text, None, "rest: the server's address; jdbc: the database's")
+TOKEN = Option("token", parse_given_text, None, "rest: the bearer token")
+TOKEN_PROVIDER = Option("token.provider", parse_text, "bear", "rest: how to log in; only 'bear', by the token")
+PREFIX = Option("prefix", parse_text, None, "rest: part of all paths; the server says it")
+LENDS_KEYS = Option("data-token.enabled", parse_bool, False, "rest: whether the server lends keys for the storage")
 JDBC_USER = Option("jdbc.user", parse_text, None, "jdbc: who logs in")
 JDBC_PASSWORD = Option("jdbc.password", parse_text, None, "jdbc: the password")
 CATALOG_KEY = Option("catalog-key", parse_given_text, "jdbc", "jdbc: the name of this catalog in the database")
@@ -44,6 +49,8 @@ LOCK_ENABLED = Option(
 )
 LOCK_TIMEOUT = Option("lock-acquire-timeout", parse_duration, 480_000, "jdbc: longest wait for the lock, and its life")
 LOCK_SLEEP = Option("lock-check-max-sleep", parse_duration, 8_000, "jdbc: longest pause between two tries")
+HEADER = "header."
+"""rest: headers of every request."""
 TABLE_DEFAULT = "table-default."
 """Options with this prefix are given to each table that the catalog creates, unless the table has its own."""
 
@@ -52,10 +59,26 @@ CATALOG_OPTIONS: Mapping[str, Option[Any]] = {
 }
 
 
-_ONLY_FOR = {
-    option.key: (Metastore.JDBC,)
-    for option in (URI, JDBC_USER, JDBC_PASSWORD, CATALOG_KEY, SYNC_PROPERTIES, LOCK_ENABLED, LOCK_TIMEOUT, LOCK_SLEEP)
+_FOR_REST = (TOKEN, TOKEN_PROVIDER, PREFIX, LENDS_KEYS)
+_FOR_JDBC = (JDBC_USER, JDBC_PASSWORD, CATALOG_KEY, SYNC_PROPERTIES, LOCK_ENABLED, LOCK_TIMEOUT, LOCK_SLEEP)
+_ONLY_FOR: Mapping[str, tuple[Metastore, ...]] = {
+    URI.key: (Metastore.JDBC, Metastore.REST),
+    **{option.key: (Metastore.REST,) for option in _FOR_REST},
+    **{option.key: (Metastore.JDBC,) for option in _FOR_JDBC},
 }
+_FAMILIES = (TABLE_DEFAULT, HEADER)
+_NO_DLF = "requests are signed by a bearer token only ('token'); DLF's signatures are not supported"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RestSettings:
+    """A server that keeps the names of tables, and their newest state, by Paimon's REST protocol."""
+
+    uri: str
+    token: str | None
+    prefix: str | None
+    lends_keys: bool
+    headers: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -108,6 +131,18 @@ class CatalogSettings:
         )
 
     @property
+    def rest(self) -> RestSettings:
+        """The settings of a REST catalog."""
+        headers = {k.removeprefix(HEADER): v for k, v in self.options.items() if k.startswith(HEADER)}
+        return RestSettings(
+            uri=URI.get(self.options),
+            token=TOKEN.find(self.options),
+            prefix=PREFIX.find(self.options),
+            lends_keys=LENDS_KEYS.get(self.options),
+            headers=tuple(sorted(headers.items())),
+        )
+
+    @property
     def table_defaults(self) -> dict[str, str]:
         """The options of tables that do not set them themselves."""
         return {k.removeprefix(TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(TABLE_DEFAULT)}
@@ -122,14 +157,16 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
     options: dict[str, str] = {}
     storage = dict(storage_options or {})
     for key, text in ({WAREHOUSE.key: given} if isinstance(given, str) else given).items():
+        if key.startswith("dlf."):
+            raise OptionError(f"'{key}': {_NO_DLF}", key=key)
         if is_storage_key(key):
             if storage.get(key, text) != text:
                 raise OptionError(f"'{key}' is given twice: as an option of the catalog and of the storage", key=key)
             storage[key] = text
-        elif key in CATALOG_OPTIONS or (key.startswith(TABLE_DEFAULT) and key != TABLE_DEFAULT):
+        elif key in CATALOG_OPTIONS or (key.startswith(_FAMILIES) and key not in _FAMILIES):
             options[key] = text
         else:
-            known = (*CATALOG_OPTIONS, TABLE_DEFAULT)
+            known = (*CATALOG_OPTIONS, *_FAMILIES)
             raise OptionError(
                 f"unknown option '{key}' of a catalog{did_you_mean(key, known)}; known are {', '.join(known)}, and "
                 "storage options",
@@ -140,8 +177,40 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
     WAREHOUSE.get(options)
     metastore = METASTORE.get(options)
     for key in options:
-        if key in _ONLY_FOR and metastore not in _ONLY_FOR[key]:
+        if metastore not in _ONLY_FOR.get(key, (metastore,)) or (
+            key.startswith(HEADER) and metastore is not Metastore.REST
+        ):
             raise OptionError(f"'{key}' has no meaning for '{METASTORE.key}' = {metastore.value}", key=key)
-    if metastore is Metastore.JDBC:
+    if metastore is not Metastore.FILESYSTEM:
         URI.get(options)
+    provider = TOKEN_PROVIDER.get(options)
+    if provider != TOKEN_PROVIDER.default:
+        raise OptionError(f"'{TOKEN_PROVIDER.key}' = {provider!r}: {_NO_DLF}", key=TOKEN_PROVIDER.key)
+    if metastore is Metastore.REST and not URI.get(options).startswith(("http://", "https://")):
+        raise OptionError(f"'{URI.key}' must be an http or https address", key=URI.key)
     return CatalogSettings(MaskedOptions(options), check_storage_options(storage))
+
+
+def merged_with_server(
+    given: Mapping[str, str], storage: Mapping[str, str], ask: Callable[[CatalogSettings], Mapping[str, object]]
+) -> CatalogSettings:
+    """The settings with the server's: its defaults, then those given, then its overrides.
+
+    Options of the server that have no meaning here are left out: it configures other clients too.
+    """
+    answer = ask(catalog_settings(given, storage))
+    defaults, overrides = _texts(answer.get("defaults")), _texts(answer.get("overrides"))
+    known = {k: v for k, v in (defaults | dict(given) | overrides).items() if _is_for_rest(k)}
+    found = known_storage_options(defaults) | dict(storage) | known_storage_options(overrides)
+    options = known | {k: given[k] for k in (METASTORE.key, WAREHOUSE.key, URI.key) if k in given}
+    return catalog_settings(options, found)
+
+
+def _is_for_rest(key: str) -> bool:
+    if key.startswith(_FAMILIES):
+        return key not in _FAMILIES
+    return key in CATALOG_OPTIONS and Metastore.REST in _ONLY_FOR.get(key, (Metastore.REST,))
+
+
+def _texts(found: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in found.items() if v is not None} if isinstance(found, dict) else {}

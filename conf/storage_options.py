@@ -166,6 +166,12 @@ def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
     return MaskedOptions(found)
 
 
+def known_storage_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Those of the options that are storage options, under their names here: a server sends others too."""
+    found = {_named(key): text for key, text in given.items()}
+    return {key: text for key, text in found.items() if key in STORAGE_OPTIONS or key.startswith(_FAMILIES)}
+
+
 def s3_settings(options: Mapping[str, str]) -> S3Settings:
     """The settings of S3 among storage options that have been checked."""
     endpoint = S3_ENDPOINT.find(options)

@@ -25,6 +25,9 @@ _FLINK = "tunes a Flink or Spark job of Paimon's own"
 _OTHER_MODE = "matters only in a bucket mode, merge engine or producer that is refused by its own option"
 _METADATA = "optional service, or smaller metadata; metadata is complete without it"
 
+CATALOG_OF_TABLE = "bucketline.catalog"
+"""Ours: the kind of catalog that a table belongs to, if it decides about the table's newest state."""
+
 _HARMLESS_KEYS: Mapping[str, str] = {
     _ENGINE: """
         async-file-write sort-engine write.sequence-number-init-mode
@@ -39,7 +42,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         disable-explicit-type-casting add-column-before-partition
         format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
         format-table.partition-path-only-value format-table.scan.list-parallelism local-kv-db.block-size
-        owner provider comment transient_lastDdlTime is_managed_location external
+        owner provider comment transient_lastDdlTime bucketline.catalog is_managed_location external
     """,
     _LOOKUP: """
         lookup-wait changelog-producer.lookup-wait lookup.async
@@ -188,7 +191,7 @@ RESTRICTED: Mapping[str, Restriction] = {
     "pk-multivalue.index.columns": _never(_INDEX),
     "global-index.external-path": _never(_INDEX),
     "global-index.column-update-action": _never(_INDEX),
-    "query-auth.enabled": _only("false", "it needs a catalog server, which this release does not call"),
+    "query-auth.enabled": _only("false", "a catalog server would have to be asked before each read, and is not"),
     "lock.enabled": _only("false", "no catalog lock is taken; publication relies on create-if-absent"),
     "commit.callbacks": _never("Java classes cannot be called; " + _LOST),
     "tag.callbacks": _never("Java classes cannot be called; " + _LOST),

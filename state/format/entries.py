@@ -67,6 +67,19 @@ class Snapshot:
     uuid: str | None = None
     version: int = 3
 
+    def is_same_as(self, other: "Snapshot | None") -> bool:
+        """Whether the two are one published state. A server may keep less of it than it was given, the uuid included;
+        a name of a manifest list is used once.
+        """
+        if other is None:
+            return False
+        return (self.id, self.base_manifest_list, self.delta_manifest_list, self.commit_kind) == (
+            other.id,
+            other.base_manifest_list,
+            other.delta_manifest_list,
+            other.commit_kind,
+        )
+
 
 EntryIdentity = tuple[bytes, int, int, str, tuple[str, ...], bytes | None, str | None]
 

@@ -8,6 +8,7 @@ from bucketline.conf.source_options import source_options
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
+from bucketline.state.store.warehouse.catalog import catalog_of
 from bucketline.state.store.write.modes import plan_write
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.job_table import check_name, has_table, no_table, open_existing, require_publish
@@ -41,7 +42,7 @@ def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema
         config.create.schema,
         config.create.primary_key,
         config.create.partition_by,
-        {**({} if config.catalog is None else config.catalog.table_defaults), **config.create.options},
+        {**({} if config.catalog is None else catalog_of(config.catalog).table_defaults), **config.create.options},
         config.create.comment,
         storage_options=config.storage,
         time_ms=clock.now_ms(),

@@ -24,9 +24,13 @@ from bucketline.state.commit.schema_change import (
 from bucketline.state.commit.schema_edit import After, ColumnPath, First, Position
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import StorageError
+from bucketline.state.format.rest_json import same_schema
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
+from bucketline.state.store.server.owner import TableOwner
+from bucketline.state.store.storage.rest_table_io import owner_of
 from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import DataType
@@ -108,14 +112,36 @@ def position_of(text: str | None) -> Position | None:
 
 
 def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) -> Handle:
+    owner = owner_of(table.io, table.metadata_path)
     while True:
         newest = newest_schema(table.io, table.metadata_path)
         wanted = decide(newest)
         if wanted is None:
             return replace(table, table_schema=table.with_read_options(newest))
+        if owner is not None:
+            if _changed_by(owner, table, newest, wanted):
+                return table.refreshed()
+            continue
+        check_owned(newest, table.io, table.metadata_path)
         table.io.require_publish()
         if _publish(table, wanted):
             return replace(table, table_schema=table.with_read_options(wanted))
+
+
+def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, wanted: TableSchema) -> bool:
+    """Whether the catalog made the change; False when the schema was changed meanwhile, so that it refused."""
+    try:
+        owner.change_schema(newest, wanted)
+        return True
+    except OptionError:
+        if newest_schema(table.io, table.metadata_path).id == newest.id:
+            raise
+        return False
+    except StorageError as e:
+        # The answer may be lost, and not every change can be repeated.
+        if e.fields.get("published") is False or not same_schema(newest_schema(table.io, table.metadata_path), wanted):
+            raise
+        return True
 
 
 def _publish(table: TableHandle, wanted: TableSchema) -> bool:

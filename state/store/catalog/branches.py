@@ -11,6 +11,7 @@ from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.rest_table_io import owner_of
 
 MAIN = "main"
 _PREFIX = "branch-"
@@ -22,6 +23,7 @@ class Branches:
     def __init__(self, io: FileIO, path: str) -> None:
         self._io = io
         self._path = path
+        self._owner = owner_of(io, path)
         self._directory = f"{path}/{BRANCH_DIR}"
 
     def names(self) -> list[str]:
@@ -38,6 +40,9 @@ class Branches:
         name.
         """
         check_branch_name(name)
+        if self._owner is not None:
+            self._owner.create_branch(name, None if tag is None else tag.name)
+            return
         if name in self.names():
             raise OptionError(f"Branch name '{name}' already exists.", key="branch", value=name)
         schemas, root = Schemas(self._io, self._path), self.path(name)
@@ -56,6 +61,9 @@ class Branches:
         """Removes a branch's metadata; False when there is none. Files that only it used are orphans then."""
         if name not in self.names():
             return False
+        if self._owner is not None:
+            self._owner.delete_branch(name)
+            return True
         root = self.path(name)
         files = self._io.list_files(root)
         # A branch without a schema stops every orphan clean-up, so the schema goes last.

@@ -32,6 +32,9 @@ def fast_forward(io: FileIO, path: str, branch: str) -> Snapshot:
         raise OptionError(
             f"Cannot fast forward branch {branch}, because it does not have snapshot.", key="branch", value=branch
         )
+    if target.owner is not None:
+        target.owner.fast_forward(branch)
+        return newest
     own = newest_to_write(target)
     ids = source.ids()
     shared = _last_shared(source, target, ids)

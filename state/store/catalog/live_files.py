@@ -127,7 +127,7 @@ class TableView:
         """Applies the deltas up to `latest`; False when one is gone or was replaced, which asks for a new start."""
         # A rollback may have put other snapshots under the ids that were seen.
         here = latest if latest.id == seen.id else self._snapshots.get(seen.id)
-        if here != seen:
+        if not seen.is_same_as(here):
             return False
         for snapshot_id in range(seen.id + 1, latest.id + 1):
             snapshot = latest if snapshot_id == latest.id else self._snapshots.get(snapshot_id)

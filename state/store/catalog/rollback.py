@@ -32,11 +32,14 @@ _ROLLBACK_TAG_MS = 86_400_000
 def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_CLOCK) -> Snapshot:
     """The snapshot of that id, or of the tag of that name, now the newest of the table at `path`.
 
-    Newer snapshots, tags on them and their changelogs are removed. Raises OptionError when there is no such snapshot or
-    tag.
+    Newer snapshots, tags on them and their changelogs are removed, by the catalog if the table belongs to one. Raises
+    OptionError when there is no such snapshot or tag.
     """
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     wanted = _wanted(snapshots, tags, target)
+    if snapshots.owner is not None:
+        snapshots.owner.roll_back(target)
+        return wanted
     if snapshots.get(wanted.id) is None:
         # Its changelog was removed when it expired, with or without a tag.
         wanted = replace(

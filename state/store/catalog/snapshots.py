@@ -19,6 +19,7 @@ from bucketline.state.store.catalog.newest_snapshot import (
     read_snapshot,
 )
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.rest_table_io import owner_of
 
 _SETTLED_MS = 3_600_000
 """No writer is stopped for so long between a publication and its second look at its files: an hour."""
@@ -31,9 +32,14 @@ class Snapshots:
         self.io = io
         self.root = path
         self._directory = f"{path}/{SNAPSHOT_DIR}"
+        self.owner = owner_of(io, path)
+        """The catalog that decides which snapshot is the newest; None: the files do."""
 
     def latest_id(self) -> int | None:
         """The newest snapshot's id; None for a table without snapshots. Errors as `latest`."""
+        if self.owner is not None:
+            newest = self.owner.newest()
+            return None if newest is None else newest.id
         hinted = self._hint(LATEST)
         if hinted is not None and not self.exists(hinted + 1) and self.exists(hinted):
             return hinted
@@ -49,6 +55,8 @@ class Snapshots:
 
     def find_latest(self) -> Newest:
         """As `latest`, with the interrupted rollback to it, if any."""
+        if self.owner is not None:
+            return Newest(self.owner.newest())
         hinted = self._hint(LATEST)
         if hinted is not None and not self.exists(hinted + 1):
             found = self.get(hinted)
@@ -61,6 +69,8 @@ class Snapshots:
 
         LATEST says so when it names a snapshot that is there. Raises MissingSnapshotError.
         """
+        if self.owner is not None:
+            return
         hinted = self._hint(LATEST)
         if hinted is None or not self.exists(hinted):
             raise missing_snapshot(self.root, Vanished(0 if newest is None else newest.id, proof, known_id))
@@ -93,10 +103,23 @@ class Snapshots:
 
     def publish(self, snapshot: Snapshot) -> bool:
         """Publishes the snapshot as the table's next one; False when its id is taken. Errors as in FileIO.publish."""
+        assert self.owner is None, "a catalog publishes the snapshots of its tables"
         return self.io.publish(self.path(snapshot.id), encode_snapshot(snapshot))
 
+    def holder(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot that has this id in the table's history; None when none has it.
+
+        Where a catalog decides, a file that it does not know of means nothing.
+        """
+        newest = None if self.owner is None else self.owner.newest()
+        if self.owner is not None and (newest is None or newest.id <= snapshot_id):
+            return newest if newest is not None and newest.id == snapshot_id else None
+        return self.get(snapshot_id)
+
     def write_latest_hint(self, snapshot_id: int) -> None:
-        """Writes the hint to the newest snapshot, after it is published."""
+        """Writes the hint to the newest snapshot, after it is published; a catalog does that itself."""
+        if self.owner is not None:
+            return
         self.io.overwrite(f"{self._directory}/{LATEST}", str(snapshot_id).encode())
 
     def write_earliest_hint(self, snapshot_id: int) -> None:
@@ -108,7 +131,7 @@ class Snapshots:
 
     def is_gone(self, snapshot: Snapshot, error: StorageError) -> bool:
         """Whether an error comes of files that went with their snapshot, which has expired or was taken back."""
-        return bool(error.fields.get("missing")) and self.get(snapshot.id) != snapshot
+        return bool(error.fields.get("missing")) and not snapshot.is_same_as(self.get(snapshot.id))
 
     def settled_id(self, now_ms: int) -> int | None:
         """The newest snapshot that its writer will not take back; None for a table without snapshots.
@@ -116,7 +139,7 @@ class Snapshots:
         LATEST is written once a writer has looked for its files again after the publication. One that did not come to
         that, or does not write it, is believed after `_SETTLED_MS`.
         """
-        newest, hinted = self.latest_id(), self._hint(LATEST)
+        newest, hinted = self.latest_id(), None if self.owner is not None else self._hint(LATEST)
         while newest is not None and hinted is not None and newest > hinted:
             found = self.get(newest)
             if found is None or found.time_ms <= now_ms - _SETTLED_MS:

@@ -11,6 +11,7 @@ from bucketline.state.format.tag_json import Tag, decode_tag, encode_tag
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.rest_table_io import owner_of
 
 
 class Tags:
@@ -18,6 +19,7 @@ class Tags:
 
     def __init__(self, io: FileIO, path: str) -> None:
         self._io = io
+        self._owner = owner_of(io, path)
         self._directory = f"{path}/{TAG_DIR}"
 
     def names(self) -> list[str]:
@@ -42,18 +44,23 @@ class Tags:
     def create(self, tag: Tag) -> bool:
         """Creates a tag; False when the name exists. Raises OptionError for an invalid name."""
         check_tag_name(tag.name)
+        if self._owner is not None:
+            return self._owner.create_tag(tag)
         return self._io.publish(self.path(tag.name), encode_tag(tag))
 
     def replace(
         self, name: str, snapshot: Snapshot, *, created_local_ms: int | None = None, retained_ms: int | None = None
     ) -> None:
-        """Creates a tag, or moves it to another snapshot."""
+        """Creates a tag, or moves it to another snapshot, in one step: by its file, a catalog cannot."""
         check_tag_name(name)
         tag = Tag(name, snapshot, created_local_ms=created_local_ms, retained_ms=retained_ms)
         self._io.overwrite(self.path(name), encode_tag(tag))
 
     def delete(self, name: str) -> None:
         """Removes the tag's file; a missing one is no error."""
+        if self._owner is not None:
+            self._owner.delete_tag(name)
+            return
         self._io.delete(self.path(name))
 
     def path(self, name: str) -> str:

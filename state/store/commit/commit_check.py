@@ -120,7 +120,7 @@ class CommitChecks:
         if before.id > latest_id:
             return based_on
         found = latest if before.id == latest_id else self._snapshots.get(before.id)
-        return before.id if found is None or found == before else based_on
+        return before.id if found is None or found.is_same_as(before) else based_on
 
     def find_twin(
         self, half: Half, identity: CommitIdentity, latest: Snapshot | None, seen: int | None

@@ -35,6 +35,7 @@ from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind,
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import newest_to_write
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -44,7 +45,8 @@ from bucketline.state.store.commit.commit_check import AppendCheck, CommitChecks
 from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit.discard import discard_manifests, discard_outputs, names_since
-from bucketline.state.store.commit.publication import Fate, publish_snapshot
+from bucketline.state.store.commit.fate import Fate
+from bucketline.state.store.commit.publication import publish_snapshot
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.local_io import LocalIO
 
@@ -119,6 +121,7 @@ class Committer:
         before anything could be published (what was written for the snapshots is removed); UnsupportedTableError where
         no commit is safe.
         """
+        check_owned(self._schema, self._io, self._snapshots.root)
         self._io.require_publish()
         user = commit_user(self._schema.settings.commit.user_prefix, user)
         identity = CommitIdentity(

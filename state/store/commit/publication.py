@@ -9,8 +9,6 @@ table, others may have built on it, and its manifests are still in use.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestFileMeta, Snapshot
@@ -18,26 +16,8 @@ from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_proof import FilesProof
 from bucketline.state.store.commit.commit_retry import Retries
-
-
-class Fate(Enum):
-    """The outcome of publishing a snapshot."""
-
-    WON = "it is in the table"
-    LOST = "it is not in the table, and never will be"
-    UNKNOWN = "it may be in the table, now or a little later"
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """The fate of a snapshot; `error` is the storage's last error if that decided it.
-
-    `gone` is a file of the snapshot that is no longer there, and the reason why it is LOST.
-    """
-
-    fate: Fate
-    error: StorageError | None = None
-    gone: str | None = None
+from bucketline.state.store.commit.fate import Fate, Publication
+from bucketline.state.store.commit.owned_publication import publish_by_owner
 
 
 def publish_snapshot(
@@ -54,6 +34,8 @@ def publish_snapshot(
 
     `proof` has just been asked for the snapshot's files; it is asked again after each pause.
     """
+    if snapshots.owner is not None:
+        return publish_by_owner(snapshots.owner, snapshots, snapshot, retries, proof, before)
     error: StorageError | None = None
     refusal: StorageError | None = None
     is_there = False

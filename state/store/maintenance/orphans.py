@@ -37,6 +37,7 @@ from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.external_folders import own_folders
 from bucketline.state.store.catalog.kept_files import reraise_unless_missing
 from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -92,6 +93,8 @@ def remove_orphan_files(
     UnsupportedTableError as `storage_now_ms`, CorruptFileError when a snapshot, tag or branch cannot be read: nothing
     has been removed then, unless it came while files were being removed.
     """
+    if not dry_run:
+        check_owned(table.table_schema, table.io, table.path)
     if older_than_ms < 0:
         raise OptionError(
             f"older_than must not be negative, and is {older_than_ms} ms", key="older_than", value=older_than_ms

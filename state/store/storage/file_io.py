@@ -10,14 +10,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from bucketline.conf.catalog_link import link_of
-from bucketline.conf.errors import OptionError
 from bucketline.conf.storage_options import check_storage_options
-from bucketline.state.store.storage.arrow_io import arrow_io_for
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.linked_io import linked_io
-from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.storage.object_io import ObjectIO, object_io_for
-from bucketline.state.store.storage.object_store import OBJECT_SCHEMES
+from bucketline.state.store.storage.plain_io import plain_io
 
 
 class FileIO(Protocol):
@@ -111,25 +107,6 @@ def file_io_for(uri: str, storage: Mapping[str, str] | None) -> tuple[FileIO, st
     `check_storage_options`.
     """
     options = check_storage_options(storage)
-    io, root = _plain_io(uri, options)
+    io, root = plain_io(uri, options)
     link = link_of(options)
-    if link is None or not link.holds(uri):
-        return io, root
-    _, table_root = _plain_io(link.path, options)
-    return linked_io(io, table_root, link, is_object_store=isinstance(io, ObjectIO)), root
-
-
-def _plain_io(uri: str, options: Mapping[str, str]) -> tuple[FileIO, str]:
-    """As `file_io_for`, without what a catalog adds."""
-    scheme, separator, rest = uri.partition(":")
-    if not separator or "/" in scheme:
-        return LocalIO(), LocalIO.absolute(uri)
-    scheme = scheme.lower()
-    if scheme == "file":
-        path = rest.removeprefix("//") if rest.startswith("///") else rest
-        if not path.startswith("/") or path.startswith("//"):
-            raise OptionError(f"{uri}: a file URI names an absolute path, as in file:/data/warehouse", uri=uri)
-        return LocalIO(), LocalIO.absolute(path)
-    if scheme in OBJECT_SCHEMES:
-        return object_io_for(f"{scheme}:{rest}", options)
-    return arrow_io_for(f"{scheme}:{rest}", options)
+    return (io if link is None or not link.holds(uri) else linked_io(io, link)), root

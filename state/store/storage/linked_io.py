@@ -1,18 +1,28 @@
-"""The storage of a table that a catalog owns, as its link says."""
+"""The storage of a table that a catalog keeps, as its link says."""
 
 from bucketline.conf.catalog_link import CatalogLink
+from bucketline.conf.catalog_options import Metastore
 from bucketline.state.format.table_name import parse_table_name
+from bucketline.state.store.server.rest_settings import rest_client
+from bucketline.state.store.server.rest_table import RestTable
 from bucketline.state.store.server.sql_names import SqlLock, SqlNames
+from bucketline.state.store.storage.object_io import ObjectIO
+from bucketline.state.store.storage.plain_io import plain_io
+from bucketline.state.store.storage.rest_table_io import RestTableIO
 from bucketline.state.store.storage.sql_table_io import SqlTableIO
 from bucketline.state.store.storage.wrapped_io import Inner
 
 
-def linked_io(io: Inner, root: str, link: CatalogLink, *, is_object_store: bool) -> SqlTableIO:
-    """The storage `io` of the table at `root`, with what its catalog asks for."""
-    settings, name = link.settings.jdbc, parse_table_name(link.table)
+def linked_io(io: Inner, link: CatalogLink) -> Inner:
+    """The storage `io`, with what the catalog of the linked table asks for."""
+    name = parse_table_name(link.table)
+    root = plain_io(link.path, link.settings.storage)[1]
+    if link.settings.metastore is Metastore.REST:
+        return RestTableIO(link, RestTable(rest_client(link.settings.rest), name, link.uuid), root)
+    settings = link.settings.jdbc
     names = SqlNames.of(settings)
     lock = None
-    if is_object_store if settings.locks is None else settings.locks:
+    if isinstance(io, ObjectIO) if settings.locks is None else settings.locks:
         lock_id = f"{settings.key}.{name.database}.{name.table}"
         lock = SqlLock(names.database, lock_id, settings.lock_timeout_ms, settings.lock_sleep_ms)
     return SqlTableIO(io, root, name, lock, names if settings.syncs_properties else None)

@@ -13,6 +13,8 @@ from bucketline.conf.option import UNLIMITED
 from bucketline.state.commit.expire import Retention
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.forwarding import fast_forward
+from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags, tag_snapshot
@@ -48,6 +50,7 @@ def expire_table(
 
     Raises as `expire_snapshots`.
     """
+    check_owned(table.table_schema, table.io, table.metadata_path)
     kept = Retention.of(table.table_schema.settings.retention)
     max_count = kept.max_count if retain_max is None else retain_max
     retention = Retention(
@@ -101,6 +104,7 @@ def tag_table(
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Makes a tag, which lives for `tag.default-time-retained` unless said. Raises OptionError as `tag_snapshot`."""
+    check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
     retained_ms = settings.retained_ms if retained is None else milliseconds(retained, "retained")
     tag_snapshot(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
@@ -110,19 +114,34 @@ def tag_table(
 
 def untag_table(table: TableHandle, name: str) -> bool:
     """Removes a tag with the files that only it held; False when there is none."""
+    check_owned(table.table_schema, table.io, table.metadata_path)
     return delete_tag(table.io, table.path, table.table_schema, name, root=table.metadata_path)
 
 
 def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
     """Makes a branch, at a tag if one is named. Raises OptionError for names that are taken or not there."""
+    check_owned(table.table_schema, table.io, table.path)
     found = None if tag is None else Tags(table.io, table.path).get(tag)
     if tag is not None and found is None:
         raise OptionError(f"Tag '{tag}' doesn't exist.", key="tag", value=tag)
     Branches(table.io, table.path).create(name, found)
 
 
+def unbranch_table(table: TableHandle, name: str) -> bool:
+    """Removes a branch; False when there is none."""
+    check_owned(table.table_schema, table.io, table.path)
+    return Branches(table.io, table.path).delete(name)
+
+
+def forward_table(table: TableHandle, branch: str) -> int:
+    """The id of the branch's newest snapshot, which is that of the table now. Raises OptionError as `fast_forward`."""
+    check_owned(table.table_schema, table.io, table.path)
+    return fast_forward(table.io, table.path, branch).id
+
+
 def roll_back_table(table: TableHandle, target: int | str) -> int:
     """The id of the snapshot that is the newest now. Raises OptionError when it is not there."""
+    check_owned(table.table_schema, table.io, table.metadata_path)
     return rollback_to(table.io, table.metadata_path, target).id
 
 

@@ -27,7 +27,6 @@ from bucketline.state.commit.schema_change import (
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.store.catalog.alter import alter_table, column_changes, column_path, column_type, position_of
 from bucketline.state.store.catalog.branches import Branches
-from bucketline.state.store.catalog.forwarding import fast_forward
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema, publish_first_schema
 from bucketline.state.store.catalog.table_handle import TableHandle, branch_path, newest_schema, remote_location
 from bucketline.state.store.catalog.versions import Version
@@ -46,11 +45,13 @@ from bucketline.state.store.table.maintenance import (
     branch_table,
     expire_table,
     expire_table_partitions,
+    forward_table,
     mark_table_done,
     milliseconds,
     roll_back_table,
     tag_table,
     tags_table,
+    unbranch_table,
     untag_table,
 )
 from bucketline.state.store.table.merge import merge_rows
@@ -267,7 +268,7 @@ class Table(TableHandle):
 
     def delete_branch(self, name: str) -> bool:
         """Removes a branch; False when there is none. `remove_orphan_files` finds the files that only it used."""
-        return Branches(self.io, self.path).delete(name)
+        return unbranch_table(self, name)
 
     def fast_forward(self, branch: str) -> int:
         """Makes the branch's history that of the table itself, and returns the id of its newest snapshot.
@@ -276,7 +277,7 @@ class Table(TableHandle):
         same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that is not
         there or has no snapshot.
         """
-        return fast_forward(self.io, self.path, branch).id
+        return forward_table(self, branch)
 
     def rollback_to(self, target: int | str) -> int:
         """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed. No writer

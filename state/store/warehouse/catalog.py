@@ -23,10 +23,12 @@ from bucketline.state.format.table_name import (
 )
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.store.catalog.schemas import readable_schemas
+from bucketline.state.store.server.rest_settings import configured
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, open_table
 from bucketline.state.store.warehouse.folders import FolderMetastore
 from bucketline.state.store.warehouse.metastore import Metastore, Place
+from bucketline.state.store.warehouse.rest_metastore import RestMetastore
 from bucketline.state.store.warehouse.sql_metastore import SqlMetastore
 
 _OUTSIDE = ("data-file.external-paths", "global-index.external-path")
@@ -47,6 +49,12 @@ class Catalog:
     def warehouse(self) -> str:
         """The path or URI of the warehouse, as it was given."""
         return self.settings.warehouse
+
+    @property
+    def table_defaults(self) -> dict[str, str]:
+        """The options of new tables that do not set them themselves; a REST catalog is asked for its own."""
+        is_rest = self.settings.metastore is MetastoreKind.REST
+        return (configured(self.settings) if is_rest else self.settings).table_defaults
 
     def list_databases(self) -> list[str]:
         """The names of all databases, sorted."""
@@ -115,7 +123,7 @@ class Catalog:
             schema,
             primary_key,
             partition_by,
-            {**self.settings.table_defaults, **(options or {})},
+            {**self.table_defaults, **(options or {})},
             comment,
             storage_options=self.settings.storage,
             time_ms=clock.now_ms(),
@@ -137,7 +145,11 @@ class Catalog:
         try:
             return open_table(place.uri, options=given, storage_options=place.storage)
         except TableNotFoundError as e:
-            raise self._no_table(self._name(name)) from e
+            if not self.metastore.has_table(self._name(name).without_branch):
+                raise self._no_table(self._name(name)) from e
+            raise TableNotFoundError(
+                f"the catalog has a table {name}, but there is no schema at {place.uri}", table=name, path=place.uri
+            ) from e
 
     def drop_table(self, name: str, *, missing_ok: bool = False) -> None:
         """Removes a table and all its rows, at once. No writer may be active.
@@ -222,6 +234,8 @@ def catalog_of(settings: CatalogSettings) -> Catalog:
     """The catalog with settings that have been checked. Sends no request."""
     if settings.metastore is MetastoreKind.JDBC:
         return Catalog(settings, SqlMetastore.of(settings))
+    if settings.metastore is MetastoreKind.REST:
+        return Catalog(settings, RestMetastore(settings))
     return Catalog(settings, FolderMetastore.at(settings.warehouse, settings.storage))
 
 

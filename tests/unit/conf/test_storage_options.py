@@ -26,7 +26,7 @@ from bucketline.state.format.manifest import (
     encode_manifest_list,
 )
 from bucketline.state.store.doctor.examine import examine, open_to_examine
-from bucketline.state.store.storage import file_io
+from bucketline.state.store.storage import file_io, plain_io
 from bucketline.state.store.storage.arrow_io import ArrowIO, arrow_io_for
 from bucketline.state.store.storage.object_io import ObjectIO
 from bucketline.state.store.storage.object_store import clients_of
@@ -78,7 +78,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     root = tmp_path / "store"
     root.mkdir()
     found = Store(root)
-    monkeypatch.setattr(file_io, "arrow_io_for", found.open)
+    monkeypatch.setattr(plain_io, "arrow_io_for", found.open)
     return found
 
 

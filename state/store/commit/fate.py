@@ -1,0 +1,26 @@
+"""What became of a snapshot that was to be published."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from bucketline.state.errors import StorageError
+
+
+class Fate(Enum):
+    """The outcome of publishing a snapshot."""
+
+    WON = "it is in the table"
+    LOST = "it is not in the table, and never will be"
+    UNKNOWN = "it may be in the table, now or a little later"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The fate of a snapshot; `error` is the storage's last error if that decided it.
+
+    `gone` is a file of the snapshot that is no longer there, and the reason why it is LOST.
+    """
+
+    fate: Fate
+    error: StorageError | None = None
+    gone: str | None = None

@@ -1,0 +1,71 @@
+"""Publishes one snapshot of a table that a catalog owns: the catalog decides, in one request.
+
+After an unclear answer the catalog's newest snapshot is loaded and compared, by the names of its manifest lists, which
+hold a uuid: servers of Paimon 1.4 drop the snapshot's own. Sending the same snapshot again is safe: it names the one it
+follows, and after a success that one is the newest no more.
+Source: Paimon 2.0 CatalogSnapshotCommit.
+"""
+
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.commit.commit_proof import FilesProof
+from bucketline.state.store.commit.commit_retry import Retries
+from bucketline.state.store.commit.fate import Fate, Publication
+from bucketline.state.store.server.owner import TableOwner
+
+
+def publish_by_owner(
+    owner: TableOwner,
+    snapshots: Snapshots,
+    snapshot: Snapshot,
+    retries: Retries,
+    proof: FilesProof,
+    before: Snapshot | None,
+) -> Publication:
+    """As `publish_snapshot`, for a table whose newest snapshot the catalog `owner` knows."""
+    unclear: StorageError | None = None
+    refusal: StorageError | None = None
+    while True:
+        try:
+            gone = None if proof.is_recent else proof.first_gone()
+            if unclear is not None:
+                holder = snapshots.holder(snapshot.id)
+                if holder is not None:
+                    won = snapshot.is_same_as(holder)
+                    return _looked_at(owner, snapshot, before, gone) if won else Publication(Fate.LOST)
+            if gone is not None:
+                # An attempt without an answer may still arrive.
+                return Publication(Fate.LOST, gone=gone) if unclear is None else Publication(Fate.UNKNOWN, unclear)
+            if owner.commit(snapshot, before) or snapshot.is_same_as(snapshots.holder(snapshot.id)):
+                late = None if proof.is_certain else proof.first_gone(snapshots.path(snapshot.id))
+                return _looked_at(owner, snapshot, before, late)
+            return Publication(Fate.LOST) if unclear is None else Publication(Fate.UNKNOWN, unclear)
+        except StorageError as e:
+            is_clear = e.fields.get("published") is False
+            if is_clear and not e.fields.get("retryable") and unclear is None:
+                return Publication(Fate.LOST, e)
+            refusal, unclear = (e, unclear) if is_clear else (refusal, e)
+        if not retries.wait():
+            return Publication(Fate.LOST, refusal) if unclear is None else Publication(Fate.UNKNOWN, unclear)
+
+
+def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, gone: str | None) -> Publication:
+    """The outcome for a snapshot that is in the table: it is taken back if a file of it was removed while this process
+    was stopped. Raises CorruptFileError where the catalog does not take it back.
+    """
+    if gone is None:
+        return Publication(Fate.WON)
+    try:
+        if before is not None:
+            owner.roll_back(before.id, newest=snapshot.id)
+            return Publication(Fate.LOST, gone=gone)
+        why = "there is none before it"
+    except StorageError as e:
+        why = e.message
+    raise CorruptFileError(
+        f"snapshot {snapshot.id} names {gone}, which was removed as an orphan while this writer was stopped, and the "
+        f"table could not be rolled back: {why}; put the file back from a copy",
+        path=gone,
+        snapshot=snapshot.id,
+    )

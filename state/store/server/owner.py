@@ -1,0 +1,51 @@
+"""Who decides about a table's newest state where its files alone do not: a catalog, as a protocol."""
+
+from typing import Protocol
+
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.tag_json import Tag
+
+
+class TableOwner(Protocol):
+    """The catalog that a table belongs to. Implementations can be pickled."""
+
+    def newest(self) -> Snapshot | None:
+        """The newest snapshot; None for a table without any."""
+        ...
+
+    def commit(self, snapshot: Snapshot, before: Snapshot | None) -> bool:
+        """Makes `snapshot` the successor of `before`; False when another one is the newest.
+
+        After a StorageError it may have happened, unless `published` in its fields is False.
+        """
+        ...
+
+    def change_schema(self, before: TableSchema, wanted: TableSchema) -> None:
+        """Changes the schema as from `before` to `wanted`. Raises StorageError; OptionError for what is refused."""
+        ...
+
+    def roll_back(self, target: int | str, *, newest: int | None = None) -> None:
+        """Makes a snapshot, by id or tag, the newest again, if `newest` is the id of the newest one (None: whatever it
+        is). Raises OptionError when there is none."""
+        ...
+
+    def create_tag(self, tag: Tag) -> bool:
+        """Creates a tag; False when the name is taken."""
+        ...
+
+    def delete_tag(self, name: str) -> None:
+        """Removes a tag; a missing one is no error."""
+        ...
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        """Creates a branch, at a tag if one is named. Raises OptionError when the name is taken."""
+        ...
+
+    def delete_branch(self, name: str) -> None:
+        """Removes a branch; a missing one is no error."""
+        ...
+
+    def fast_forward(self, branch: str) -> None:
+        """Makes the branch's history that of the table. Raises OptionError for a branch that is not there."""
+        ...

@@ -1,0 +1,140 @@
+"""A table that a REST catalog owns: its snapshots, schema, tags and branches go through the server.
+
+The server decides: a commit is one request that names the snapshot it follows by its uuid.
+Source: Paimon's OpenAPI description of the REST catalog; Paimon 2.0 RESTCatalog, CatalogSnapshotCommit.
+"""
+
+import json
+from dataclasses import dataclass
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import StorageError, TableNotFoundError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.rest_json import schema_changes
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
+from bucketline.state.format.table_name import TableName
+from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.server.rest_client import NotThereError, RestClient, TakenError
+
+_SNAPSHOT, _TAG = "SNAPSHOT", "TAG"
+
+
+def table_path(name: TableName) -> tuple[str, ...]:
+    """The path of a table below the catalog's prefix."""
+    return ("databases", name.database, "tables", name.table)
+
+
+@dataclass(frozen=True, slots=True)
+class RestTable:
+    """The table `name`, with the id that the catalog gave it: another table of that name has another one."""
+
+    client: RestClient
+    name: TableName
+    uuid: str | None
+
+    def newest(self) -> Snapshot | None:
+        try:
+            answer = self.client.get(*table_path(self.name), "snapshot")
+        except NotThereError as e:
+            if e.kind == _SNAPSHOT:
+                return None
+            raise self._gone(e) from e
+        found = (answer.get("snapshot") or {}).get("snapshot")
+        return None if found is None else decode_snapshot(json.dumps(found).encode())
+
+    def commit(self, snapshot: Snapshot, before: Snapshot | None) -> bool:
+        body = {
+            "tableId": self.uuid,
+            "baseSnapshotUuid": None if before is None else before.uuid,
+            "snapshot": json.loads(encode_snapshot(snapshot)),
+            "statistics": [],
+        }
+        try:
+            answer = self.client.post(body, *table_path(self.name), "commit")
+        except NotThereError as e:
+            raise self._gone(e) from e
+        except TakenError:
+            return False
+        if not isinstance(answer.get("success"), bool):
+            raise StorageError(
+                f"{self.name}: the catalog's answer to a commit does not say whether it happened",
+                path=str(self.name),
+                retryable=True,
+                missing=False,
+            )
+        return bool(answer["success"])
+
+    def change_schema(self, before: TableSchema, wanted: TableSchema) -> None:
+        try:
+            self.client.post({"changes": schema_changes(before, wanted)}, *table_path(self.name))
+        except NotThereError as e:
+            if e.kind == "COLUMN":
+                raise OptionError(f"the catalog refuses the change: {e.message}", key="schema") from e
+            raise self._gone(e) from e
+        except TakenError as e:
+            raise OptionError(f"the catalog refuses the change: {e}", key="schema") from e
+
+    def roll_back(self, target: int | str, *, newest: int | None = None) -> None:
+        instant: dict[str, object] = {"type": "snapshot", "snapshotId": target}
+        if isinstance(target, str):
+            instant = {"type": "tag", "tagName": target}
+        try:
+            self.client.post({"instant": instant, "fromSnapshot": newest}, *table_path(self.name), "rollback")
+        except NotThereError as e:
+            if e.kind not in (_SNAPSHOT, _TAG):
+                raise self._gone(e) from e
+            kind = str(instant["type"])
+            raise OptionError(f"Rollback {kind} '{target}' doesn't exist.", key=kind, value=target) from e
+
+    def create_tag(self, tag: Tag) -> bool:
+        kept = None if tag.retained_ms is None else f"{tag.retained_ms} ms"
+        body = {"tagName": tag.name, "snapshotId": tag.snapshot.id, "timeRetained": kept}
+        try:
+            self.client.post(body, *table_path(self.name), "tags")
+        except TakenError:
+            return False
+        except NotThereError as e:
+            if e.kind != _SNAPSHOT:
+                raise self._gone(e) from e
+            raise OptionError(
+                f"{self.name} has no snapshot {tag.snapshot.id} any more", key="snapshot", value=tag.snapshot.id
+            ) from e
+        return True
+
+    def delete_tag(self, name: str) -> None:
+        try:
+            self.client.delete(*table_path(self.name), "tags", name)
+        except NotThereError as e:
+            if e.kind != _TAG:
+                raise self._gone(e) from e
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        try:
+            self.client.post({"branch": name, "fromTag": tag}, *table_path(self.name), "branches")
+        except TakenError as e:
+            raise OptionError(f"Branch name '{name}' already exists.", key="branch", value=name) from e
+        except NotThereError as e:
+            if e.kind != _TAG:
+                raise self._gone(e) from e
+            raise OptionError(f"Tag '{tag}' doesn't exist.", key="tag", value=tag) from e
+
+    def delete_branch(self, name: str) -> None:
+        try:
+            self.client.delete(*table_path(self.name), "branches", name)
+        except NotThereError as e:
+            if e.kind != "BRANCH":
+                raise self._gone(e) from e
+
+    def fast_forward(self, branch: str) -> None:
+        try:
+            self.client.post({}, *table_path(self.name), "branches", branch, "forward")
+        except NotThereError as e:
+            if e.kind != "BRANCH":
+                raise self._gone(e) from e
+            raise OptionError(f"Branch name '{branch}' doesn't exist.", key="branch", value=branch) from e
+
+    def _gone(self, error: NotThereError) -> TableNotFoundError:
+        return TableNotFoundError(
+            f"the catalog has no table {self.name} with the id {self.uuid}: {error.message}", table=str(self.name)
+        )

@@ -1,0 +1,93 @@
+"""The storage of a table that a REST catalog owns: who decides about its newest state, and keys that the catalog lends.
+
+Lent keys end. They are asked for again in time, in each process by itself, so a task needs no more than the link.
+Source: Paimon 2.0 RESTTokenFileIO.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Lock
+
+from bucketline.conf.catalog_link import CatalogLink
+from bucketline.conf.storage_options import known_storage_options
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.errors import TableNotFoundError
+from bucketline.state.store.server.owner import TableOwner
+from bucketline.state.store.server.rest_client import NotThereError
+from bucketline.state.store.server.rest_table import RestTable, table_path
+from bucketline.state.store.storage.plain_io import plain_io
+from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
+
+_EARLY_MS = 3_600_000
+"""Keys are renewed an hour before their end, or at half of their life."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """Storage options with lent keys, and until when they are used."""
+
+    options: Mapping[str, str]
+    until_ms: int
+
+
+_lent: dict[tuple[str, str], _Lent] = {}
+_lent_lock = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class RestTableIO(WrappedIO):
+    """The storage of the table at `root`. It can be pickled; keys stay in the process that asked for them."""
+
+    link: CatalogLink
+    table: RestTable
+    root: str
+    clock: Clock = SYSTEM_CLOCK
+
+    @property
+    def owner(self) -> TableOwner:
+        """The catalog, as far as it decides about this table."""
+        return self.table
+
+    @property
+    def inner(self) -> Inner:
+        if not self.link.settings.rest.lends_keys:
+            return plain_io(self.link.path, self.link.settings.storage)[0]
+        return plain_io(self.link.path, self._options())[0]
+
+    def require_publish(self) -> None:
+        """Snapshots and schemas are published by the catalog, whatever the storage can do."""
+
+    def _options(self) -> Mapping[str, str]:
+        key, now_ms = (self.link.settings.rest.uri, str(self.table.uuid or self.table.name)), self.clock.now_ms()
+        with _lent_lock:
+            found = _lent.get(key)
+            if found is None or now_ms >= found.until_ms:
+                found = _lent[key] = self._borrowed(now_ms)
+        return found.options
+
+    def _borrowed(self, now_ms: int) -> _Lent:
+        try:
+            answer = self.table.client.get(*table_path(self.table.name), "token")
+        except NotThereError as e:
+            raise TableNotFoundError(f"the catalog has no table {self.table.name}: {e.message}") from e
+        given = {str(k): str(v) for k, v in (answer.get("token") or {}).items()}
+        end_ms = int(answer.get("expiresAtMillis") or 0)
+        life_ms = max(0, end_ms - now_ms)
+        options = {**self.link.settings.storage, **known_storage_options(given)}
+        return _Lent(options, max(end_ms - _EARLY_MS, now_ms + life_ms // 2))
+
+
+def owner_of(io: object, path: str) -> TableOwner | None:
+    """Who decides about the newest state of the table at `path`; None: its files do.
+
+    The metadata folder of a branch is no table of its own here: its files are read.
+    """
+    found = owned_io(io)
+    return found.owner if found is not None and path == found.root else None
+
+
+def owned_io(io: object) -> RestTableIO | None:
+    """The storage of a catalog's table within what wraps it; None for other storage."""
+    while isinstance(io, WrappedIO) and not isinstance(io, RestTableIO):
+        io = io.inner
+    return io if isinstance(io, RestTableIO) else None

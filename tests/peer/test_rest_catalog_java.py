@@ -1,0 +1,106 @@
+"""Paimon's own REST server, the one of its tests, with Paimon Java and bucketline as its clients."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bucketline as bl
+from bucketline.conf.errors import OptionError
+from tests.support.peer import PaimonCatalogs, PeerError
+
+pytestmark = pytest.mark.stores
+
+TOKEN = "some-bearer-token"
+COLUMNS = "id BIGINT NOT NULL, v STRING"
+
+
+def rows(*found: tuple[int, str]) -> pa.Table:
+    return pa.table({"id": pa.array([i for i, _ in found], pa.int64()), "v": [v for _, v in found]})
+
+
+def read(table: bl.Table) -> list[tuple[int, str]]:
+    found = table.to_arrow()
+    return sorted(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
+
+
+def test_paimons_server_java_and_we_agree(paimon_catalogs: PaimonCatalogs, tmp_path: Path) -> None:
+    java = paimon_catalogs
+    uri = java.do("serve-rest", folder=str(tmp_path / "lake"), token=TOKEN)["uri"]
+    options = {"metastore": "rest", "uri": uri, "token": TOKEN, "token.provider": "bear", "warehouse": "lake"}
+    java.do("open", options=options)
+    ours = bl.catalog(options)
+    with pytest.raises(bl.StorageError, match="401"):
+        bl.catalog({**options, "token": "a-wrong-token"}).list_databases()
+
+    java.do("create-database", database="shop")
+    ours.create_database("depot")
+    with pytest.raises(OptionError, match="already exists"):
+        ours.create_database("shop")
+    assert sorted(java.do("databases")["names"]) == ours.list_databases() == ["depot", "shop"]
+    java.do("create", table="shop.theirs", options={"bucket": "1"})
+    ours.create_table("shop.ours", COLUMNS, ["id"], options={"bucket": "1"})
+    assert ours.list_tables("shop") == sorted(java.do("tables", database="shop")["names"]) == ["ours", "theirs"]
+    with pytest.raises(OptionError, match="already exists"):
+        ours.create_table("shop.theirs", COLUMNS, ["id"])
+    with pytest.raises(bl.TableNotFoundError):
+        ours.table("shop.nobody")
+
+    for name in ("shop.theirs", "shop.ours"):
+        ours.table(name).write(rows((1, "ours"), (2, "ours")))
+        java.do("write", table=name, rows=[[2, "java"], [3, "java"]])
+        table = ours.table(name)
+        table.write(rows((3, "ours again")))
+        assert table.compact() == java.do("latest", table=name)["snapshot"]
+        expected = [(1, "ours"), (2, "java"), (3, "ours again")]
+        assert read(table) == sorted(map(tuple, java.do("read", table=name)["rows"])) == expected
+        assert table.doctor(rows=True) == []
+
+    table = ours.table("shop.ours")
+    java.do("add-column", table="shop.ours", column="a")
+    changed = table.add_column("b", "INT", comment="ours", position="after v").rename_column("a", "c")
+    changed = changed.alter_column("c", type="BIGINT").set_options({"snapshot.num-retained.max": "20"})
+    changed = changed.alter(bl.SetTableComment("orders"))
+    assert java.do("columns", table="shop.ours")["names"] == changed.schema.names == ["id", "v", "b", "c"]
+    assert (changed.comment, changed.options["snapshot.num-retained.max"]) == ("orders", "20")
+    assert str(changed.schema.field("c").type) == "int64"
+    assert changed.drop_column("b").drop_column("c").schema.names == ["id", "v"]
+    with pytest.raises(bl.BucketlineError):
+        changed.add_column("id", "STRING")
+
+    table = ours.table("shop.ours")
+    before = java.do("latest", table="shop.ours")["snapshot"]
+    java.do("lose-answer")
+    assert table.write(rows((5, "once"))) == before + 1 == java.do("latest", table="shop.ours")["snapshot"]
+    assert read(table)[-1] == (5, "once") and len(read(table)) == 4
+    newest = java.do("latest", table="shop.ours")["snapshot"]
+    table.create_tag("kept", newest, timedelta(days=1))
+    table.create_tag("other")
+    with pytest.raises(OptionError, match="already exists"):
+        table.create_tag("kept")
+    assert sorted(java.do("tags", table="shop.ours")["names"]) == ["kept", "other"]
+    assert table.delete_tag("other") and java.do("tags", table="shop.ours")["names"] == ["kept"]
+    table.create_branch("dev", "kept")
+    assert table.branches() == ["dev"] and read(ours.table("shop.ours$branch_dev")) == read(table)
+    assert table.delete_branch("dev") and table.branches() == []
+    table.write(rows((9, "to be taken back")))
+    assert table.rollback_to(newest) == newest == java.do("latest", table="shop.ours")["snapshot"]
+    assert (9, "to be taken back") not in read(table)
+    with pytest.raises(OptionError, match="doesn't exist"):
+        table.rollback_to(99)
+    assert table.write(rows((4, "after"))) == newest + 1
+    table.expire_snapshots(retain_min=1, retain_max=1, older_than=timedelta(0))
+    assert len(java.do("read", table="shop.ours")["rows"]) == len(read(table)) == 5
+
+    ours.rename_table("shop.theirs", "depot.moved")
+    assert java.do("tables", database="depot")["names"] == ["moved"] == ours.list_tables("depot")
+    # This server goes on naming the folder that the table had before.
+    with pytest.raises(bl.TableNotFoundError, match="the catalog has a table"):
+        ours.table("depot.moved")
+    ours.drop_table("depot.moved")
+    with pytest.raises(PeerError):
+        java.do("read", table="depot.moved")
+    ours.drop_database("depot")
+    java.do("drop-database", database="shop")
+    assert ours.list_databases() == []
