@@ -48,6 +48,13 @@ LOOKUP_COMPACT = Option(
 LOOKUP_COMPACT_MAX_INTERVAL = Option(
     "lookup-compact.max-interval", parse_int, None, "gentle: triggers without a pick until level 0 is emptied"
 )
+LOOKUP_WAIT = Option(
+    "lookup-wait",
+    parse_bool,
+    True,
+    "a commit whose compaction was lost waits until readers see its rows",
+    ("changelog-producer.lookup-wait",),
+)
 FORCE_UP_LEVEL_0 = Option("compaction.force-up-level-0", parse_bool, False, "each compaction empties level 0")
 FORCE_REWRITE_ALL_FILES = Option(
     "compaction.force-rewrite-all-files", parse_bool, False, "a full compaction rewrites every file"

@@ -45,7 +45,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         owner provider comment transient_lastDdlTime bucketline.catalog is_managed_location external
     """,
     _LOOKUP: """
-        lookup-wait changelog-producer.lookup-wait lookup.async
+        lookup.async
         lookup.cache-file-retention lookup.cache-rows
         lookup.cache-spill-compression lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp lookup.cache
         lookup.cache.high-priority-pool-ratio lookup.continuous.discovery-interval lookup.hash-load-factor

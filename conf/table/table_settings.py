@@ -167,6 +167,7 @@ class CompactionSettings(Settings):
     small_file_ratio = Value(compaction.SMALL_FILE_RATIO)
     lookup = Value(compaction.LOOKUP_COMPACT)
     lookup_max_interval = OptionalValue(compaction.LOOKUP_COMPACT_MAX_INTERVAL)
+    waits_for_lookup = Value(compaction.LOOKUP_WAIT)
     force_up_level0 = Value(compaction.FORCE_UP_LEVEL_0)
     force_rewrite_all_files = Value(compaction.FORCE_REWRITE_ALL_FILES)
     force_compact = Value(compaction.FORCE_COMPACT)

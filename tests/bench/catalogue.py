@@ -11,6 +11,7 @@ from tests.bench import (
     long_stream,
     merge_read,
     small_batch,
+    table_modes,
     upserts,
 )
 from tests.bench.result import Bench
@@ -25,4 +26,5 @@ BENCHES: Mapping[str, Bench] = {
     "5-small": small_batch.run,
     "5-index": key_index.run,
     "kafka": kafka.run,
+    "modes": table_modes.run,
 }

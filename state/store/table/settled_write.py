@@ -77,7 +77,7 @@ def _settle(
     dropped = None if committed.dropped is None else committed.dropped.message
     left, waits = left_on_level0(messages, committed), what_waits(session.plan.schema)
     rounds = Rounds(left)
-    if left and dropped is not None and waits is not Waits.NOTHING:
+    if left and dropped is not None and waits is not Waits.NOTHING and _is_waited_for(session):
         budget = Budget(session.plan.sink.visibility_timeout_ms, clock=clock, random=random, pause=pause)
         try:
             if is_lasting(committed.dropped):
@@ -100,6 +100,11 @@ def _settle(
         _LOG.log(level, "%s: the compaction of a write was lost, a later one does it: %s", session.table.path, dropped)
     hidden = (waits is Waits.ROWS and bool(rounds.left)) or _is_postponed(session, messages)
     return WriteResult(newest_id, dropped=dropped, visible=not hidden)
+
+
+def _is_waited_for(session: WriteSession) -> bool:
+    """Whether a write waits for the compaction that makes its rows visible, and fails without it."""
+    return session.plan.schema.settings.compaction.waits_for_lookup
 
 
 def _compact_again(

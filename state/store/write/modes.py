@@ -55,4 +55,6 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str], *,
         if field.default_value is not None:
             default_scalar(field)
     sink = sink_options({**effective.options, **ours})
+    if not effective.settings.compaction.waits_for_lookup:
+        sink = replace(sink, visibility_timeout_ms=0)
     return WritePlan(uri, effective, sink, mode, total_buckets(effective), is_stream)

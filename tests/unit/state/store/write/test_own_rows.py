@@ -146,6 +146,16 @@ def test_a_write_that_stays_hidden_says_that_it_is_committed_and_must_not_be_rep
     }[change]  # fmt: skip
 
 
+def test_a_table_that_does_not_wait_takes_the_rows_and_says_that_they_are_hidden(tmp_path: Path) -> None:
+    table, pause = make(tmp_path, {**KINDS["deletion vectors"], "lookup-wait": "false"}), CountedPause()
+    table.write(rows(1))
+    others = Others(refuse=lambda number: number > 1)
+    done = write_table(beside(table, others), rows(3), pause=pause, clock=pause.clock)
+    assert not done.visible and done.dropped is not None and pause.waits == []
+    table.write(rows(4))
+    assert found(table, 3) == [0] and errors(table) == []
+
+
 def test_the_budget_of_a_writer_comes_from_the_options_of_its_table_handle(tmp_path: Path) -> None:
     table, pause = make(tmp_path, KINDS["first-row"]), CountedPause()
     mine = beside(table, Others(refuse=lambda number: number > 1), visibility_timeout="3 s")
