@@ -1,6 +1,6 @@
 """What writing and reading costs in each table mode, on one workload: batches of upserts, a full read after each two.
 
-`python -m tests.bench.table_modes` prints the plot of `docs/modes.md`. Times are CPU seconds of a process without Spark.
+`python -m tests.bench.table_modes` prints the plot of `docs/modes.md`. Times are CPU seconds, without Spark.
 """
 
 import json
@@ -130,11 +130,8 @@ def plot(costs: Mapping[str, Cost]) -> str:
     for title, name in parts:
         values = {mode: getattr(cost, name) / (2**20 if name == "written_bytes" else 1) for mode, cost in costs.items()}
         most = max(values.values())
-        lines += [
-            title,
-            *(f"  {m:<25}{'█' * max(1, round(BAR * v / most)):<{BAR}} {v:8.2f}" for m, v in values.items()),
-            "",
-        ]
+        bars = {mode: "█" * max(1, round(BAR * value / most)) for mode, value in values.items()}
+        lines += [title, *(f"  {m:<25}{bars[m]:<{BAR}} {value:8.2f}" for m, value in values.items()), ""]
     return "\n".join(lines)
 
 

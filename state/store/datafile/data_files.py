@@ -8,7 +8,7 @@ Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -58,6 +58,10 @@ def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([arrow_field(_field(schema, name)) for name in columns])
 
 
+ChooseGroups: TypeAlias = Callable[[Callable[[str], list[RowGroup]]], list[RowGroup] | None]
+"""Which row groups of a file are read (None: all), given what their bounds of a column are, by its name in the file."""
+
+
 def read_data_file(
     io: FileIO,
     path: str,
@@ -70,11 +74,13 @@ def read_data_file(
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
     groups: Sequence[int] | None = None,
+    choose: ChooseGroups | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The file's rows in file order, as batches of at most `batch_rows` with schema `read_schema(schema, columns)`.
 
     Batches have about `batch_bytes` bytes of Arrow data at most, and one row at least.
-    With `groups` only the rows of these row groups of a Parquet file (`parquet_groups`).
+    With `groups` only the rows of these row groups of a Parquet file (`parquet_groups`); `choose` says which, seeing
+    their bounds.
 
     `columns` are columns of `schema` (the current one), `_SEQUENCE_NUMBER` or `_VALUE_KIND`; `stored` is the schema
     version the file was written under. Partition columns get their value from `partition`, columns the file does not
@@ -97,6 +103,9 @@ def read_data_file(
             )
         place.rows = opened(source, stored.settings.files)
         _check_schema(place.rows, meta, stored)
+        if choose is not None and isinstance(place.rows, ParquetRows):
+            chosen = choose(place.rows.row_groups)
+            groups = groups if chosen is None else [g.number for g in chosen]
         bounds = instant_bounds(meta, stored)
         for batch in _stored_batches(place.rows, meta, sources, batch_rows, batch_bytes, groups):
             arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
@@ -121,6 +130,14 @@ def parquet_groups(
     known = before is not None and before.type.as_nullable() == column.type.as_nullable()
     with io.open_input(path) as source, _naming(path):
         return ParquetRows(source).row_groups(before.name if known and before is not None else "")
+
+
+def chosen_groups(io: FileIO, path: str, meta: DataFileMeta, choose: ChooseGroups) -> list[RowGroup] | None:
+    """The row groups of a file that are chosen by their bounds; None for all, and for other formats than Parquet."""
+    if extension_of(meta.file_name) != "parquet":
+        return None
+    with io.open_input(path) as source, _naming(path):
+        return choose(ParquetRows(source).row_groups)
 
 
 class StoredRows(Protocol):

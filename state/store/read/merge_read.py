@@ -5,8 +5,10 @@ Source: Paimon 2.0 MergeFileSplitRead, RawFileSplitRead, KeyValueTableRead.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,11 +25,19 @@ from bucketline.state.lsm.merge.merge_engines import columns_to_merge
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.lsm.tree.run import SortedRun
-from bucketline.state.store.datafile.data_files import BATCH_BYTES, BATCH_ROWS, read_data_file, read_schema
-from bucketline.state.store.index.deletion_vectors import DeletedRows, drop_deleted
+from bucketline.state.store.datafile.data_files import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    chosen_groups,
+    read_data_file,
+    read_schema,
+)
+from bucketline.state.store.datafile.parquet_rows import RowGroup
+from bucketline.state.store.index.deletion_vectors import DeletedRows, Positions, drop_deleted
 from bucketline.state.store.read.evolved_rows import columns_of_files, fill_tracked, side_by_side
 from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.store.read.prune import BucketFiles, SchemaOf
+from bucketline.state.store.read.row_groups import GroupChoice, group_choice
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema, representable
 from bucketline.state.types.order import key_order
@@ -37,6 +47,8 @@ MERGE_BYTES = 256 << 20
 """Default for the bytes of Arrow data in memory while the runs of one section are merged."""
 
 _SMALLEST_BATCH_BYTES = 64 << 10
+_MOST_GROUPS = 8
+"""Row groups of a file with deleted rows that are read one by one; of more the whole file is."""
 _SHARES_OF_A_RUN = 12
 _SHARES_OF_MERGED = 24
 
@@ -45,7 +57,8 @@ _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """What every reader of a table's files needs: their places and schemas. With `age` it passes over expired rows."""
+    """What every reader of a table's files needs: their places and schemas. With `age` it passes over expired rows; by
+    `choice` over row groups of Parquet files."""
 
     io: FileIO
     table_path: str
@@ -54,6 +67,7 @@ class FileAccess:
     deletions: DeletedRows | None = None
     batch_bytes: int = BATCH_BYTES
     age: RowAge | None = None
+    choice: GroupChoice | None = None
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """The place of a data file: on the table's storage, or at its full path."""
@@ -70,7 +84,12 @@ class FileAccess:
         stored = self.schema_of(file.schema_id)
         wanted, columns = columns, columns if self.age is None else with_time(self.age, columns)
         is_tracked = not self.schema.primary_keys and any(name in columns for name in TRACKED_NAMES)
-        found = read_data_file(
+        deleted = None
+        if self.deletions is not None:
+            deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
+        choose = None if self.choice is None or is_tracked else partial(self.choice.choose, stored)
+        read = partial(
+            read_data_file,
             io,
             path,
             file,
@@ -82,11 +101,26 @@ class FileAccess:
             batch_bytes=self.batch_bytes,
         )
         if is_tracked:
-            found = fill_tracked(found, file)
-        if self.deletions is not None:
-            deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
+            found = fill_tracked(read(), file)
             found = found if deleted is None else drop_deleted(found, deleted, path)
+        elif deleted is None:
+            found = read(choose=choose)
+        else:
+            groups = None if choose is None else chosen_groups(io, path, file, choose)
+            found = _less_deleted(read, deleted, path, groups)
         return found if self.age is None else _unexpired(found, self.age, wanted)
+
+
+def _less_deleted(
+    read: Callable[..., Iterator[pa.RecordBatch]], deleted: Positions, path: str, groups: Sequence[RowGroup] | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, or of some of its row groups, without those at the deleted positions."""
+    if groups is None or len(groups) > _MOST_GROUPS:
+        yield from drop_deleted(read(), deleted, path)
+        return
+    for group in groups:
+        first, last = np.searchsorted(deleted, [group.first_row, group.first_row + group.row_count])
+        yield from drop_deleted(read(groups=[group.number]), deleted[first:last] - group.first_row, path)
 
 
 def with_time(age: RowAge, columns: Sequence[str]) -> Sequence[str]:
@@ -160,6 +194,7 @@ def read_buckets(
     Memory: one batch of each run of the section being merged. Batches are never empty.
     """
     read_bucket = _merged_rows if access.schema.primary_keys else _reader_of_rows(access.schema)
+    access = replace(access, choice=group_choice(access.schema, projection.expression))
     for bucket in buckets:
         for batch in read_bucket(access, bucket, projection.needed, batch_rows):
             yield from project(access.schema, batch, projection)
@@ -272,7 +307,7 @@ def _evolved_rows(
     out = read_schema(access.schema, columns)
     for rows in row_ranges(bucket.files):
         wanted = columns_of_files(rows, access.schema, columns, access.schema_of)
-        plain = replace(access, deletions=None)
+        plain = replace(access, deletions=None, choice=None)
         streams = [plain.rows(bucket, file, names, batch_rows=batch_rows) for file, names in wanted.items()]
         found = streams[0] if len(streams) == 1 else side_by_side(streams, out)
         deleted = None
@@ -293,7 +328,10 @@ def _merged_rows(
         is_merged = is_looked_up and all(f.level > 0 for run in runs for f in run.files)
         if len(runs) > 1 and not is_merged:
             with_system = merge_columns(schema, columns)
-            yield from drop_deletes(merge_section(access, bucket, runs, with_system, fold=fold, batch_rows=batch_rows))
+            # Other versions of a row may not pass the filter: what is left out must hold none of its key.
+            choice = None if access.choice is None else access.choice.only(schema.trimmed_primary_key)
+            merged = replace(access, choice=choice)
+            yield from drop_deletes(merge_section(merged, bucket, runs, with_system, fold=fold, batch_rows=batch_rows))
             continue
         # The files of one run share no key, so each row is the only one of its key.
         for file in chain.from_iterable(run.files for run in runs):

@@ -151,10 +151,13 @@ class _Pruning:
         # out of several versions give no such proof.
         whole_rows = self.schema.settings.merge.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
 
+        has_vectors = self.schema.settings.changelog.deletion_vectors
+
         def is_kept(bucket: BucketFiles, file: DataFileMeta) -> bool:
             if whole_rows and not any(f.file_name in by_values for f in bucket.files):
                 return False
-            return file.file_name in (by_values if _has_one_version_of_each_key(bucket.files) else by_keys)
+            has_one = _has_one_version_of_each_key(bucket.files, has_vectors)
+            return file.file_name in (by_values if has_one else by_keys)
 
         return _narrowed(buckets, is_kept)
 
@@ -227,8 +230,11 @@ class _Pruning:
         return conjunction(parts)
 
 
-def _has_one_version_of_each_key(files: Sequence[DataFileMeta]) -> bool:
-    """Whether no two of the files can have the same key: a single file, or all of one level above 0."""
+def _has_one_version_of_each_key(files: Sequence[DataFileMeta], has_vectors: bool) -> bool:
+    """Whether no two of the files show the same key: a single file, or all of one level above 0. With deletion vectors
+    all above level 0 do."""
+    if has_vectors and all(f.level > 0 for f in files):
+        return True
     return len(files) == 1 or (len({f.level for f in files}) == 1 and files[0].level > 0)
 
 

@@ -1,0 +1,77 @@
+"""Which row groups of a Parquet file may hold rows that pass a filter, by the bounds in its footer.
+
+Source: Paimon 2.0 FormatReaderContext (its Parquet reader is given the filter, and selects row groups by it).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.datafile.parquet_rows import RowGroup
+from bucketline.state.store.read.predicate import Bounds, conjunction, filter_columns, guarantee, possible
+from bucketline.state.types.arrow import arrow_schema, representable
+from bucketline.state.types.logical import DataField, TypeRoot
+
+_BOUNDED = frozenset(
+    (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.DATE, TypeRoot.CHAR, TypeRoot.VARCHAR)
+)
+"""Types whose bounds in Parquet footers compare as their values do."""
+
+_EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChoice:
+    """A filter on rows of a table, as far as it is about `fields`."""
+
+    schema: pa.Schema
+    expression: pc.Expression
+    fields: tuple[DataField, ...]
+
+    def only(self, names: Sequence[str]) -> "GroupChoice":
+        """The same, judged by these columns alone: by its key columns for rows of which others may be newer."""
+        return GroupChoice(self.schema, self.expression, tuple(f for f in self.fields if f.name in names))
+
+    def choose(self, stored: TableSchema, groups_of: Callable[[str], list[RowGroup]]) -> list[RowGroup] | None:
+        """The row groups of a file that may hold passing rows; None where all may, or that cannot be told.
+
+        `groups_of` gives the row groups with the bounds of one column, by its name in the file of schema `stored`.
+        """
+        guarantees: dict[int, list[pc.Expression | None]] = {}
+        groups: list[RowGroup] = []
+        for field in self.fields:
+            before = next((f for f in stored.fields if f.id == field.id), None)
+            if before is None or before.type.as_nullable() != field.type.as_nullable():
+                continue
+            groups = groups_of(before.name)
+            if len(groups) < 2:
+                return None
+            for group in groups:
+                bounds = Bounds(_internal(group.low), _internal(group.high), None, group.row_count)
+                guarantees.setdefault(group.number, []).append(guarantee(field, bounds))
+        if not groups:
+            return None
+        kept = possible(self.schema, self.expression, [conjunction(guarantees[g.number]) for g in groups])
+        return None if kept.all() else [g for g, keep in zip(groups, kept, strict=True) if keep]
+
+
+def group_choice(schema: TableSchema, expression: pc.Expression | None) -> GroupChoice | None:
+    """What a filter says of row groups; None where it says nothing."""
+    if expression is None:
+        return None
+    columns = arrow_schema(representable(schema.fields))
+    looked_at = filter_columns(columns, expression)
+    bounded = tuple(
+        f
+        for f in schema.fields
+        if f.name in looked_at and f.type.root in _BOUNDED and f.name not in schema.partition_keys
+    )
+    return GroupChoice(columns, expression, bounded) if bounded else None
+
+
+def _internal(value: object) -> object:
+    return (value - _EPOCH).days if isinstance(value, date) else value
