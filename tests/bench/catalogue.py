@@ -10,6 +10,7 @@ from tests.bench import (
     key_index,
     long_stream,
     merge_read,
+    point_query,
     small_batch,
     table_modes,
     upserts,
@@ -27,4 +28,5 @@ BENCHES: Mapping[str, Bench] = {
     "5-index": key_index.run,
     "kafka": kafka.run,
     "modes": table_modes.run,
+    "point": point_query.run,
 }
