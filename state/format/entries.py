@@ -17,6 +17,7 @@ class FileKind(IntEnum):
 class Operation(Enum):
     """What a snapshot says of the statement that made it; no reader decides anything by it."""
 
+    WRITE = "WRITE"
     OVERWRITE = "OVERWRITE"
     DELETE = "DELETE"
     TRUNCATE = "TRUNCATE"

@@ -23,6 +23,7 @@ from bucketline.state.determinism import (
     Random,
 )
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Parts
@@ -85,7 +86,7 @@ def _write_once(
         stages = replace(stages, idle=tuple(session.due(trigger)))
     outcome = LOCAL_ENGINE.run(stages)
     notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else None
-    committed = session.commit(outcome.messages, user=user, properties=notes)
+    committed = session.commit(outcome.messages, user=user, properties=notes, operation=Operation.WRITE)
     return settle_write(
         session,
         outcome.messages,
