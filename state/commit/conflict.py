@@ -32,6 +32,9 @@ HISTORY_GONE = "history-gone"
 KeyOrder = Callable[[bytes], Any]
 """Serialized key -> a value that compares as Paimon compares keys."""
 
+ShareKeys = Callable[[ManifestEntry, ManifestEntry], bool]
+"""Whether two files of a bucket hold a key in common."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
@@ -282,13 +285,17 @@ def check_looked_up(
 
 
 def check_rows_unchanged(
-    newer_entries: Iterable[ManifestEntry], delta_entries: Sequence[ManifestEntry], key_order: KeyOrder
+    newer_entries: Iterable[ManifestEntry],
+    delta_entries: Sequence[ManifestEntry],
+    key_order: KeyOrder,
+    share_keys: ShareKeys,
 ) -> Conflict | None:
     """Rule `rows-changed`: nobody has written a key of the new files since their rows were read.
 
     `newer_entries` are the changes of others that write rows. What was computed from an older row would overwrite the
-    newer one. Files of the postpone bucket are not compared: their rows have no order among writers. Bounds are
-    inclusive. Not a rule of Paimon 2.0.
+    newer one. `share_keys` is asked of files whose ranges overlap; one that was taken out counts with its whole range.
+    Files of the postpone bucket are not compared: their rows have no order among writers. Bounds are inclusive. Not a
+    rule of Paimon 2.0.
     """
     added: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:
@@ -299,7 +306,8 @@ def check_rows_unchanged(
             continue
         low, high = key_order(newer.file.min_key), key_order(newer.file.max_key)
         for entry in own:
-            if key_order(entry.file.min_key) <= high and low <= key_order(entry.file.max_key):
+            overlaps = key_order(entry.file.min_key) <= high and low <= key_order(entry.file.max_key)
+            if overlaps and (newer.kind is FileKind.DELETE or share_keys(newer, entry)):
                 return Conflict(
                     "rows-changed",
                     f"{newer.file.file_name} has rows that another writer changed after they were read for "

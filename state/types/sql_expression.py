@@ -157,7 +157,7 @@ class _Rows:
             raise _refused(f"{node.sql(_DIALECT)!r}: fields inside columns are not supported; quote odd names with `")
         known = f"{SOURCE}.{name}" if side == SOURCE else name
         if known in self._columns:
-            return self._columns[known]
+            return _plain(self._columns[known])
         if side == SOURCE and not any(c.startswith(f"{SOURCE}.") for c in self._columns):
             raise OptionError(f"{node.sql(_DIALECT)!r}: only a merge has a source", key="expression", column=known)
         near = did_you_mean(known, self._columns) or f"; there are {', '.join(self._columns)}"
@@ -287,6 +287,19 @@ _NODES: dict[type[Any], Callable[[_Rows, Any], Value]] = {
     exp.If: _Rows._if,
     exp.Cast: _Rows._cast,
 }
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """The values in the one layout that functions take; a source may bring others."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_large_binary(column.type) or pa.types.is_binary_view(column.type):
+        return column.cast(pa.binary())
+    if pa.types.is_decimal(column.type) and not pa.types.is_decimal128(column.type):
+        return column.cast(pa.decimal128(min(38, column.type.precision), column.type.scale))
+    return column
 
 
 def _number(text: str) -> pa.Scalar:

@@ -12,6 +12,7 @@ from bucketline.state.commit.changes import Changes, changed_buckets
 from bucketline.state.commit.conflict import (
     HISTORY_GONE,
     Conflict,
+    ShareKeys,
     check_bucket_counts,
     check_conflicts,
     check_index_deletes,
@@ -56,6 +57,7 @@ class Half:
     index: tuple[IndexManifestEntry, ...]
     check: AppendCheck
     overwrite: PartitionTest | None = None
+    share_keys: ShareKeys | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,9 @@ class Fit:
     base_index: tuple[IndexManifestEntry, ...]
 
 
-def append_half(changes: Changes, overwrite: PartitionTest | None, check: AppendCheck) -> Half:
+def append_half(
+    changes: Changes, overwrite: PartitionTest | None, check: AppendCheck, share_keys: ShareKeys | None = None
+) -> Half:
     """The first snapshot of a commit. If it replaces files or deletes rows, every rule is checked."""
     if overwrite is not None:
         # Source: Paimon 2.0 overwritePartition drops the changelog: readers of one cannot follow an overwrite.
@@ -83,6 +87,7 @@ def append_half(changes: Changes, overwrite: PartitionTest | None, check: Append
         changes.append_changelog,
         changes.append_index,
         check if kind is CommitKind.APPEND or check is AppendCheck.ONE_WRITER else AppendCheck.ALL_RULES,
+        share_keys=share_keys,
     )
 
 
@@ -174,7 +179,7 @@ class CommitChecks:
             if half.kind is CommitKind.COMPACT and self._looks_up:
                 conflict = conflict or self._check_looked_up(spans, half.entries)
             if half.check is AppendCheck.ROWS_READ:
-                conflict = conflict or self._check_rows_unchanged(spans, half.entries)
+                conflict = conflict or self._check_rows_unchanged(spans, half)
         if half.kind is CommitKind.APPEND and half.check not in (AppendCheck.ALL_RULES, AppendCheck.ROWS_READ):
             conflict = (
                 conflict
@@ -259,9 +264,7 @@ class CommitChecks:
                     return conflict
         return None
 
-    def _check_rows_unchanged(
-        self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
-    ) -> Conflict | None:
+    def _check_rows_unchanged(self, spans: Sequence[tuple[int, int]], half: Half) -> Conflict | None:
         """Rule `rows-changed` over what each span has written. Compactions move rows and change none, but for those
         of the postpone bucket: they let its rows be read.
         """
@@ -274,7 +277,9 @@ class CommitChecks:
             for snapshot, delta in changes:
                 if not snapshot.commit_kind.moves_rows and all(e.bucket >= 0 for e in delta):
                     continue
-                conflict = check_rows_unchanged(delta, delta_entries, self._key_order)
+                conflict = check_rows_unchanged(
+                    delta, half.entries, self._key_order, half.share_keys or _may_share_keys
+                )
                 if conflict is not None:
                     return conflict
         return None
@@ -295,6 +300,11 @@ class CommitChecks:
                         {"partition": entry.partition.hex(), "bucket": entry.bucket, "snapshot": snapshot.id},
                     )
         return None
+
+
+def _may_share_keys(one: ManifestEntry, other: ManifestEntry) -> bool:
+    del one, other
+    return True
 
 
 def _history_gone(since: int, latest: int) -> Conflict:

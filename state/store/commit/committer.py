@@ -13,7 +13,7 @@ from dataclasses import replace
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.changes import Changes, collect_changes
-from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.conflict import Conflict, ShareKeys
 from bucketline.state.commit.file_age import is_fresh
 from bucketline.state.commit.manifest_merge import ManifestMergeOptions
 from bucketline.state.commit.message import CommitMessage
@@ -96,6 +96,7 @@ class Committer:
         kind: CommitKind = CommitKind.APPEND,
         overwrite: PartitionTest | None = None,
         append_check: AppendCheck = AppendCheck.BUCKET_COUNT,
+        share_keys: ShareKeys | None = None,
         ignore_empty: bool | None = None,
         based_on: int | None = None,
         view: TableView | None = None,
@@ -112,7 +113,8 @@ class Committer:
         when the view was refreshed: files that may be old by then are looked for before a snapshot is published, and a
         missing one is a Conflict.
 
-        `operation` is written into the first snapshot, for people.
+        `operation` is written into the first snapshot, for people. `share_keys` says for ROWS_READ whether two files
+        hold a key in common; without it their ranges of keys decide.
 
         Without changes there is a snapshot all the same, to show that the identifier is done, unless `ignore_empty`;
         None takes that from the table's options, and ignores empty batch commits (identifier 2^63-1).
@@ -140,7 +142,9 @@ class Committer:
             _check_inside(overwrite, changes)
         made: tuple[Snapshot, ...] = ()
         if kind is not CommitKind.COMPACT and (overwrite is not None or self._appends(changes, identity, ignore_empty)):
-            outcome = self._commit_half(append_half(changes, overwrite, append_check), identity, based_on, view)
+            outcome = self._commit_half(
+                append_half(changes, overwrite, append_check, share_keys), identity, based_on, view
+            )
             if not isinstance(outcome, Snapshot):
                 return outcome
             made = (outcome,)

@@ -7,7 +7,7 @@ opens one and drops it. Not shared between threads.
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from bucketline.conf.advice import advise_write
 from bucketline.conf.table.read_options import BRANCH
@@ -30,6 +30,7 @@ from bucketline.state.store.commit.discard import discard_made
 from bucketline.state.store.commit.overflow_check import refuse_overflow
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.compact.shared_keys import share_keys
 from bucketline.state.store.index.hash_index_store import hash_entries
 from bucketline.state.store.read.bucket_deletions import VectorFiles, deletion_entries
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
@@ -196,6 +197,7 @@ class WriteSession:
                 based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
                 view=self._view,
                 append_check=check or self.plan.mode.append_check,
+                share_keys=partial(share_keys, self._access()),
                 planned_ms=self._planned_ms,
             )
         except StorageError as e:
@@ -273,7 +275,7 @@ class WriteSession:
                 )
 
     def _refuse_overflow(self, messages: Sequence[CommitMessage]) -> None:
-        access = BucketAccess(self.table.uri, self.plan.schema, self._clock, self._ids)
+        access = self._access()
         try:
             for m in messages:
                 bucket_id = (m.partition, m.bucket)
@@ -282,6 +284,9 @@ class WriteSession:
         except SchemaMismatchError:
             self.discard(messages)
             raise
+
+    def _access(self) -> BucketAccess:
+        return BucketAccess(self.table.uri, self.plan.schema, self._clock, self._ids)
 
     def discard(self, messages: Iterable[CommitMessage]) -> None:
         """Removes the files of messages that no snapshot names and none will; failures leave them behind."""

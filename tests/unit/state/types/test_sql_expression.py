@@ -115,6 +115,12 @@ def test_a_value_that_cannot_be_computed_is_an_error(text: str, why: str) -> Non
         evaluate(expr(text), COLUMNS, 3)
 
 
+@pytest.mark.parametrize("layout", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+def test_any_layout_of_text_is_text(layout: pa.DataType) -> None:
+    columns = {"source.s": pa.array(["a", None]).cast(layout)}
+    assert evaluate(expr("upper(source.s) || '!'"), columns, 2).to_pylist() == ["A!", None]
+
+
 def field(text: str) -> DataField:
     return DataField(0, "c", parse_type_text(text))
 

@@ -206,10 +206,24 @@ def test_a_row_that_somebody_else_changes_meanwhile_is_changed_as_it_is_then(
     table.update("id <= 2", {"v": expr("v + 1")}, engine=Racing())
     assert held(table) == [(1, 201, "theirs"), (2, 3, "y"), (9, 9, "y")]
     assert caplog.text.count("planned again on the newest snapshot") == 2
-    others = iter([("a", 9, 1, "far")])
-    table.delete("id = 1", engine=Racing())
+    others = iter([("a", 2, 1, "between"), ("a", 5, 1, "between")])
+    table.delete("id = 1 OR id = 9", engine=Racing())
     assert caplog.text.count("planned again on the newest snapshot") == 2
-    assert held(table) == [(2, 3, "y"), (9, 1, "far")]
+    assert held(table) == [(2, 1, "between")]
+    table.update("id = 2", {"v": 9}, engine=Racing())
+    assert held(table) == [(2, 9, "between"), (5, 1, "between")]
+    table.compact()
+    others = iter([("a", 2, 3, "moved up")])
+
+    class Compacting(Racing):
+        def run(self, stages: Stages[Parts]) -> Outcome:
+            found = super().run(stages)
+            table.compact()
+            return found
+
+    table.update("id <= 5", {"name": "ours"}, engine=Compacting())
+    assert held(table) == [(2, 3, "ours"), (5, 1, "ours")]
+    assert table.doctor(rows=True) == []
 
 
 def test_a_row_that_waits_on_level_0_is_changed_as_it_will_be(tmp_path: Path) -> None:

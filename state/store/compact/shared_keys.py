@@ -1,0 +1,35 @@
+"""Whether two data files of a bucket hold a key in common, where their ranges of keys do not say."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.errors import StorageError
+from bucketline.state.format.entries import ManifestEntry
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.types.binary_row import encode_rows
+
+
+def share_keys(access: BucketAccess, one: ManifestEntry, other: ManifestEntry) -> bool:
+    """Whether a key is in both files; True where one of them is gone. Memory: the keys of the smaller file."""
+    small, large = sorted((one, other), key=lambda e: e.file.row_count)
+    try:
+        keys = [found for found in _keys(access, small) if len(found)]
+        if not keys:
+            return False
+        known = pa.concat_arrays(keys)
+        return any(pc.any(pc.is_in(found, value_set=known)).as_py() for found in _keys(access, large))
+    except StorageError as e:
+        if not e.fields.get("missing"):
+            raise
+        return True
+
+
+def _keys(access: BucketAccess, entry: ManifestEntry) -> Iterator[pa.Array]:
+    fields = access.schema.select(access.schema.trimmed_primary_key)
+    types, names = [f.type.as_nullable() for f in fields], [f.name for f in fields]
+    bucket = BucketFiles(entry.partition, entry.bucket, total_buckets=entry.total_buckets, files=(entry.file,))
+    for batch in access.files.rows(bucket, entry.file, names):
+        yield encode_rows([batch[name] for name in names], types, with_arity=False)
