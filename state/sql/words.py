@@ -205,10 +205,11 @@ class Words:
         return "".join(parts)
 
     def rest(self) -> str:
-        """The text from here to the end."""
-        start = len(self.text) if self.is_done else self.tokens[self.at].start
-        self.at = len(self.tokens)
-        return self.text[start:]
+        """The text from here to the last token."""
+        if self.is_done:
+            return ""
+        start, self.at = self.tokens[self.at].start, len(self.tokens)
+        return self.text[start : self.tokens[-1].end + 1]
 
     def end(self) -> None:
         """Returns if the statement ends here. Raises OptionError naming what is left."""

@@ -13,7 +13,7 @@ from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.table_read import Filter
 from bucketline.state.store.sql.queries import Queries
-from bucketline.state.store.sql.relation import bind_columns, is_time_literal, sql_text
+from bucketline.state.store.sql.relation import bind_columns, is_time_literal, refuse_subqueries, sql_text
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.table import Table
@@ -175,6 +175,7 @@ def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
         if _is_literal(node, field):
             values[column] = literal_scalar(field, node.this if is_time_literal(node) else node).as_py()
         else:
+            refuse_subqueries(node, "UPDATE")
             values[column] = expr(sql_text(bind_columns(node, fields, found.alias)))
     condition = pc.scalar(True) if found.where is None else _condition(table, found.where, found.alias)
     return snapshot_result(table.update(condition, values, engine=_engine(table, queries)))
@@ -182,6 +183,7 @@ def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
 
 def _condition(table: Table, where: exp.Expression, alias: str) -> Filter:
     """The condition as SQL text for `Table.delete` and `Table.update`."""
+    refuse_subqueries(where, "WHERE")
     return sql_text(bind_columns(where, table.table_schema.fields, alias))
 
 

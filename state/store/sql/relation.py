@@ -11,10 +11,11 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.sql.dialect import DIALECT, refused
 from bucketline.state.sql.statement import Relation
+from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import Table
-from bucketline.state.types.arrow import logical_fields
+from bucketline.state.types.arrow import arrow_schema, logical_fields
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.sql_expression import condition, expr
 from bucketline.state.types.sql_filter import translate_filter
@@ -24,17 +25,13 @@ _TIMES = ("date", "time", "timestamp", "timestamptz", "timestampltz", "timestamp
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A table that a query reads. `system` is its system table's name, None for its rows."""
+    """A table that a query reads: its columns under an alias. `log` are the rows of a system table, which come once."""
 
     table: Table
-    system: str | None
     alias: str
-
-    @property
-    def fields(self) -> Sequence[DataField]:
-        if self.system is None:
-            return self.table.table_schema.fields
-        return logical_fields(system_table(self.table, self.system)[0])
+    schema: pa.Schema
+    fields: Sequence[DataField]
+    log: Iterator[pa.RecordBatch] | None = None
 
     def batches(
         self, columns: Sequence[str], where: exp.Expression | None, limit: int | None
@@ -54,12 +51,11 @@ class Source:
     def _filtered(
         self, columns: Sequence[str], expression: pc.Expression | None, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
-        if self.system is None:
+        if self.log is None:
             yield from self.table.to_batches(list(columns), expression, limit=limit)
             return
-        schema, rows = system_table(self.table, self.system)
-        for batch in rows:
-            found = pa.Table.from_batches([batch], schema=schema)
+        for batch in self.log:
+            found = pa.Table.from_batches([batch], schema=self.schema)
             if expression is not None:
                 found = found.filter(expression)
             yield from found.select(list(columns)).to_batches()
@@ -81,7 +77,12 @@ class Source:
 
 def open_source(session: SqlSession, relation: Relation, alias: str) -> Source:
     """The table of a relation, at its version."""
-    return Source(session.table(relation.name, relation.options), relation.name.system, alias)
+    table = session.table(relation.name, relation.options)
+    if relation.name.system is None:
+        sight = own_sight(table, None)
+        return Source(table, alias, arrow_schema(sight.schema.fields), sight.schema.fields)
+    schema, rows = system_table(table, relation.name.system)
+    return Source(table, alias, schema, logical_fields(schema), rows)
 
 
 def bind_columns(
@@ -119,6 +120,15 @@ def is_time_literal(node: exp.Expression) -> bool:
     """Whether a node is `DATE '...'`, `TIMESTAMP '...'` or a CAST of a text to such a type."""
     is_text = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string
     return is_text and bool(node.to.is_type(*_TIMES))
+
+
+def refuse_subqueries(node: exp.Expression, verb: str) -> None:
+    """Returns if there is no query in a condition or a value. Raises OptionError with what to use instead."""
+    if node.find(exp.Select, exp.Subquery, exp.Exists):
+        raise refused(
+            f"{verb}: a query in {node.sql(DIALECT)!r} is not supported; use MERGE INTO ... USING (SELECT ...)",
+            statement=verb,
+        )
 
 
 def sql_text(node: exp.Expression) -> str:

@@ -122,6 +122,13 @@ class _Select:
         return pa.RecordBatchReader.from_batches(schema, self._window(first, batches))
 
     def run(self) -> pa.RecordBatchReader:
+        """The rows. Raises OptionError for types that Arrow cannot sort or aggregate."""
+        try:
+            return self._run()
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError) as e:
+            raise _needs_spark(str(e).splitlines()[0]) from e
+
+    def _run(self) -> pa.RecordBatchReader:
         outputs = [o for e in self._tree.expressions for o in self._outputs(e)]
         group = self._group(outputs)
         order = self._tree.args.get("order")
@@ -155,10 +162,7 @@ class _Select:
             batch = next(rest, None)
 
     def _schema(self, names: Sequence[str]) -> pa.Schema:
-        if self._source.system is None:
-            return pa.schema([self._source.table.schema.field(n) for n in names])
-        schema = self._source.table.system(self._source.system).schema
-        return pa.schema([schema.field(n) for n in names])
+        return pa.schema([self._source.schema.field(n) for n in names])
 
     def _fetch(self, names: Sequence[str], limit: int | None = None) -> pa.Table:
         unique = list(dict.fromkeys(names)) or [self._fields[0].name]
@@ -200,7 +204,10 @@ class _Select:
         keys: list[str] = []
         for node in [] if group is None else group.expressions:
             if isinstance(node, exp.Literal) and not node.is_string:
-                node = exp.column(outputs[int(node.this) - 1].column or "")
+                at = int(node.this) if node.this.isdigit() else 0
+                if not 1 <= at <= len(outputs) or outputs[at - 1].aggregate or outputs[at - 1].column is None:
+                    raise refused(f"GROUP BY {node.this} names no column of the result")
+                node = exp.column(outputs[at - 1].column)
             if not isinstance(node, exp.Column):
                 raise _needs_spark(f"GROUP BY {node.sql(DIALECT)}")
             keys.append(node.name)
@@ -214,6 +221,10 @@ class _Select:
         return keys
 
     def _aggregated(self, outputs: Sequence[_Output], keys: list[str]) -> pa.Table:
+        if not keys and all(o.aggregate == "count" and o.column is None for o in outputs):
+            rows = self._source.batches([self._fields[0].name], self._condition, None)
+            count = sum(batch.num_rows for batch in rows)
+            return pa.table([[count]] * len(outputs), names=[str(i) for i in range(len(outputs))])
         needed = [*keys, *(o.column for o in outputs if o.column is not None)]
         found = self._fetch(needed)
         work: list[Any] = []

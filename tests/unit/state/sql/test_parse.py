@@ -110,6 +110,7 @@ STATEMENTS: dict[str, Any] = {
     "DESC EXTENDED t": Describe(T),
     "SET 'execution.runtime-mode' = 'batch'": Set("execution.runtime-mode", "batch"),
     "SET spark.paimon.scan.snapshot-id=3": Set("spark.paimon.scan.snapshot-id", "3"),
+    "SET a.b = c d -- comment\n": Set("a.b", "c d"),
     "SET": Set(None, None),
     "RESET 'a.b'": Reset("a.b"),
     "TRUNCATE TABLE t PARTITION (dt = '1')": Truncate(T, {"dt": "1"}),

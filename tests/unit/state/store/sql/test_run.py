@@ -126,6 +126,8 @@ QUERIES: dict[str, list[Any]] = {
     "SELECT k, k FROM t WHERE k = 3": [3],
     "VALUES (1, 'a'), (2, NULL)": [(1, "a"), (2, None)],
     "(SELECT k FROM t WHERE k = 1)": [1],
+    "SELECT rowkind, k FROM t$audit_log WHERE v > 1 AND dt = 'a'": [("+I", 1)],
+    "SELECT bucket FROM t$table_indexes WHERE bucket > 0": [],
     "SELECT bucket, sum(record_count) FROM `t$files` WHERE level = 0 GROUP BY bucket": [(0, 4)],
 }
 
@@ -151,6 +153,7 @@ NEEDS_SPARK = [
     ("SELECT * FROM t WHERE soundex(dt) = 'A000'", r"WHERE SOUNDEX\(dt\)"),
     ("WITH x AS (SELECT 1) SELECT * FROM t", "WITH"),
     ("SELECT k FROM t ORDER BY k + 1", r"ORDER BY k \+ 1"),
+    ("SELECT sum(dt) FROM t", "sum"),
     ("SELECT k, row_number() OVER (ORDER BY k) FROM t", "OVER"),
 ]
 
@@ -159,6 +162,14 @@ def test_other_queries_are_refused_with_what_needs_spark(orders: Run) -> None:
     for text, what in NEEDS_SPARK:
         with pytest.raises(OptionError, match=f"{what}.* needs Spark: give a Spark session"):
             orders(text)
+
+
+def test_columns_of_an_older_snapshot_are_those_of_its_time(orders: Run) -> None:
+    orders("ALTER TABLE t RENAME COLUMN v TO w; INSERT INTO t VALUES (9, 9, 'z')")
+    assert orders("SELECT max(w) FROM t") == [9]
+    assert orders("SELECT count(v) FROM t VERSION AS OF 1") == [3]
+    with pytest.raises(OptionError, match="unknown column 'w'"):
+        orders("SELECT w FROM t VERSION AS OF 1")
 
 
 def test_time_travel_reads_a_snapshot_a_tag_or_a_time(orders: Run) -> None:
@@ -202,6 +213,8 @@ def test_overwrites_replace_the_partition_that_is_named_or_those_that_get_rows(o
         ("INSERT INTO t (k, K) VALUES (1, 2)", OptionError, "column 'k' is given twice"),
         ("INSERT INTO t PARTITION (v = 1) VALUES (1, 'a')", OptionError, "'v' is no partition column"),
         ("INSERT INTO t VALUES (NULL, 1, 'a')", SchemaMismatchError, "k"),
+        ("UPDATE t SET v = (SELECT 1) WHERE k = 1", OptionError, "UPDATE: a query in .* use MERGE INTO"),
+        ("DELETE FROM t WHERE k IN (SELECT k FROM t)", OptionError, "WHERE: a query in .* use MERGE INTO"),
         ("UPDATE t SET v = q + 1 WHERE k = 1", OptionError, "unknown column 'q'"),
         ("DELETE FROM t WHERE q = 1", OptionError, "unknown column 'q'"),
         ("MERGE INTO t USING t s ON 1 = 1 WHEN MATCHED THEN DELETE", OptionError, "ON 1 = 1 is not supported"),
