@@ -10,11 +10,15 @@ from bucketline.conf.reader_options import READ_OPTIMIZED
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import Query, Relation
 from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.sql.queries import Columns
 from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.system.tables import system_table
+from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.write_result import WriteResult
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.procedures import spark_engine
 from bucketline.streaming.reader.source import FORMAT, register
+from bucketline.streaming.sql.write_frame import write_frame
 
 _OWN_OPTIONS = "spark."
 _PAIMON_OPTIONS = "spark.paimon."
@@ -50,6 +54,10 @@ class SparkQueries:
         frame = self.frame(session, query)
         with explained_in_one_line():
             return frame.toArrow().to_reader()
+
+    def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
+        """Writes the rows of a query in Spark's tasks; None for tables that only one process can write."""
+        return write_frame(self._spark, self._engine, table, self.frame(session, query), columns)
 
     def frame(self, session: SqlSession, query: Query) -> Any:
         """The query as a DataFrame."""

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
+from bucketline.state.errors import SchemaMismatchError
 
 pytestmark = pytest.mark.spark
 
@@ -30,6 +31,17 @@ def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession,
     )
     assert [(name, float(total)) for name, total in run(join)] == [("Ada", 40.5), ("Grace", 20.0)]
     assert run("INSERT INTO orders SELECT id + 10, customer, amount * 2, 'c' FROM orders WHERE dt = 'a'") == [2]
+    run("CREATE TABLE e (k BIGINT, at TIMESTAMP(3), v DECIMAL(5,1), pt STRING) PARTITIONED BY (pt)")
+    run("INSERT INTO e PARTITION (pt = 'x') SELECT 1, TIMESTAMP '2024-01-01 00:00:00.123', 2.25 FROM range(2)")
+    run("INSERT INTO e (pt, k) SELECT 'y', id FROM range(3)")
+    found = run("SELECT pt, count(*), max(cast(at AS STRING)), max(v) FROM e GROUP BY pt ORDER BY pt")
+    assert [(*row[:3], str(row[3])) for row in found] == [
+        ("x", 2, "2024-01-01 00:00:00.123", "2.3"),
+        ("y", 3, None, "None"),
+    ]
+    with pytest.raises(SchemaMismatchError, match="2 values for 4 columns"):
+        run("INSERT INTO e SELECT 1, 2 FROM range(1)")
+    run("DROP TABLE e")
     hint = "/*+ OPTIONS('scan.snapshot-id'='2') */"
     assert run(f"SELECT orders.id FROM default.orders {hint} WHERE orders.amount > 15 ORDER BY 1") == [2, 3, 11, 12]
     joined = "WITH x AS (SELECT * FROM orders VERSION AS OF 1) SELECT count(*) FROM x JOIN orders USING (id)"

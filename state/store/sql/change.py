@@ -12,7 +12,7 @@ from bucketline.state.sql.statement import Delete, Insert, Relation, Truncate, U
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.table_read import Filter
-from bucketline.state.store.sql.queries import Queries
+from bucketline.state.store.sql.queries import Columns, Queries
 from bucketline.state.store.sql.relation import bind_columns, is_time_literal, refuse_subqueries, sql_text
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
@@ -30,13 +30,20 @@ def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
     table = _target(session, found.table)
     names = _target_columns(table, found)
     fields = {f.name: f for f in table.table_schema.fields}
-    rows = _rows(session, found, [fields[n] for n in names], queries)
     fixed = {name: _fixed_value(fields[name], text) for name, text in found.partition.items()}
-    given = _completed(rows, [] if found.by_name else names, fixed, table.schema)
+    literals = _literal_rows(found, [fields[n] for n in names])
+    if literals is None and not found.overwrite:
+        given = Columns(None if found.by_name else names, fixed)
+        written = queries.write(session, found.query, table, given)
+        if written is not None:
+            return snapshot_result(written)
+    rows = queries.rows(session, found.query) if literals is None else literals.to_reader()
+    if not found.by_name:
+        _check_width(found, len(rows.schema), names)
+    given_rows = _completed(rows, [] if found.by_name else names, fixed, table.schema)
     if not found.overwrite:
-        return snapshot_result(table.write(given))
-    partition = {**found.partition} if found.partition else None
-    return snapshot_result(table.overwrite(given, partition=partition))
+        return snapshot_result(table.write(given_rows))
+    return snapshot_result(table.overwrite(given_rows, partition=dict(found.partition) or None))
 
 
 def _target(session: SqlSession, relation: Relation) -> Table:
@@ -66,21 +73,15 @@ def _target_columns(table: Table, found: Insert) -> list[str]:
     return names
 
 
-def _rows(session: SqlSession, found: Insert, fields: Sequence[DataField], queries: Queries) -> pa.RecordBatchReader:
-    """The rows in the order of `fields`; literals take the columns' types."""
+def _literal_rows(found: Insert, fields: Sequence[DataField]) -> pa.Table | None:
+    """The rows of VALUES in the types of the columns, None for a query or a value that is no literal."""
     tree = found.query.tree
-    if isinstance(tree, exp.Values) and not found.by_name:
-        rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in tree.expressions]
-        wrong = next((row for row in rows if len(row) != len(fields)), None)
-        if wrong is not None:
-            raise _wrong_width(found, len(wrong), [f.name for f in fields])
-        literals = _literal_table(rows, fields)
-        if literals is not None:
-            return literals.to_reader()
-    reader = queries.rows(session, found.query)
-    if not found.by_name and len(reader.schema) != len(fields):
-        raise _wrong_width(found, len(reader.schema), [f.name for f in fields])
-    return reader
+    if not isinstance(tree, exp.Values) or found.by_name:
+        return None
+    rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in tree.expressions]
+    for row in rows:
+        _check_width(found, len(row), [f.name for f in fields])
+    return _literal_table(rows, fields)
 
 
 def _literal_table(rows: Sequence[Sequence[exp.Expression]], fields: Sequence[DataField]) -> pa.Table | None:
@@ -150,12 +151,14 @@ def _fixed_value(field: DataField, text: str | None) -> pa.Scalar:
         raise refused(f"INSERT: {text!r} is no value of partition column '{field.name}' {field.type}") from e
 
 
-def _wrong_width(found: Insert, width: int, names: Sequence[str]) -> SchemaMismatchError:
-    return SchemaMismatchError(
-        f"INSERT INTO {found.table.name}: {width} values for {len(names)} columns ({', '.join(names)})",
-        expected=len(names),
-        found=width,
-    )
+def _check_width(found: Insert, width: int, names: Sequence[str]) -> None:
+    """Returns if there is a value for each column. Raises SchemaMismatchError."""
+    if width != len(names):
+        raise SchemaMismatchError(
+            f"INSERT INTO {found.table.name}: {width} values for {len(names)} columns ({', '.join(names)})",
+            expected=len(names),
+            found=width,
+        )
 
 
 def delete(session: SqlSession, found: Delete, queries: Queries) -> pa.Table:

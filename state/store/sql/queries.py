@@ -1,5 +1,7 @@
 """Where the rows of a query come from: this process, or a Spark session."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -9,6 +11,17 @@ from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.sql.select import run_select
 from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.write_result import WriteResult
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How the columns of a query become those of a table: by position (`names`), or by their own names (None). Other
+    columns of the table get the constants, or are null."""
+
+    names: Sequence[str] | None
+    constants: Mapping[str, pa.Scalar]
 
 
 class Queries(Protocol):
@@ -23,6 +36,10 @@ class Queries(Protocol):
         """The rows of a query. Raises OptionError for one that is not supported here."""
         ...
 
+    def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
+        """Writes the rows of a query where they are computed; None where they have to come to this process."""
+        ...
+
     def set_option(self, key: str, value: str) -> bool:
         """Sets an option of the queries' own; False for one that is none."""
         ...
@@ -35,6 +52,10 @@ class LocalQueries:
 
     def rows(self, session: SqlSession, query: Query) -> pa.RecordBatchReader:
         return run_select(session, query)
+
+    def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
+        del session, query, table, columns
+        return None
 
     def set_option(self, key: str, value: str) -> bool:
         del key, value
