@@ -10,7 +10,7 @@ def read_call(words: Words) -> Call:
     words.expect("CALL")
     words.verb = "CALL"
     path = words.path("the name of a procedure")
-    if path[-2:-1] != ("sys",):
+    if [name.lower() for name in path[-2:-1]] != ["sys"]:
         raise refused(f"CALL {'.'.join(path)}: procedures are in sys, as CALL sys.compact(...)", statement="CALL")
     words.verb = f"CALL sys.{path[-1]}"
     words.expect("(")

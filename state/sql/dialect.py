@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import Tokenizer as BaseTokenizer
 
 from bucketline.conf.errors import OptionError
 
@@ -22,6 +24,20 @@ class BucketlineSql(Spark):  # type: ignore[misc]  # sqlglot is not typed
         STRING_ESCAPES = ("'", "\\")
         VAR_SINGLE_TOKENS = frozenset({"$"})
         COMMANDS: frozenset[TokenType] = frozenset()  # CALL, SHOW and their like are read token by token as well
+
+    class Parser(Spark.Parser):  # type: ignore[misc]
+        STRICT_CAST = True  # CAST stays CAST
+
+
+class PlainSql(Dialect):  # type: ignore[misc]
+    """What values and conditions are written in for `Table.update` and its like: nothing is translated on the way."""
+
+    TYPED_DIVISION = Spark.TYPED_DIVISION
+    SAFE_DIVISION = Spark.SAFE_DIVISION
+    CONCAT_COALESCE = Spark.CONCAT_COALESCE
+
+    class Tokenizer(BaseTokenizer):  # type: ignore[misc]
+        HEX_STRINGS = (("X'", "'"),)
 
 
 DIALECT = BucketlineSql
@@ -43,6 +59,16 @@ def _single_words(token: Token) -> Iterator[Token]:
     for match in re.finditer(r"\S+", token.text):
         start = token.start + match.start()
         yield Token(TokenType.VAR, match[0], token.line, token.col, start, start + len(match[0]) - 1)
+
+
+def plain_text(node: exp.Expression) -> str:
+    """A value or a condition as text with '' in texts and quoted names. TIMESTAMP has no time zone, as in Paimon."""
+
+    def plain(found: exp.Expression) -> exp.Expression:
+        is_zoned = isinstance(found, exp.DataType) and found.is_type("timestamptz")
+        return exp.DataType.build("timestamp") if is_zoned else found
+
+    return str(node.transform(plain).sql(PlainSql, identify=True))
 
 
 def parse_one(text: str) -> exp.Expression:
@@ -69,7 +95,10 @@ def _reason(error: SqlglotError) -> str:
         return str(error).splitlines()[0]
     found = details[0]
     place = f", at {found['highlight']!r} (line {found['line']})" if found.get("highlight") else ""
-    return f"{str(found.get('description') or 'it cannot be read').rstrip('.')}{place}"
+    description = str(found.get("description") or "")
+    if not description or "<" in description:
+        description = "the statement cannot be read: something is missing"
+    return f"{description.rstrip('.')}{place}"
 
 
 __all__ = ["DIALECT", "Token", "TokenType", "parse_one", "refused", "tokens_of"]

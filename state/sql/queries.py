@@ -28,6 +28,8 @@ def read_query(text: str) -> Query:
 def _query(found: Parsed) -> Query:
     if not isinstance(found.tree, exp.Query | exp.Values):
         raise refused(f"{type(found.tree).__name__.upper()} is no query; SELECT and VALUES are")
+    if isinstance(found.tree, exp.Select) and not found.tree.expressions:
+        raise refused("SELECT needs columns, or *")
     if found.tree.args.get("into") is not None:
         raise refused("SELECT INTO is not supported; use CREATE TABLE ... AS SELECT or INSERT INTO")
     return Query(found.text, found.tree, found.relations, 0, len(found.text))

@@ -29,6 +29,7 @@ from bucketline.state.store.sql.results import DONE, snapshot_result, texts
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.table import Table
 from bucketline.state.store.warehouse.catalog import catalog
+from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import columns_text, quoted_name, quoted_text
 
 _CATALOG_TYPES = ("paimon", "paimon-generic")
@@ -41,6 +42,8 @@ def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> p
     keys, partitions, options, comment = found.primary_key, found.partition_by, dict(found.options), found.comment
     if found.exist_ok and catalog.has_table(name):
         return DONE
+    own_comment = options.pop("comment", None)  # Spark says so
+    comment = comment or own_comment
     if found.like is not None:
         source = session.table(found.like).table_schema
         schema, keys = columns_text(source.fields), keys or source.primary_keys
@@ -156,7 +159,8 @@ def describe(session: SqlSession, found: Describe) -> pa.Table:
     table = session.table(name)
     if name.system is not None:
         schema = table.system(name.system).schema
-        return _columns([f.name for f in schema], [str(f.type) for f in schema], [f.nullable for f in schema])
+        types = [str(f.type.as_nullable()) for f in logical_fields(schema)]
+        return _columns(schema.names, types, [f.nullable for f in schema])
     fields = table.table_schema.fields
     return _columns(
         [f.name for f in fields],

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
-from bucketline.state.sql.dialect import DIALECT, refused
+from bucketline.state.sql.dialect import DIALECT, plain_text, refused
 from bucketline.state.sql.statement import Relation
 from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.sql.session import SqlSession
@@ -105,6 +105,8 @@ def bind_columns(
             return found
         if not found.table and found.name in also:
             return found
+        if found.table and found.table.lower() != alias.lower() and found.table.lower() in by_lower:
+            raise refused(f"{found.sql(DIALECT)!r}, a field inside a column, needs Spark: give a Spark session")
         if found.table and found.table.lower() != alias.lower():
             raise refused(f"{found.sql(DIALECT)!r}: there is no table {found.table!r} here", column=found.name)
         spelled = [found.name] if found.name in names else by_lower.get(found.name.lower(), [])
@@ -133,7 +135,7 @@ def refuse_subqueries(node: exp.Expression, verb: str) -> None:
 
 def sql_text(node: exp.Expression) -> str:
     """A bound condition or value as the SQL text that `Table.update` and its like take."""
-    return str(node.sql("sqlite", identify=True))
+    return plain_text(node)
 
 
 def null_first(array: pa.ChunkedArray, first: bool) -> pa.ChunkedArray:

@@ -79,6 +79,9 @@ def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
             raise _needs_spark(_NAMES.get(key, key.upper()))
     start = tree.args.get("from_")
     if start is None:
+        clause = next((k for k, v in tree.args.items() if v and k not in ("expressions", "kind")), None)
+        if clause is not None:
+            raise _needs_spark(f"{clause.upper()} without FROM")
         return _constants([_as_outputs(tree.expressions)])
     if not isinstance(start.this, exp.Table) or not query.relations:
         raise _needs_spark("a subquery in FROM")
@@ -126,7 +129,7 @@ class _Select:
         try:
             return self._run()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError) as e:
-            raise _needs_spark(str(e).splitlines()[0]) from e
+            raise _needs_spark(f"a query over columns of these types ({str(e).splitlines()[0]})") from e
 
     def _run(self) -> pa.RecordBatchReader:
         outputs = [o for e in self._tree.expressions for o in self._outputs(e)]
@@ -325,9 +328,12 @@ def _as_outputs(nodes: Sequence[exp.Expression]) -> list[_Output]:
 
 def _constant(node: exp.Expression) -> pa.Scalar:
     found = untyped_scalar(node)
-    if found is None:
-        raise _needs_spark(node.sql(DIALECT))
-    return found
+    if found is not None:
+        return found
+    try:
+        return evaluate(expr(sql_text(node)), {}, 1)[0]
+    except (OptionError, SchemaMismatchError) as e:
+        raise _needs_spark(node.sql(DIALECT)) from e
 
 
 def _constants(rows: Sequence[Sequence[_Output]]) -> pa.RecordBatchReader:

@@ -119,7 +119,7 @@ STATEMENTS: dict[str, Any] = {
         T, ({"dt": "1", "hr": "2"}, {"dt": "3"})
     ),
     "CALL sys.compact('default.T', '', '')": Call("compact", ("default.T", "", ""), {}),
-    "call sys.Rescale(`table` => 'T', bucket_num => 1, `partition` => NULL)": Call(
+    "call SYS.Rescale(`table` => 'T', bucket_num => 1, `partition` => NULL)": Call(
         "rescale", (), {"table": "T", "bucket_num": "1", "partition": None}
     ),
 }
@@ -247,6 +247,8 @@ REFUSED = {
     "SELECT * FROM a.b.c.d": "has more parts than catalog, database and table",
     "SELECT * FROM `t$x$y`": r"is no name of a table, as t, t\$files",
     "SELECT (1": r"Expecting \)",
+    "SELECT": "SELECT needs columns",
+    "SELECT * FROM": "something is missing, at 'FROM'",
     "SELECT 'a": "the text cannot be read",
     "UPDATE t SET a = 1, a = 2": "a column is set twice",
     "MERGE INTO t USING s ON t.a=s.a WHEN MATCHED AND s.b=1 THEN DELETE": "CONDITION is not supported",

@@ -48,6 +48,12 @@ def test_a_table_is_shown_as_the_statement_that_makes_it(run: Run) -> None:
     assert run("SHOW TBLPROPERTIES `odd name`") == [("bucket", "2")]
 
 
+def test_a_comment_may_be_among_the_properties_as_in_spark(run: Run) -> None:
+    run("CREATE TABLE t (a INT) TBLPROPERTIES ('comment'='mine', 'bucket'='-1')")
+    assert "COMMENT 'mine'" in run("SHOW CREATE TABLE t")[0] and run("SHOW TBLPROPERTIES t") == [("bucket", "-1")]
+    assert run("DESCRIBE t$options") == [("key", "STRING", False, None, None), ("value", "STRING", False, None, None)]
+
+
 def test_a_table_is_made_like_another_or_from_a_query(orders: Run) -> None:
     orders("CREATE TABLE u LIKE t; CREATE TABLE w WITH ('primary-key'='k') AS SELECT k, v FROM t WHERE k > 2")
     assert orders("SHOW CREATE TABLE u")[0].splitlines()[1:] == orders("SHOW CREATE TABLE t")[0].splitlines()[1:]
@@ -122,7 +128,8 @@ QUERIES: dict[str, list[Any]] = {
     "SELECT count(DISTINCT dt) FROM t": [2],
     "SELECT DISTINCT dt FROM t ORDER BY dt DESC": ["b", "a"],
     "SELECT k * 2 AS d, upper(dt) || '!' FROM t WHERE k + 1 > v * 2 ORDER BY d DESC": [(8, "B!")],
-    "SELECT 1 AS one, 'x'": [(1, "x")],
+    "SELECT v / 2 + 1, CAST(v AS DECIMAL(6,2)), CAST(k AS STRING) FROM t WHERE v / 2 > 1": [(2.5, 3.0, "3")],
+    "SELECT 1 AS one, 'x', 1 + 1, CAST(NULL AS INT)": [(1, "x", 2, None)],
     "SELECT k, k FROM t WHERE k = 3": [3],
     "VALUES (1, 'a'), (2, NULL)": [(1, "a"), (2, None)],
     "(SELECT k FROM t WHERE k = 1)": [1],
@@ -153,7 +160,9 @@ NEEDS_SPARK = [
     ("SELECT * FROM t WHERE soundex(dt) = 'A000'", r"WHERE SOUNDEX\(dt\)"),
     ("WITH x AS (SELECT 1) SELECT * FROM t", "WITH"),
     ("SELECT k FROM t ORDER BY k + 1", r"ORDER BY k \+ 1"),
-    ("SELECT sum(dt) FROM t", "sum"),
+    ("SELECT sum(dt) FROM t", "a query over columns of these types"),
+    ("SELECT 1 WHERE 1 = 0", "WHERE without FROM"),
+    ("SELECT dt.x FROM t", "a field inside a column,"),
     ("SELECT k, row_number() OVER (ORDER BY k) FROM t", "OVER"),
 ]
 
