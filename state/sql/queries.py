@@ -32,7 +32,7 @@ def _query(found: Parsed) -> Query:
         raise refused("SELECT needs columns, or *")
     if found.tree.args.get("into") is not None:
         raise refused("SELECT INTO is not supported; use CREATE TABLE ... AS SELECT or INSERT INTO")
-    return Query(found.text, found.tree, found.relations, 0, len(found.text))
+    return Query(found.text, found.tree, found.relations)
 
 
 def read_insert(words: Words) -> Insert:

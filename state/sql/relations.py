@@ -165,7 +165,8 @@ def _relations(tree: exp.Expression, marks: Sequence[_Mark]) -> Iterator[Relatio
                 options |= mark.options
                 last = mark.end
         names = [part.name for part in table.parts]
-        yield Relation(table_name(names), start, last, options, has_alias=bool(table.alias))
+        is_sampled = isinstance(table.parent, exp.TableSample) or bool(table.args.get("sample"))
+        yield Relation(table_name(names), start, last, options, has_alias=bool(table.alias) or is_sampled)
 
 
 def _is_in_its_own(table: exp.Expression) -> bool:

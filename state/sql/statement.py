@@ -40,18 +40,16 @@ class Relation:
 
     options: Mapping[str, str] = field(default_factory=dict)
     has_alias: bool = False
+    """Whether a name follows, or something that no name may stand before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT from `start` to `end` of a text. `tree` is sqlglot's; versions and hints are in `relations` alone, where
-    the text has blanks."""
+    """A SELECT. `tree` is sqlglot's; versions and hints are in `relations` alone, where the text has blanks."""
 
     text: str
     tree: exp.Expression
     relations: tuple[Relation, ...]
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class SparkQueries:
                 views.append(view)
                 alias = "" if relation.has_alias else f" AS `{_last_part(relation)}`"
                 text = f"{text[: relation.start]}`{view}`{alias}{text[relation.end :]}"
-            return self._spark.sql(text[query.start : len(text) - (len(query.text) - query.end)])
+            return self._spark.sql(text)
         except AnalysisException as e:
             raise refused(f"Spark cannot run the query: {str(e).splitlines()[0]}") from e
         finally:

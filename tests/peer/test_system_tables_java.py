@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.system.tables import SYSTEM_TABLES
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, open_table
+from tests.support.golden import golden_table, golden_tables
 from tests.support.our_tables import rows_of
-from tests.support.peer import PaimonJava
+from tests.support.peer import PaimonJava, PeerError
 
 pytestmark = pytest.mark.peer
 
@@ -73,13 +74,26 @@ def test_system_tables_have_the_rows_and_columns_of_paimon(tmp_path: Path, paimo
     else:
         options = MODES[mode]
     table = aged(tmp_path / "default.db" / mode, options)
+    compare(table, paimon_java)
+
+
+@pytest.mark.parametrize("name", golden_tables())
+def test_system_tables_of_golden_tables_have_the_rows_of_paimon(paimon_java: PaimonJava, name: str) -> None:
+    compare(open_table(str(golden_table(name))), paimon_java)
+
+
+def compare(table: Table, peer: PaimonJava) -> None:
     different = {}
     for name in SYSTEM_TABLES:
-        ours, theirs = rows_of(table.system(name)), paimon_java.read(table.path, system=name)
+        try:
+            found = peer.read(table.path, system=name)
+        except PeerError as e:
+            different[name] = e.reason
+            continue
         newer = NEWER.get(name, ())
-        shared = [{key: value for key, value in row.items() if key not in newer} for row in ours]
-        if comparable(name, shared) != comparable(name, theirs):
-            different[name] = (shared, theirs)
-        elif theirs:
-            assert list(theirs[0]) == list(shared[0]), name
+        shared = [{k: v for k, v in row.items() if k not in newer} for row in rows_of(table.system(name))]
+        if comparable(name, shared) != comparable(name, found):
+            different[name] = f"ours: {shared}, theirs: {found}"
+        elif found:
+            assert list(found[0]) == list(shared[0]), name
     assert not different

@@ -42,6 +42,8 @@ def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession,
     with pytest.raises(SchemaMismatchError, match="2 values for 4 columns"):
         run("INSERT INTO e SELECT 1, 2 FROM range(1)")
     run("DROP TABLE e")
+    assert run("SHOW TABLES IN shop LIKE 'nothing'") == []
+    assert run("SELECT count(*) FROM orders TABLESAMPLE (100 PERCENT)") == [5]
     hint = "/*+ OPTIONS('scan.snapshot-id'='2') */"
     assert run(f"SELECT orders.id FROM default.orders {hint} WHERE orders.amount > 15 ORDER BY 1") == [2, 3, 11, 12]
     joined = "WITH x AS (SELECT * FROM orders VERSION AS OF 1) SELECT count(*) FROM x JOIN orders USING (id)"

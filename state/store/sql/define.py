@@ -26,7 +26,7 @@ from bucketline.state.sql.statement import (
 from bucketline.state.sql.words import table_name
 from bucketline.state.store.sql.queries import Queries
 from bucketline.state.store.sql.results import DONE, snapshot_result, texts
-from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.table.table import Table
 from bucketline.state.store.warehouse.catalog import catalog
 from bucketline.state.types.arrow import logical_fields
@@ -121,8 +121,13 @@ def use(session: SqlSession, found: Use) -> pa.Table:
 
 def show(session: SqlSession, found: Show) -> pa.Table:
     """Names, or what a table is made of."""
-    if found.what in _SHOWN_OF_TABLE:
-        return _SHOWN_OF_TABLE[found.what](session.table(table_name(found.path)))
+    if found.what in _SHOWN_OF_TABLE or found.what == "CREATE TABLE":
+        name = table_name(found.path)
+        table = session.table(name)
+        if found.what == "CREATE TABLE":
+            shown = [name.table] if is_path(name) else session.place(name)[1].split(".", 1)
+            return texts("create_statement", [create_statement(table, ".".join(map(quoted_name, shown)))])
+        return _SHOWN_OF_TABLE[found.what](table)
     if found.what == "TABLES":
         catalog, database = _database(session, found.path or (session.database,))
         names = _like(session.catalog_of(catalog).list_tables(database), found.like)
@@ -230,17 +235,10 @@ def _show_partitions(table: Table) -> pa.Table:
     return table.system("partitions").select(["partition"])
 
 
-def _show_create(table: Table) -> pa.Table:
-    database, _, name = table.path.removesuffix("/").rpartition("/")
-    database = database.rpartition("/")[2].removesuffix(".db")
-    return texts("create_statement", [create_statement(table, f"{quoted_name(database)}.{quoted_name(name)}")])
-
-
 _SHOWN_OF_TABLE: Mapping[str, Callable[[Table], pa.Table]] = {
     "COLUMNS": _show_columns,
     "OPTIONS": _show_options,
     "PARTITIONS": _show_partitions,
-    "CREATE TABLE": _show_create,
 }
 
 
