@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.streaming.cli.commands import program
 
 pytestmark = pytest.mark.spark
 
@@ -68,6 +70,11 @@ def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession,
     assert lazy.schema.simpleString() == "struct<id:int>"
     assert [v.name for v in spark.catalog.listTables()] == ["numbers"]
     spark.catalog.dropTempView("numbers")
+    text = "SELECT max(o.id) AS m FROM big o JOIN orders p USING (id)"
+    printed = CliRunner().invoke(
+        program, ["sql", "--spark", "--warehouse", str(tmp_path), "-e", text, "--format", "csv"]
+    )
+    assert printed.stdout.splitlines() == ["m", "12"], printed.stderr
     with pytest.raises(OptionError, match=r"Spark cannot run the query: .*nothing"):
         run("SELECT nothing FROM orders")
     with pytest.raises(OptionError, match="there is no system table 'file'"):

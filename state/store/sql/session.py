@@ -78,7 +78,8 @@ class SqlSession:
         if writes:
             reading = {k: v for k, v in reading.items() if k == BRANCH.key}
         if is_path(name):
-            found = open_table(name.table, options=reading)
+            branch = {} if name.branch is None else {BRANCH.key: name.branch}
+            found = open_table(name.table, options={**reading, **branch})
         else:
             catalog, full = self.place(name)
             found = catalog.table(full, options=reading)

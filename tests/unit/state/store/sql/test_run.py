@@ -108,6 +108,8 @@ def test_without_a_warehouse_tables_are_named_by_their_paths(tmp_path: Path) -> 
     bl.create_table(str(tmp_path / "$x" / "t"), "a INT").write(pa.table({"a": pa.array([1], pa.int32())}))
     assert bl.sql(None, f"SELECT * FROM `{tmp_path}/$x/t`").to_pylist() == [{"a": 1}]
     assert bl.sql(None, f"SELECT snapshot_id FROM `{tmp_path}/$x/t$snapshots`").to_pylist() == [{"snapshot_id": 1}]
+    bl.open_table(str(tmp_path / "$x" / "t")).create_branch("b")
+    assert bl.sql(None, f"SELECT * FROM `{tmp_path}/$x/t$branch_b`").to_pylist() == []
     with pytest.raises(OptionError, match="no warehouse is given"):
         bl.sql(None, "SHOW TABLES")
     with pytest.raises(OptionError, match="holds no statement"):
