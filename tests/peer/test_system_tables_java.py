@@ -11,6 +11,7 @@ import pytest
 
 from bucketline.state.store.system.tables import SYSTEM_TABLES
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.types.logical import TypeRoot
 from tests.support.golden import golden_table, golden_tables
 from tests.support.our_tables import rows_of
 from tests.support.peer import PaimonJava, PeerError
@@ -25,6 +26,9 @@ NEWER = {
     "table_indexes": ("row_range_start", "row_range_end", "index_field_id", "index_field_name"),
 }
 """Columns that Paimon 2.0 has and the peer, which is 1.4, has not."""
+BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
+BOUNDS = ("min_key", "max_key", "min_value_stats", "max_value_stats")
+"""What Java prints of bytes is an address in its memory."""
 JSON_TEXTS = ("fields", "partition_keys", "primary_keys", "options")
 
 
@@ -92,6 +96,10 @@ def compare(table: Table, peer: PaimonJava) -> None:
             continue
         newer = NEWER.get(name, ())
         shared = [{k: v for k, v in row.items() if k not in newer} for row in rows_of(table.system(name))]
+        if name == "files" and any(f.type.root in BYTES for f in table.table_schema.fields):
+            shared, found = (
+                [{k: v for k, v in row.items() if k not in BOUNDS} for row in rows] for rows in (shared, found)
+            )
         if comparable(name, shared) != comparable(name, found):
             different[name] = f"ours: {shared}, theirs: {found}"
         elif found:

@@ -129,6 +129,20 @@ def test_postponed_rows_are_seen_after_a_compaction_and_hints_write_to_real_buck
     assert run(orders.format("")) == list(range(1, 11))
 
 
+def test_a_delete_does_not_reach_postponed_rows_until_they_are_compacted(run: Run) -> None:
+    run(
+        "CREATE TABLE p (k INT, v INT, pt INT, PRIMARY KEY (k) NOT ENFORCED) PARTITIONED BY (pt) WITH ('bucket'='-2', "
+        "'postpone.default-bucket-num'='2', 'postpone.batch-write-fixed-bucket'='false');"
+        "INSERT INTO p VALUES (1,10,1), (2,20,1), (3,30,1), (4,40,1); DELETE FROM p WHERE k = 1"
+    )
+    assert len(snapshots(run, "p")) == 1
+    run("INSERT INTO p VALUES (1,11,2); CALL sys.compact('default.p')")
+    rows = [(1, 10, 1), (1, 11, 2), (2, 20, 1), (3, 30, 1), (4, 40, 1)]
+    assert run("SELECT * FROM p ORDER BY k, pt") == rows and snapshots(run, "p")[-1] == ("COMPACT", 5, 0)
+    run("DELETE FROM p WHERE k = 1; CALL sys.compact('default.p')")
+    assert run("SELECT * FROM p ORDER BY k, pt") == rows[2:]
+
+
 @pytest.mark.parametrize(
     ("engine", "row"),
     [
@@ -155,6 +169,8 @@ def test_a_fixed_partition_keeps_its_number_of_buckets(run: Run) -> None:
     )
     assert run("SELECT * FROM f ORDER BY pk") == [(1, 12, 3), (2, 20, 1), (3, 30, 1), (4, 40, 1)]
     assert [s[1] for s in snapshots(run, "f")] == [4, 5, 6, 7, 8]
+    run("UPDATE f SET v = 13, pt = 4 WHERE pk = 1")  # keys are unique in a partition, as in Paimon
+    assert run("SELECT * FROM f WHERE pk = 1 ORDER BY pt") == [(1, 12, 3), (1, 13, 4)]
     for key in (2, 3, 4):
         with pytest.raises(OptionError, match=r"new bucket num 4, but the previous bucket num is 2"):
             run(f"ALTER TABLE f SET ('bucket'='4'); INSERT INTO f VALUES ({key}, 9, 1)")
