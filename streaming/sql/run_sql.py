@@ -7,7 +7,8 @@ from weakref import WeakKeyDictionary
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.sql.parse import parse_script
-from bucketline.state.sql.statement import Query
+from bucketline.state.sql.statement import Query, Statement
+from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries
 from bucketline.state.store.sql.run import run_statement
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.warehouse.catalog import Catalog, catalog
@@ -37,16 +38,25 @@ def sql(
     if not statements:
         raise OptionError("SQL: the text holds no statement", key="sql")
     session = _session(spark, warehouse, storage_options)
-    if spark is None:
-        results = [run_statement(session, statement) for _, statement in statements]
-        return results[-1]
-    queries = import_module("bucketline.streaming.sql.spark_queries").SparkQueries(spark)
     *before, (_, last) = statements
+    if spark is None:
+        for _, statement in before:
+            _run_unseen(session, statement, LOCAL_QUERIES)
+        return run_statement(session, last)
+    queries = import_module("bucketline.streaming.sql.spark_queries").SparkQueries(spark)
     for _, statement in before:
-        run_statement(session, statement, queries)
+        _run_unseen(session, statement, queries)
     if isinstance(last, Query):
         return queries.frame(session, last)
     return queries.shown(run_statement(session, last, queries))
+
+
+def _run_unseen(session: SqlSession, statement: Statement, queries: Queries) -> None:
+    """Runs a statement whose result nobody sees; a query is only checked."""
+    if isinstance(statement, Query):
+        queries.check(session, statement)
+    else:
+        run_statement(session, statement, queries)
 
 
 def _session(

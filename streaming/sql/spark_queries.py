@@ -55,6 +55,9 @@ class SparkQueries:
         with explained_in_one_line():
             return frame.toArrow().to_reader()
 
+    def check(self, session: SqlSession, query: Query) -> None:
+        self.frame(session, query)
+
     def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
         """Writes the rows of a query in Spark's tasks; None for tables that only one process can write."""
         return write_frame(self._spark, self._engine, table, self.frame(session, query), columns)

@@ -36,6 +36,10 @@ class Queries(Protocol):
         """The rows of a query. Raises OptionError for one that is not supported here."""
         ...
 
+    def check(self, session: SqlSession, query: Query) -> None:
+        """Returns if a query can be run. Raises as `rows`."""
+        ...
+
     def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
         """Writes the rows of a query where they are computed; None where they have to come to this process."""
         ...
@@ -52,6 +56,9 @@ class LocalQueries:
 
     def rows(self, session: SqlSession, query: Query) -> pa.RecordBatchReader:
         return run_select(session, query)
+
+    def check(self, session: SqlSession, query: Query) -> None:
+        run_select(session, query)
 
     def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
         del session, query, table, columns
