@@ -15,6 +15,7 @@ from bucketline.state.store.write.modes import mode_of
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.failure import explained_in_one_line
+from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.reader.spark_rows import spark_schema
 from bucketline.streaming.tasks.read_task import Frame
 from bucketline.streaming.tasks.spark_engine import SparkEngine
@@ -28,6 +29,7 @@ def write_frame(spark: Any, engine: Engine, table: Table, frame: Any, columns: C
     """
     if mode_of(table.table_schema).moves_keys:
         return None
+    check_session(spark)
     fitting = _fitted(table, frame, columns)
 
     def write() -> WriteResult:
