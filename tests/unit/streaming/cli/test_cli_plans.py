@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,9 +11,9 @@ import pyarrow as pa
 from click.testing import CliRunner
 
 from bucketline.state.plans.plan import ItemState
-from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.cli.commands import program
+from tests.support.compactor_process import start, wait_until_closed, wait_until_up
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 SECONDS = float(os.environ.get("BUCKETLINE_COMPACTOR_SECONDS", "6"))
@@ -77,37 +75,6 @@ def test_a_compactor_works_off_the_plans_of_several_tables(tmp_path: Path) -> No
         assert open_table(table.path).doctor() == []
     assert run("compactor", one.path, "--once")[2] == "0 items closed\n"
     assert "compaction plans" not in run("status", one.path)[1]
-
-
-def start(table: Table) -> subprocess.Popen[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "bucketline.streaming",
-        "compactor",
-        table.path,
-        "--poll",
-        "50 ms",
-        "--lease",
-        "1 s",
-    ]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_until_up(process: subprocess.Popen[str]) -> None:
-    assert process.stderr is not None and process.stderr.readline() == "waiting for plans of 1 table\n"
-
-
-def wait_until_closed(table: Table, seconds: float) -> list[ItemState]:
-    folder = PlanFolder(table.io, table.path)
-    end = time.monotonic() + seconds
-    while True:
-        listing = folder.list()
-        plans = list(folder.plans(listing).values())
-        if all(listing.is_closed(p) for p in plans) or time.monotonic() > end:
-            found = [folder.result(p, i.number) for p in plans for i in p.items]
-            return [ItemState.REQUESTED if r is None else r.state for r in found]
-        time.sleep(0.05)  # other processes have to get on
 
 
 def test_compactors_that_are_killed_beside_a_writer_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""`bucketline compactor` as a process of its own, which a test may kill."""
+
+import subprocess
+import sys
+import time
+
+from bucketline.state.plans.plan import ItemState
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.table.table import Table
+
+
+def start(table: Table) -> subprocess.Popen[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "bucketline.streaming",
+        "compactor",
+        table.path,
+        "--poll",
+        "50 ms",
+        "--lease",
+        "1 s",
+    ]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until_up(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None and process.stderr.readline() == "waiting for plans of 1 table\n"
+
+
+def wait_until_closed(table: Table, seconds: float) -> list[ItemState]:
+    """The states of all items, once all are closed or the time is over."""
+    folder = PlanFolder(table.io, table.path)
+    end = time.monotonic() + seconds
+    while True:
+        listing = folder.list()
+        plans = list(folder.plans(listing).values())
+        if all(listing.is_closed(p) for p in plans) or time.monotonic() > end:
+            found = [folder.result(p, i.number) for p in plans for i in p.items]
+            return [ItemState.REQUESTED if r is None else r.state for r in found]
+        time.sleep(0.05)  # other processes have to get on
