@@ -52,14 +52,14 @@ def check_beside(target: Target, spark: Any) -> None:
     if not session.plan.compacts_beside:
         return
     check_plannable(session)
-    found = _found(session.table.path, target.user)
+    found = _found(session.table.metadata_path, target.user)
     if found is None or found.context is not context:
         settings = session.plan.sink.beside
         check_pool(settings.pool, context)
         items = SparkItems(spark)
         tasks = settings.tasks or max(1, items.parallelism // 2)
         turns = Turns(session.twin(), _in_pool(items, settings.pool), take=lambda open_items: tasks)
-        _keep(session.table.path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
+        _keep(session.table.metadata_path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
         return
     with _forgotten_on_error(target):
         found.beside.check()
@@ -68,7 +68,7 @@ def check_beside(target: Target, spark: Any) -> None:
 def notice_batch(target: Target, batch_id: int) -> None:
     """Tells the thread of a batch that is committed; what cannot be found out then is a warning."""
     session = target.session
-    found = _found(session.table.path, target.user) if session.plan.compacts_beside else None
+    found = _found(session.table.metadata_path, target.user) if session.plan.compacts_beside else None
     if found is None:
         return
     full, due = session.plan.is_full_due(batch_id), True
@@ -86,7 +86,7 @@ def await_beside(target: Target, timeout_ms: int) -> bool:
 
     Raises CompactionFailedError.
     """
-    found = _found(target.session.table.path, target.user)
+    found = _found(target.session.table.metadata_path, target.user)
     if found is None or not target.session.plan.compacts_beside:
         return False
     found.beside.notice()
@@ -96,7 +96,7 @@ def await_beside(target: Target, timeout_ms: int) -> bool:
 
 def beside_backlog(target: Target) -> OpenItems:
     """What the thread of this stream left open when it last looked; nothing where there is no thread."""
-    found = _found(target.session.table.path, target.user)
+    found = _found(target.session.table.metadata_path, target.user)
     return OpenItems() if found is None else found.beside.backlog
 
 
@@ -130,7 +130,7 @@ def _forgotten_on_error(target: Target) -> Iterator[None]:
     try:
         yield
     except CompactionFailedError:
-        _keep(target.session.table.path, target.user, None)
+        _keep(target.session.table.metadata_path, target.user, None)
         raise
 
 

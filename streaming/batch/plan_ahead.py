@@ -25,7 +25,7 @@ class Planner:
     def __init__(
         self, session: WriteSession, stopwatch: Stopwatch = SYSTEM_STOPWATCH, *, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self._folder = PlanFolder(session.table.io, session.table.path)
+        self._folder = PlanFolder(session.table.io, session.table.metadata_path)
         self._when = WhenToPlan(stopwatch=stopwatch, clock=clock)
         self._owed = OwedFull()
         self.open = OpenItems()
@@ -68,12 +68,12 @@ def plan_ahead(session: WriteSession, user: str, batch_id: int) -> int | None:
     if session.plan.sink.compaction is not Compaction.DEDICATED:
         return None
     with _lock:
-        planner = _planners.setdefault((session.table.path, user), Planner(session))
+        planner = _planners.setdefault((session.table.metadata_path, user), Planner(session))
     return planner.after_batch(session, batch_id)
 
 
 def planned_backlog(session: WriteSession, user: str) -> OpenItems:
     """What was open when this writer last planned; nothing where it does not plan."""
     with _lock:
-        planner = _planners.get((session.table.path, user))
+        planner = _planners.get((session.table.metadata_path, user))
     return OpenItems() if planner is None else planner.open

@@ -13,6 +13,8 @@ from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.sink_options import refuse_unknown_options
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
+from bucketline.conf.table.table_settings import ReadSettings
+from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.streaming.batch.batch_metrics import measure
 from bucketline.streaming.batch.compact_beside import finish_beside, stop_beside
@@ -108,7 +110,8 @@ class TableSink:
 
     @property
     def _root(self) -> str:
-        return file_io_for(self.path, self.storage_options)[1]
+        """The folder of the metadata that it writes: that of its table, or of the branch that the options name."""
+        return branch_path(file_io_for(self.path, self.storage_options)[1], ReadSettings(self.options))
 
     def _job(self) -> Job:
         return Job(self.decode, self.checkpoint, self.source, self.cluster, self.allow_reprocess)

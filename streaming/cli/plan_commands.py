@@ -20,6 +20,7 @@ from bucketline.conf.plan_options import (
     SHORTEST_LEASE_MS,
     Strategy,
 )
+from bucketline.conf.table.read_options import BRANCH
 from bucketline.conf.wording import counted
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.plans.plan import ItemState, Plan, executors_worth_having
@@ -94,7 +95,7 @@ def plan(
     session.refresh()
     made = make_plan(
         session,
-        PlanFolder(table.io, table.path),
+        PlanFolder(table.io, table.metadata_path),
         session.plan.sink.plans,
         chosen=choose_partitions(session.plan.schema, partitions),
         dry_run=dry_run,
@@ -125,10 +126,18 @@ def plan(
     metavar="DURATION",
     help=COMPACTOR_LEASE.doc.capitalize(),
 )
+@click.option("--branch", metavar="NAME", help="Work on the plans of this branch of each table.")
 @_SETTING
 @storage_arguments
 def compactor(
-    paths: tuple[str, ...], once: bool, spark: bool, tasks: int | None, poll: str, lease: str, settings: tuple[str, ...]
+    paths: tuple[str, ...],
+    once: bool,
+    spark: bool,
+    tasks: int | None,
+    poll: str,
+    lease: str,
+    branch: str | None,
+    settings: tuple[str, ...],
 ) -> None:
     """Does what `bucketline plan` and writers with 'compaction' = 'dedicated' have planned. Start as many as you like.
 
@@ -149,8 +158,9 @@ def compactor(
         engine = spark_module("tasks.item_task").SparkItems(spark_module("job.session").start_session("bucketline"))
         most = tasks or engine.parallelism
         run, take = engine.run, lambda open_items: most
-    tables = [opened(path, ()) for path in paths]
-    compactors = {t.path: compactor_of(t, given, run, lease_ms=lease_ms, take=take) for t in tables}
+    of_branch = () if branch is None else (f"{BRANCH.key}={branch}",)
+    tables = [opened(path, of_branch) for path in paths]
+    compactors = {t.metadata_path: compactor_of(t, given, run, lease_ms=lease_ms, take=take) for t in tables}
     stop = Stop()
     with _stopped_by_signals(stop):
         if not once:

@@ -187,16 +187,22 @@ def _candidates(ground: _Ground, before_ms: int) -> tuple[list[FileInfo], list[F
 
 def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
     if parts[0] == BRANCH_DIR:
-        return len(parts) == 4 and _is_stray(parts[2], parts[3])
+        return len(parts) == 4 and (_is_stray(parts[2], parts[3]) or _is_of_plans(parts[2:]))
     if parts[0] in _METADATA:
         return len(parts) == 2 and _is_stray(parts[0], parts[1])
     if parts[0] in _NAMED and len(parts) == 2:
         return True
-    if parts[0] == COMPACTION_DIR and len(parts) == 2:
-        return _TEMPORARY.fullmatch(parts[1]) is not None or plan_id_in(parts[1]) is not None
+    if parts[0] == COMPACTION_DIR:
+        return _is_of_plans(parts)
     # Folders that are not buckets belong to others, whatever is in them.
     folders = parts[:-1]
     return len(folders) == bucket_depth and folders[-1].startswith("bucket-") if folders else False
+
+
+def _is_of_plans(parts: list[str]) -> bool:
+    """Whether a file in the folder of plans is temporary, or of an item."""
+    folder, name = parts[0], parts[-1]
+    return folder == COMPACTION_DIR and len(parts) == 2 and bool(_TEMPORARY.fullmatch(name) or plan_id_in(name))
 
 
 def _is_outside_candidate(parts: list[str], bucket_depth: int) -> bool:

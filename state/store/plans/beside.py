@@ -37,8 +37,8 @@ class Turns:
     ) -> None:
         check_plannable(session)
         self._session = session
-        self.path = session.table.path
-        self._folder = PlanFolder(session.table.io, session.table.path)
+        self.path = session.table.metadata_path
+        self._folder = PlanFolder(session.table.io, session.table.metadata_path)
         self._owed = OwedFull()
         self.compactor = Compactor(self._folder, TableWork(session), run, kept_alive, lease_ms=lease_ms, take=take)
 

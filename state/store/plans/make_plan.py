@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from bucketline.conf.errors import OptionError
 from bucketline.conf.plan_options import PlanOptions
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
@@ -120,10 +119,8 @@ def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *
 
 
 def check_plannable(session: WriteSession) -> None:
-    """Returns if compactions of the table can be planned. Raises UnsupportedTableError, OptionError."""
+    """Returns if compactions of the table can be planned. Raises UnsupportedTableError."""
     session.table.io.require_publish()
-    if session.table.metadata_path != session.table.path:
-        raise OptionError(f"{session.table.path}: compactions of a branch are not planned; plan those of 'main'")
     if session.plan.mode.postpones:
         raise UnsupportedTableError(
             f"{session.table.path}: rows of a postpone table leave its postpone bucket by `bucketline compact`; they "

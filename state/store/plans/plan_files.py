@@ -1,5 +1,7 @@
 """The folder `compaction/` of a table: plans, and for each item its leases, heartbeats and result.
 
+A branch has one of its own, beside its snapshots.
+
 All files lie flat, so that one listing shows what is open. `plan-<n>`, leases, releases and results are made if absent
 and never change; a heartbeat is written by the owner of its lease alone. Names hold the plan's UUID, so that a plan
 that gets the number of one that was cleaned up has nothing of it. A listing may be old: whatever matters is asked by
@@ -59,7 +61,10 @@ class Listing:
 
 
 class PlanFolder:
-    """The plans of the table at `path`. Plans, leases and releases never change, so each is read once."""
+    """The plans of a table, or of a branch, whose metadata is at `path`.
+
+    Plans, leases and releases never change, so each is read once.
+    """
 
     def __init__(self, io: FileIO, path: str) -> None:
         self._io = io

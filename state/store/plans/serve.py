@@ -63,7 +63,7 @@ def compactor_of(
     """A compactor of one table. Raises OptionError, UnsupportedTableError where it cannot have plans."""
     session = WriteSession(table.uri, options, table=table)
     check_plannable(session)
-    folder = PlanFolder(session.table.io, session.table.path)
+    folder = PlanFolder(session.table.io, session.table.metadata_path)
     return Compactor(folder, TableWork(session), run, kept_alive, lease_ms=lease_ms, take=take)
 
 

@@ -145,3 +145,22 @@ def test_a_table_that_is_write_only_is_not_compacted_by_its_stream(
         for number in range(3):
             job.batch(number)
     assert job.sink.finish(job.cluster, "query") == 0 and kinds(table) == ["APPEND"] * 3
+
+
+@pytest.mark.parametrize("compaction", ["async", "dedicated"])
+def test_a_stream_into_a_branch_compacts_or_plans_there(tmp_path: Path, compaction: str) -> None:
+    table = made(tmp_path)
+    open_table(table.path).write(pa.table({"id": range(20), "v": [7] * 20}, schema=COLUMNS))
+    table.create_tag("fork")
+    table.create_branch("b", "fork")
+    options = {"branch": "b", "compaction": compaction, "compaction-plan.commits": "1"}
+    job = Job(table, options)
+    for number in range(3):
+        job.batch(number)
+    job.sink.finish(job.cluster, "query")
+    plans = Path(table.path, "branch", "branch-b", "compaction")
+    assert (plans / "plan-1").is_file() and not Path(table.path, "compaction").exists()
+    branch = open_table(table.path, options={"branch": "b"})
+    assert branch.to_arrow()["v"].to_pylist() == [2] * 20 and branch.doctor() == []
+    assert ("COMPACT" in branch.snapshots()["commit_kind"].to_pylist()) == (compaction == "async")
+    assert open_table(table.path).to_arrow()["v"].to_pylist() == [7] * 20 and kinds(table) == ["APPEND"]

@@ -19,7 +19,7 @@ from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
 from bucketline.state.store.plans.make_plan import KEPT_PLANS, Planned, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import run_here
+from bucketline.state.store.plans.serve import compactor_of, run_here
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
@@ -367,3 +367,38 @@ def test_items_done_before_one_fails_leave_neither_data_files_nor_index_files_be
     with pytest.raises(StorageError):
         run_here([first, last])
     assert all_files(table) == before
+
+
+def test_a_branch_has_plans_of_its_own_and_its_table_is_not_touched(tmp_path: Path) -> None:
+    table = made(tmp_path, batches=3)
+    table.create_tag("fork")
+    table.create_branch("b", "fork")
+    of_branch = {"branch": "b"}
+    branch = open_table(table.path, options=of_branch)
+    for number in range(3, 6):
+        branch.write(rows(number))
+    branch = open_table(table.path, options=of_branch)
+    before, of_table, files = branch.to_arrow().num_rows, content(table), table.files()
+    session = WriteSession(branch.uri, FULL, table=branch)
+    session.refresh()
+    folder = PlanFolder(branch.io, branch.metadata_path)
+    planned = make_plan(session, folder, session.plan.sink.plans)
+    assert planned.number == 1 and not Path(table.path, "compaction").exists()
+    assert Path(table.path, "branch", "branch-b", "compaction", "plan-1").is_file()
+    # The table's own plan takes the same files, and neither is in the way of the other.
+    assert plan(table).number == 1
+    compactor = compactor_of(branch, {}, run_here, lease_ms=60_000, take=lambda open_items: 9)
+    assert {f.result.state for f in compactor.round() if f.result} == {ItemState.DONE}
+    found = open_table(table.path, options=of_branch)
+    assert {f["level"] for f in found.files().to_pylist()} == {5} and found.to_arrow().num_rows == before
+    assert found.snapshots()["commit_kind"].to_pylist()[-1] == "COMPACT"
+    assert content(table) == of_table and open_table(table.path).files() == files
+    assert remove_orphan_files(open_table(table.path), older_than_ms=0).files == ()
+    Worker(table).all()
+    assert content(table) == of_table and open_table(table.path).doctor() == [] and found.doctor() == []
+    # What belongs to no plan any more is found as everywhere.
+    folder.remove(1, planned.plan, folder.list())
+    left = Path(folder.directory, f"item-{planned.plan.plan_id}-0-result")
+    left.write_text("{}")
+    os.utime(left, (1, 1))
+    assert [f.path for f in remove_orphan_files(open_table(table.path), older_than_ms=0).files] == [str(left)]
