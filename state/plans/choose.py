@@ -25,7 +25,7 @@ BucketTest = Callable[[tuple[bytes, int]], bool]
 @dataclass(frozen=True, slots=True)
 class PlannedBucket:
     """A bucket as a plan sees it: its live files, the index files with its deletion vectors, and the data files that
-    these have vectors of (`masked`)."""
+    these have vectors of (`masked`). `expired` names those that hold rows whose time is over."""
 
     partition: bytes
     bucket: int
@@ -33,6 +33,7 @@ class PlannedBucket:
     files: tuple[DataFileMeta, ...]
     vector_files: tuple[str, ...] = ()
     masked: frozenset[str] = frozenset()
+    expired: frozenset[str] = frozenset()
 
     @property
     def place(self) -> tuple[bytes, int]:
@@ -69,7 +70,8 @@ def choose_keyed(
         if b.place in busy or b.bucket < 0:
             continue
         levels = Levels.from_files(b.files, options.num_levels, key_order)
-        unit = _unit(levels, options, plan, b.masked, local_ms, full=fully(b.place))
+        must_rewrite = b.expired | (b.masked if options.deletion_vectors else frozenset())
+        unit = _unit(levels, options, plan, must_rewrite, local_ms, full=fully(b.place))
         if unit is not None:
             assert why_unsound(unit, levels) is None, why_unsound(unit, levels)
             choices.append(_Choice(b, unit, _urgency(levels, plan)))
@@ -125,9 +127,14 @@ def _looked_at(
 
 
 def _unit(
-    levels: Levels, options: CompactOptions, plan: PlanOptions, masked: frozenset[str], local_ms: int, *, full: bool
+    levels: Levels,
+    options: CompactOptions,
+    plan: PlanOptions,
+    must_rewrite: frozenset[str],
+    local_ms: int,
+    *,
+    full: bool,
 ) -> CompactUnit | None:
-    must_rewrite = masked if options.deletion_vectors else ()
     last_full_ms = last_full_seed_ms(levels)
     if plan.full_after_ms is not None and (last_full_ms is None or local_ms - last_full_ms >= plan.full_after_ms):
         whole = pick_full(levels, options, must_rewrite=must_rewrite)

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.partition_age import is_done
 from bucketline.state.determinism import Clock
+from bucketline.state.format.paths import partition_path
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.live_files import LiveFiles
 from bucketline.state.store.maintenance.partition_expiry import newest_files
 from bucketline.state.store.maintenance.success_files import mark_done, marked_ms
@@ -31,6 +33,12 @@ class PendingMarks:
         for message in messages:
             if message.new_files or (self._waits and not message.is_empty):
                 self._changed[message.partition] = self._clock.local_ms()
+
+    def forget(self, schema: TableSchema, dropped: Collection[str]) -> None:
+        """Passes over partitions that were dropped, named as their folders are called."""
+        for partition in list(self._changed):
+            if partition_path(schema, partition).rstrip("/") in dropped:
+                del self._changed[partition]
 
     def mark(self, session: WriteSession, *, at_end: bool, hidden: Collection[bytes] = ()) -> list[str]:
         """Marks what is done, and names it; at the end of the input all, if the table wants that.

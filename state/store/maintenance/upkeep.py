@@ -88,6 +88,7 @@ class Upkeep:
         if settings.expiry.done_at_end and messages:
             marks = PendingMarks(session, self._clock, resumes=False)
             marks.touch(messages)
+            marks.forget(session.plan.schema, dropped)
             with logged("marking partitions as done"):
                 done = marks.mark(session, at_end=True)
         if settings.tags.creation is TagCreation.BATCH and not settings.compaction.write_only:
@@ -136,6 +137,8 @@ class Upkeep:
         dropped: tuple[str, ...] = ()
         with logged("dropping expired partitions"):
             dropped = expire_partitions(session, user=self._ids.new_uuid(), clock=self._clock)
+        if dropped and self._marks is not None:
+            self._marks.forget(session.plan.schema, dropped)
         return dropped
 
     def _create_tags(self, session: WriteSession, newest: Snapshot | None, *, forced: bool = False) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedT
 from bucketline.state.plans.choose import BucketTest, PartitionTest, PlannedBucket, choose_append, choose_keyed
 from bucketline.state.plans.plan import Item, Plan
 from bucketline.state.store.compact.append_compact import append_options
+from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.plans.plan_files import Listing, PlanFolder
 from bucketline.state.store.read.bucket_deletions import masked_files
 from bucketline.state.store.write.write_session import WriteSession
@@ -138,6 +139,7 @@ def _choose(
     fully: BucketTest,
 ) -> tuple[Item, ...]:
     schema, view, vectors = session.plan.schema, session.view, session.deletion_entries()
+    access = BucketAccess(session.table.uri, schema)
     buckets = [
         PlannedBucket(
             *place,
@@ -145,6 +147,7 @@ def _choose(
             files=view.files(place),
             vector_files=tuple(e.file_name for e in vectors.get(place, ())),
             masked=masked_files(vectors.get(place, ())),
+            expired=access.expired(view.files(place)) if schema.primary_keys else frozenset(),
         )
         for place in view.buckets()
     ]

@@ -6,9 +6,12 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.store.plans.make_plan import make_plan
+from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.table.write import write_table
+from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import StillClock
 
 NOW_S = 1_700_000_000
@@ -110,6 +113,18 @@ def test_deletion_vectors_mark_an_expired_row_that_a_newer_one_replaces(tmp_path
     assert table.to_arrow(filter="k = 7").num_rows == 1
     assert _values(table)[7] == 70
     assert table.doctor(rows=True) == []
+
+
+def test_a_plan_of_full_compactions_takes_a_bucket_with_an_expired_row(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"write-only": "true"})
+    _write(table, StillClock(), (1, NOW_S - 2 * HOUR_S, 1), (2, 2**31 - 1, 2))
+    compact_table(table, clock=StillClock(0))
+    assert _values(table) == {1: 1, 2: 2}
+    session = WriteSession(table.path, {"compaction-plan.strategy": "full", "compaction": "dedicated"})
+    session.refresh()
+    planned = make_plan(session, PlanFolder(table.io, table.path), session.plan.sink.plans, dry_run=True)
+    assert len(planned.plan.items) == 1
+    assert compact_table(table) is not None and _values(table) == {2: 2}
 
 
 @pytest.mark.parametrize(
