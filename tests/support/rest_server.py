@@ -73,6 +73,7 @@ class RestServer:
     token: Callable[[str], dict[str, Any]] | None = None
     drops: tuple[str, ...] = ()
     """Members of snapshots that this server does not know, as older ones do not."""
+    unknown_tags: tuple[str, ...] = ()
     io: LocalIO = field(default_factory=LocalIO)
 
     def __enter__(self) -> Self:
@@ -205,6 +206,8 @@ class RestServer:
                 except OptionError as e:
                     raise AnswerError(409, str(e), "TAG") from e
             case "DELETE", ["tags", tag]:
+                if Tags(self.io, table.root).get(tag) is None or tag in self.unknown_tags:
+                    raise AnswerError(404, "no tag", "TAG")
                 Tags(self.io, table.root).delete(tag)
             case "POST", ["branches"]:
                 found = body["fromTag"] and Tags(self.io, table.root).get(body["fromTag"])

@@ -59,8 +59,8 @@ class Tags:
     def delete(self, name: str) -> None:
         """Removes the tag's file; a missing one is no error."""
         if self._owner is not None:
+            # A tag that was moved by its file need not be known there.
             self._owner.delete_tag(name)
-            return
         self._io.delete(self.path(name))
 
     def path(self, name: str) -> str:

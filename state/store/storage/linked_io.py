@@ -18,7 +18,8 @@ def linked_io(io: Inner, link: CatalogLink) -> Inner:
     name = parse_table_name(link.table)
     root = plain_io(link.path, link.settings.storage)[1]
     if link.settings.metastore is Metastore.REST:
-        return RestTableIO(link, RestTable(rest_client(link.settings.rest), name, link.uuid), root)
+        rest = link.settings.rest
+        return RestTableIO(io, link, RestTable(rest_client(rest), name, link.uuid), root, rest.lends_keys)
     settings = link.settings.jdbc
     names = SqlNames.of(settings)
     lock = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from bucketline.conf.catalog_link import CatalogLink
-from bucketline.conf.storage_options import known_storage_options
+from bucketline.conf.storage_options import check_storage_options, known_storage_options
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.store.server.owner import TableOwner
@@ -24,9 +24,10 @@ _EARLY_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Lent:
-    """Storage options with lent keys, and until when they are used."""
+    """The storage with lent keys, and until when it is used."""
 
     options: Mapping[str, str]
+    storage: Inner
     until_ms: int
 
 
@@ -36,11 +37,14 @@ _lent_lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class RestTableIO(WrappedIO):
-    """The storage of the table at `root`. It can be pickled; keys stay in the process that asked for them."""
+    """The storage of the table at `root`. It can be pickled; lent keys stay in the process that asked for them."""
 
+    storage: Inner
+    """What is used where the catalog lends no keys."""
     link: CatalogLink
     table: RestTable
     root: str
+    lends_keys: bool = False
     clock: Clock = SYSTEM_CLOCK
 
     @property
@@ -50,20 +54,18 @@ class RestTableIO(WrappedIO):
 
     @property
     def inner(self) -> Inner:
-        if not self.link.settings.rest.lends_keys:
-            return plain_io(self.link.path, self.link.settings.storage)[0]
-        return plain_io(self.link.path, self._options())[0]
+        return self._lent().storage if self.lends_keys else self.storage
 
     def require_publish(self) -> None:
         """Snapshots and schemas are published by the catalog, whatever the storage can do."""
 
-    def _options(self) -> Mapping[str, str]:
-        key, now_ms = (self.link.settings.rest.uri, str(self.table.uuid or self.table.name)), self.clock.now_ms()
+    def _lent(self) -> _Lent:
+        key, now_ms = (self.table.client.uri, str(self.table.uuid or self.table.name)), self.clock.now_ms()
         with _lent_lock:
             found = _lent.get(key)
             if found is None or now_ms >= found.until_ms:
                 found = _lent[key] = self._borrowed(now_ms)
-        return found.options
+        return found
 
     def _borrowed(self, now_ms: int) -> _Lent:
         try:
@@ -74,7 +76,8 @@ class RestTableIO(WrappedIO):
         end_ms = int(answer.get("expiresAtMillis") or 0)
         life_ms = max(0, end_ms - now_ms)
         options = {**self.link.settings.storage, **known_storage_options(given)}
-        return _Lent(options, max(end_ms - _EARLY_MS, now_ms + life_ms // 2))
+        storage = plain_io(self.link.path, check_storage_options(options))[0]
+        return _Lent(options, storage, max(end_ms - _EARLY_MS, now_ms + life_ms // 2))
 
 
 def owner_of(io: object, path: str) -> TableOwner | None:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pytest
@@ -85,6 +86,27 @@ def test_rows_are_there_once_whatever_becomes_of_the_answers(
     assert table.write(rows(2)) == 2
     assert ids(table) == [1, 2] and table.snapshots()["snapshot_id"].to_pylist() == [1, 2]
     assert table.doctor(rows=True) == []
+
+
+def test_an_attempt_that_arrives_after_its_time_changes_nothing(server: RestServer, table: bl.Table) -> None:
+    table.write(rows(1))
+    may_arrive, late = Event(), list[object]()
+
+    def slow(request: object, do: Callable[[], object]) -> object:
+        may_arrive.wait(60)
+        late.append(do())
+        return late[-1]
+
+    assert isinstance(table.io, RestTableIO)
+    client = replace(table.io.table.client, timeout_s=0.3)
+    hasty = replace(table, io=replace(table.io, table=replace(table.io.table, client=client)))
+    server.faults.append(slow)
+    assert hasty.write(rows(2)) == 2
+    may_arrive.set()
+    while not late:
+        assert ids(table) == [1, 2]
+    assert late == [{"success": False}]
+    assert ids(table) == [1, 2] and table.snapshots().num_rows == 2
 
 
 def test_the_first_commit_too_is_found_by_its_uuid(server: RestServer, table: bl.Table) -> None:
@@ -219,9 +241,16 @@ def test_tags_branches_and_rollback_go_through_the_catalog(server: RestServer, t
     with pytest.raises(OptionError, match="Rollback snapshot '9' doesn't exist"):
         table.rollback_to(9)
     assert table.delete_branch("b") and table.branches() == []
+    table.create_tag("unknown")
+    server.unknown_tags = ("unknown",)
+    assert table.delete_tag("unknown") and table.tags().num_rows == 0
     table.create_tag("new")
     assert table.delete_tag("new") and not table.delete_tag("new")
-    assert [r.path.rsplit("/", 1)[-1] for r in server.requests if r.method == "DELETE"] == ["b", "new"]
+    assert [r.path.rsplit("/", 1)[-1] for r in server.requests if r.method == "DELETE"] == [
+        "b",
+        "unknown",
+        "new",
+    ]
 
 
 def test_snapshots_expire_and_the_newest_never_does(server: RestServer, table: bl.Table) -> None:
@@ -269,5 +298,5 @@ def test_lent_keys_are_asked_for_once_and_again_before_they_end(tmp_path: Path, 
         clock.ms += 1
         io.list_names(table.path)
         assert server.count("/token") == 2
-        assert io._options()["s3.secret-key"] == "lent-key" and "akId" not in io._options()
+        assert io._lent().options["s3.secret-key"] == "lent-key" and "akId" not in io._lent().options
         assert "lent-key" not in repr(io)
