@@ -82,18 +82,24 @@ def _shell(run: Callable[[Statement], None]) -> None:
         readline.read_history_file(history)
     readline.set_history_length(HISTORY_LINES)
     readline.set_auto_history(False)
-    for text in _typed():
-        try:
-            statement = parse_statement(text)
-            if not (isinstance(statement, CreateCatalog) and secret_values(statement.options)):
-                readline.add_history(" ".join(text.split()) + ";")
-            run(statement)
-        except (BucketlineError, OSError) as e:
-            report_error(e)
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-    history.parent.mkdir(parents=True, exist_ok=True)
-    readline.write_history_file(history)
+    try:
+        for text in _typed():
+            _run_typed(text, run)
+    finally:
+        history.parent.mkdir(parents=True, exist_ok=True)
+        readline.write_history_file(history)
+
+
+def _run_typed(text: str, run: Callable[[Statement], None]) -> None:
+    try:
+        statement = parse_statement(text)
+        if not (isinstance(statement, CreateCatalog) and secret_values(statement.options)):
+            readline.add_history(" ".join(text.split()) + ";")
+        run(statement)
+    except (BucketlineError, OSError) as e:
+        report_error(e)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
 
 
 def _typed() -> Iterator[str]:

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.sink_options import refuse_unknown_options
-from bucketline.conf.table.read_options import BRANCH, is_read_option
+from bucketline.conf.table.read_options import BRANCH, VERSIONS, is_read_option
 from bucketline.state.format.table_name import DEFAULT_DATABASE
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import TableName
+from bucketline.state.store.system.tables import shows_snapshot
 from bucketline.state.store.table.table import Table, open_table
 from bucketline.state.store.warehouse.catalog import Catalog
 
 DEFAULT_CATALOG = "paimon"
+_VERSION_KEYS = frozenset(option.key for option in VERSIONS)
 _PREFIXES = ("spark.paimon.", "paimon.")
 _WITHOUT_EFFECT = {
     "execution.runtime-mode": ("batch",),
@@ -67,7 +69,10 @@ class SqlSession:
 
         `writes`: options that say what is read do not matter. Raises OptionError for a hint that has no effect.
         """
-        given = self.options_for(name) | dict(hints or {})
+        lasting = self.options_for(name)
+        if name.system is not None and not shows_snapshot(name.system):
+            lasting = {k: v for k, v in lasting.items() if k not in _VERSION_KEYS}
+        given = lasting | dict(hints or {})
         refuse_unknown_options(given)
         reading = {k: v for k, v in given.items() if is_read_option(k)}
         for key in hints or ():

@@ -39,7 +39,11 @@ SYSTEM_TABLES = (*_TABLES, *_ROWS)
 _TRAVELLING = frozenset(
     {"files", "manifests", "partitions", "buckets", "table_indexes", "statistics", "ro", "audit_log", "binlog"}
 )
-"""Those that show one snapshot, and so another one in time travel."""
+
+
+def shows_snapshot(name: str) -> bool:
+    """Whether a system table shows one snapshot, and so another one in time travel."""
+    return name.lower() in _TRAVELLING
 
 
 def system_table(table: TableHandle, name: str) -> Rows:
@@ -54,7 +58,7 @@ def system_table(table: TableHandle, name: str) -> Rows:
             value=name,
         )
     named = table.table_schema.settings.reading.named_versions
-    if known not in _TRAVELLING and any(key in table.read_options for key in named):
+    if not shows_snapshot(known) and any(key in table.read_options for key in named):
         raise OptionError(
             f"${known} is about the table, not about one snapshot; read it without time travel", key=known
         )

@@ -76,6 +76,7 @@ def test_catalogs_databases_and_options_last_from_one_text_to_the_next(tmp_path:
     with pytest.raises(OptionError, match="there is no catalog 'other'"):
         orders("SELECT * FROM other.default.t")
     orders("INSERT INTO t VALUES (5, 5, 'c'); SET spark.paimon.scan.snapshot-id = 1")
+    assert orders("SELECT count(*) FROM t$snapshots") == [2] and orders("SELECT sum(record_count) FROM t$files") == [4]
     assert orders("SELECT count(*) FROM t") == [4] and orders("SET") == [("spark.paimon.scan.snapshot-id", "1")]
     assert orders("RESET spark.paimon.scan.snapshot-id; SELECT count(*) FROM t") == [5]
     orders("SET 'paimon.*.*.u.scan.snapshot-id' = '1'; SET spark.paimon.paimon.default.t.scan.snapshot-id = 1")
