@@ -31,7 +31,7 @@ _ENDS = ("quit", "exit")
 @storage_arguments
 @click.option("-e", "--execute", "texts", metavar="TEXT", multiple=True, help="Statements; repeatable.")
 @click.option("-f", "--file", "files", metavar="FILE", multiple=True, help="File with statements; repeatable.")
-@click.option("--spark", is_flag=True, help="Let Spark run the queries, which joins and expressions need.")
+@click.option("--spark", is_flag=True, help="Let Spark run the queries: joins, windows, all its functions.")
 @format_option
 def sql(texts: tuple[str, ...], files: tuple[str, ...], spark: bool, form: Format) -> None:
     """Runs SQL statements in Flink's spelling or Spark's: definitions, changes of rows, CALL, system tables, SELECT.
