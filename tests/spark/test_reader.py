@@ -12,6 +12,7 @@ import pytest
 from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.sink import TableSink
+from tests.spark.test_spark_versions import release, settings
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +58,10 @@ def test_reads_a_table_by_snapshot_columns_filter_and_changes(spark: Any, tmp_pa
     assert found.rdd.getNumPartitions() == 4
     assert ids(frame(spark, path, snapshot=1)) == list(range(100))
     assert ids(frame(spark, path).where("dt = 'd0' AND id IN (4, 5, 6) AND name LIKE 'a%'")) == [4, 6]
+    if release(spark) >= (4, 1):
+        with settings(spark, spark__sql__python__filterPushdown__enabled="true"):
+            pushed = frame(spark, path, source__split__target_size="1 kb").where("dt = 'd0' AND id < 200")
+            assert (pushed.rdd.getNumPartitions(), pushed.count()) == (2, 65)
     given = spark.read.schema("name STRING").format("bucketline").option("filter", "id < 10 AND dt = 'd1'").load(path)
     assert (given.columns, sorted(row.name for row in given.collect())) == (["name"], ["a1", "a7", "a9"])
 
