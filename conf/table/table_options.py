@@ -251,6 +251,15 @@ def _check_numbers(options: Mapping[str, str]) -> None:
             SNAPSHOT_NUM_RETAINED_MIN.key,
             f"{SNAPSHOT_NUM_RETAINED_MIN.key} should not be larger than {SNAPSHOT_NUM_RETAINED_MAX.key}",
         )
+    least, most = CHANGELOG_NUM_RETAINED_MIN.find(options), CHANGELOG_NUM_RETAINED_MAX.find(options)
+    least = SNAPSHOT_NUM_RETAINED_MIN.get(options) if least is None else least
+    if least < 1:
+        refuse(CHANGELOG_NUM_RETAINED_MIN.key, f"{CHANGELOG_NUM_RETAINED_MIN.key} should be at least 1")
+    if least > (SNAPSHOT_NUM_RETAINED_MAX.get(options) if most is None else most):
+        refuse(
+            CHANGELOG_NUM_RETAINED_MIN.key,
+            f"{CHANGELOG_NUM_RETAINED_MIN.key} should not be larger than {CHANGELOG_NUM_RETAINED_MAX.key}",
+        )
     for option in POSITIVE:
         found = option.find(options)
         if found is not None and found < 1:

@@ -23,6 +23,7 @@ from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.engine.table_rows import CurrentRows
+from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.modes import mode_of
@@ -129,6 +130,7 @@ def commit_rescale(
     if replaced:
         done = session.overwrite(messages, user=user, partitions=replaced, bucket_num=bucket_num)
         snapshot_id = done.snapshots[-1].id
+        Upkeep().after_batch(session, (), done.snapshots)
     if is_whole and session.plan.total_buckets > 0 and session.plan.total_buckets != bucket_num:
         alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
     return snapshot_id

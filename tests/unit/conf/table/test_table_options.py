@@ -118,6 +118,9 @@ def test_deletes_cannot_be_ignored_where_keys_move_between_partitions() -> None:
         {"bucket": "1", "chain-table.enabled": "true"},
         {"bucket": "1", "record-level.expire-time": "1 d"},
         {"bucket": "1", "partition.idle-time-to-done": "1 d"},
+        {"bucket": "1", "changelog.num-retained.min": "0"},
+        {"bucket": "1", "changelog.num-retained.min": "3", "changelog.num-retained.max": "2"},
+        {"bucket": "1", "changelog.num-retained.min": "12", "snapshot.num-retained.max": "11"},
     ],
     ids=str,
 )
