@@ -13,6 +13,7 @@ from bucketline.conf.resolve import load_job
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.job.check import check_job
 from bucketline.streaming.job.job_table import has_table, open_or_create
+from tests.support.rest_server import RestServer
 
 JOB = """
 catalog: {{warehouse: {root}/w, table-default.bucket: "3"}}
@@ -103,3 +104,26 @@ def test_a_job_with_a_wrong_name_or_catalog_is_refused(tmp_path: Path, setting: 
     with pytest.raises(OptionError, match=message):
         check_job(load_job(str(path), [setting]))
     assert not (tmp_path / "w").exists()
+
+
+def test_commands_and_jobs_reach_a_rest_catalog_and_show_no_token(tmp_path: Path) -> None:
+    with RestServer(tmp_path / "lake", defaults={"table-default.bucket": "2"}) as server:
+        settings = tmp_path / "catalog.yaml"
+        settings.write_text("".join(f"{key}: '{text}'\n" for key, text in server.options.items()))
+        given = ("--catalog-file", str(settings))
+        bucketline("create", "--table", "orders", "--schema", "id INT", "--primary-key", "id", *given)
+        bl.catalog(server.options).table("orders").write(pa.table({"id": pa.array([1], pa.int32())}))
+        assert json.loads(bucketline("scan", "orders", "--format", "json", *given).stdout) == {"id": 1}
+        assert bucketline("compact", "orders", *given).stdout == "snapshot 2\n"
+        bucketline("doctor", "orders", *given)
+        wrong = bucketline("scan", "orders", *given, "--catalog", "token=hush-hush", code=1)
+        assert "401" in wrong.stderr and "hush" not in wrong.stderr
+        job = tmp_path / "job.yaml"
+        text = JOB.format(root=tmp_path, name="events").splitlines()
+        job.write_text("\n".join(["catalog:", *(f"  {k}: '{v}'" for k, v in server.options.items()), *text[2:]]))
+        config = load_job(str(job))
+        assert check_job(config).options["bucket"] == "2" and not has_table(config)
+        made = open_or_create(config)
+        assert made.uri.startswith("file:") and made.options["bucket"] == "2" and has_table(config)
+        shown = bucketline("ingest", "--conf-file", str(job), "--print-config").stdout
+        assert server.uri in shown and server.options["token"] not in shown + repr(config)
