@@ -114,20 +114,33 @@ class StoredRows:
         return CommitMessage(*bucket_id, total_buckets=self._session.view.total_of_bucket(bucket_id))
 
     def _marked(self, bucket_id: BucketId, changes: Sequence[tuple[DataFileMeta, BitMap]]) -> CommitMessage:
-        """The rows marked in index files. A bucket has one, which a new one replaces; without buckets those that hold
-        a changed vector are replaced by name."""
+        """The rows marked in index files; a file of which no row is left goes. A bucket has one index file, which a new
+        one replaces; without buckets those that hold a changed vector are replaced by name."""
         access, settings = self._access, self._schema.settings.changelog
         entries = self._session.deletion_entries().get(bucket_id, ())
         by_name = bucket_mode(self._schema) is BucketMode.UNAWARE
         names = {file.file_name for file, _ in changes}
         touched = tuple(e for e in entries if not by_name or names & masked_files((e,)))
         deletions = load_deletions(access.files, touched)
+        emptied = []
         for file, removed in changes:
             deletions.delete(file.file_name, np.frombuffer(removed.to_array(), np.uint32).astype(np.int64))
+            marked = deletions.of_name(file.file_name)
+            if marked is not None and len(marked) == file.row_count:
+                deletions.forget(file.file_name)
+                emptied.append(file)
+        # One file of a bucket replaces another, so that it is written without vectors as well.
         parts = deletions.split(settings.vectors_target_bytes) if by_name else [deletions]
+        if not by_name and deletions.is_empty and not touched:
+            parts = []
         files, bitmap64 = access.files, settings.vectors_of_64_bits
         made = tuple(p.write(files.io, files.table_path, bucket_id, ids=access.ids, bitmap64=bitmap64) for p in parts)
-        return replace(self._message(bucket_id), new_index_files=made, deleted_index_files=touched if by_name else ())
+        return replace(
+            self._message(bucket_id),
+            deleted_files=tuple(emptied),
+            new_index_files=made,
+            deleted_index_files=touched if by_name else (),
+        )
 
     def _copied(self, bucket_id: BucketId, changes: Sequence[tuple[DataFileMeta, BitMap]]) -> Iterator[CommitMessage]:
         """Each file written again without the rows; one that held nothing else goes."""
