@@ -1,5 +1,6 @@
 """Delete, update and merge of append tables: by deletion vectors, and by writing files again."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,7 @@ def test_whoever_has_changed_the_files_meanwhile_wins(table: Table) -> None:
             planned(act)
     assert table.doctor(rows=True) == []
     assert ids(table).count(1) == 2
+    assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
 
 
 def test_no_other_engine_changes_them(tmp_path: Path) -> None:
