@@ -12,12 +12,13 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from bucketline.conf.secrets import MaskedOptions
+from bucketline.state.store.catalog.live_files import LiveFiles
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
@@ -30,6 +31,7 @@ _TASK = "DataSourceRDDPartition"
 _PARTITION = "KafkaBatchInputPartition"
 _RANGE = re.compile(r"KafkaOffsetRange\(([\w.-]+)-(\d+),(-?\d+),(-?\d+),.*\)", re.DOTALL)
 _GROUP = "group.id"
+_BUCKETS_LOOKED_AT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,12 @@ class Planned:
     headers: bool
 
 
-def records_of(frame: Frame, identity: BatchIdentity, reader: KafkaReader | None, parallelism: int) -> Records:
+def records_of(
+    frame: Frame, identity: BatchIdentity, reader: KafkaReader | None, parallelism: int, record_bytes: int = 0
+) -> Records:
     """Where the tasks of a batch get its records from: offset ranges for a `reader`, else the frame itself.
 
+    `parallelism` and `record_bytes` are as in `shared`.
     Raises KafkaReaderError where the ranges are not certain and nothing else may read.
     """
     if reader is None or not isinstance(frame.decode, DecodeStep):
@@ -79,9 +84,15 @@ def records_of(frame: Frame, identity: BatchIdentity, reader: KafkaReader | None
         planned.fails_on_data_loss,
     )
     ordered = sorted(planned.ranges)
-    shares = tuple((r,) for r in ordered) if reader.keeps_split else shared(ordered, parallelism)
+    shares = tuple((r,) for r in ordered) if reader.keeps_split else shared(ordered, parallelism, record_bytes)
     columns = tuple(c for c in frame.decode.input_columns if c != "headers" or planned.headers)
     return KafkaRanges(shares, reading, columns, frame.decode, frame.reject_limit)
+
+
+def stored_row_bytes(view: LiveFiles) -> int:
+    """What a row takes in a table's files, about: in those of a few buckets; 0 for an empty table."""
+    files = [f for bucket_id in islice(view.buckets(), _BUCKETS_LOOKED_AT) for f in view.files(bucket_id)]
+    return sum(f.file_size for f in files) // max(1, sum(f.row_count for f in files))
 
 
 def planned_ranges(frame: Any) -> Planned | None:

@@ -29,7 +29,7 @@ from bucketline.streaming.batch.compact_beside import beside_backlog, check_besi
 from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_table, refuse_need
 from bucketline.streaming.batch.history import check_rolled_back, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, read_identity
-from bucketline.streaming.batch.kafka_batch import KafkaReader, records_of
+from bucketline.streaming.batch.kafka_batch import KafkaReader, records_of, stored_row_bytes
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
 from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
@@ -94,7 +94,8 @@ def write_once(
     if isinstance(decision, recover.SkipBatch):
         return target, compact_what_was_due(target, identity, engine)
     target, relief = relieve(target, engine)
-    found = records_of(conform(target, rows), identity, job.kafka, engine.workers.parallelism)
+    parallelism, row_bytes = engine.workers.parallelism, stored_row_bytes(target.session.view)
+    found = records_of(conform(target, rows), identity, job.kafka, parallelism, row_bytes)
     target, done = plan_run_commit(target, identity, engine, found)
     return target, replace(done, relief=relief)
 

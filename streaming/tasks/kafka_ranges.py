@@ -12,6 +12,9 @@ from bucketline.streaming.decode.decoder import Decoder
 FEWEST_RECORDS = 20_000
 """Records for which a task more is worth its start."""
 
+FEWEST_BYTES = 4 << 20
+"""Bytes, as the table stores them, for which a task more is worth its start."""
+
 MOST_RECORDS = 1_000_000
 """Records of a task: what is lost when it is repeated."""
 
@@ -59,14 +62,18 @@ class KafkaRanges:
     reject_limit: int = 1
 
 
-def shared(ranges: Iterable[OffsetRange], parallelism: int) -> tuple[tuple[OffsetRange, ...], ...]:
+def shared(
+    ranges: Iterable[OffsetRange], parallelism: int, record_bytes: int = 0
+) -> tuple[tuple[OffsetRange, ...], ...]:
     """The ranges among tasks, about as many records each; one task at least.
 
     Tasks are as many as run at a time, fewer where there is little to do, and a multiple where they would grow large.
+    `record_bytes` is what the table stores of a record, about; 0 where that is not known.
     """
     ordered = sorted(r for r in ranges if r.size > 0)
     records = sum(r.size for r in ordered)
-    tasks = max(1, min(parallelism, records // FEWEST_RECORDS))
+    fewest = min(FEWEST_RECORDS, FEWEST_BYTES // max(1, record_bytes))
+    tasks = max(1, min(parallelism, records // max(1, fewest)))
     if records > tasks * MOST_RECORDS:
         tasks = parallelism * -(-records // (parallelism * MOST_RECORDS))
     return tuple(_cut(ordered, records, tasks))

@@ -11,6 +11,7 @@ from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.kafka_batch import stored_row_bytes
 from bucketline.streaming.batch.plan import MOST_BYTES_IN_ONE_TASK, plan_batch
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.step_for_table import decode_step
@@ -47,6 +48,14 @@ def test_one_task_writes_what_one_task_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("runs", "expected"), [(1, 1), (3, 1), (4, 2)])
 def test_compactions_of_large_files_are_shared_among_tasks(tmp_path: Path, runs: int, expected: int) -> None:
     assert tasks_of(table_of(tmp_path, runs), ONE, most_bytes=10) == expected
+
+
+def test_what_a_row_takes_is_known_from_the_files(tmp_path: Path) -> None:
+    empty, full = WriteSession(table_of(tmp_path / "a", 0).path, {}), WriteSession(table_of(tmp_path / "b", 3).path, {})
+    empty.refresh(), full.refresh()
+    sizes = [f.stat().st_size for f in (tmp_path / "b").rglob("data-*")]
+    assert stored_row_bytes(empty.view) == 0
+    assert stored_row_bytes(full.view) == sum(sizes) // 60
 
 
 def test_small_compactions_are_not(tmp_path: Path) -> None:

@@ -39,4 +39,6 @@ def test_every_record_is_read_once_and_tasks_follow_topic_partition_and_offset(
 def test_little_is_one_task_and_much_is_several_for_each_place() -> None:
     assert len(shared([OffsetRange("t", 0, 0, FEWEST_RECORDS)], 8)) == 1
     assert shared([], 8) == ((),)
+    assert len(shared([OffsetRange("t", 0, 0, 1000)], 8, record_bytes=20_000)) == 4
+    assert len(shared([OffsetRange("t", 0, 0, 6)], 8, record_bytes=100 << 20)) == 6
     assert len(shared([OffsetRange("t", 0, 0, 5 * MOST_RECORDS)], 2)) == 6
