@@ -44,8 +44,8 @@ _OUT_OF_RANGE = frozenset({-140, 1, -139})
 _NO_TOPIC = frozenset({3, -188, -190})
 _LOGIN_REFUSED = frozenset({-169})
 _READ_REFUSED = frozenset({29, 31, 58})
-_OF_GROUP = frozenset({30, 15, 16})
-_PASSING = frozenset({-195, -193, -185, -187, -180, 5, 6, 7, 9, 13, 74, 75, 76})
+_OF_GROUP = frozenset({30, 14, 15, 16})
+_PASSING = frozenset({-195, -193, -185, -187, -180, 5, 6, 7, 9, 13, 74, 75, 78})
 
 
 @dataclass(slots=True)

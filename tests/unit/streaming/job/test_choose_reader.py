@@ -1,0 +1,75 @@
+"""Who reads Kafka: tasks themselves where every option has a counterpart and the client is there, else Spark."""
+
+import logging
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig
+from bucketline.streaming.batch.kafka_batch import KafkaReader
+from bucketline.streaming.job.choose_reader import JobSink, choose_reader, client_error
+from tests.support.tasks import Cluster
+
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+
+
+@dataclass
+class Session(Cluster):
+    """A Spark session with settings of its application."""
+
+    application: dict[str, str] = field(default_factory=dict)
+
+    def getConf(self) -> Any:
+        return self
+
+    def getAll(self) -> Any:
+        return list(self.application.items())
+
+
+def chosen(reader: ReaderChoice, **more: str) -> KafkaReader | None:
+    options = OPTIONS | {key.replace("_", "."): text for key, text in more.items()}
+    source = SourceConfig("kafka", options, RecordFormat.JSON, reader)
+    return choose_reader(Session(random.Random(1)), source, options)
+
+
+def test_auto_lets_tasks_read_where_every_option_has_a_counterpart(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    found = chosen(ReaderChoice.AUTO)
+    assert found is not None and not found.is_required and not found.keeps_split
+    assert found.settings["isolation.level"] == "read_uncommitted"
+    assert "tasks read Kafka themselves (source.reader = auto)" in caplog.text
+
+
+def test_auto_lets_spark_read_else_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert chosen(ReaderChoice.AUTO, kafka_max_poll_records="5") is None
+    assert "Spark reads Kafka (source.reader = auto): kafka.max.poll.records has no counterpart" in caplog.text
+    assert chosen(ReaderChoice.AUTO, kafka_fetch_min_bytes="-7") is None
+    assert "librdkafka does not take the settings" in caplog.text
+    source = SourceConfig("kafka", OPTIONS, RecordFormat.JSON, ReaderChoice.AUTO)
+    tokens = Session(random.Random(1), application={"spark.kafka.clusters.a.auth.bootstrap.servers": "x"})
+    assert choose_reader(tokens, source, OPTIONS) is None
+    assert "delegation tokens" in caplog.text
+
+
+def test_native_is_refused_where_tasks_cannot_read_and_spark_asks_nobody() -> None:
+    with pytest.raises(OptionError, match=r"source\.reader = native: kafka\.max\.poll\.records has no counterpart"):
+        chosen(ReaderChoice.NATIVE, kafka_max_poll_records="5")
+    found = chosen(ReaderChoice.NATIVE, minPartitions="7")
+    assert found is not None and found.is_required and found.keeps_split
+    assert choose_reader(None, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, ReaderChoice.SPARK), OPTIONS) is None
+
+
+def test_the_sink_of_a_job_has_what_any_sink_has_and_the_reader() -> None:
+    reader = KafkaReader({"a": "1"}, is_required=False, keeps_split=False)
+    sink = JobSink("/tmp/k.db/t", checkpoint="/c", source="kafka://b", allow_reprocess=True, kafka=reader)
+    job = sink._job()
+    assert (job.checkpoint, job.source, job.allow_reprocess, job.kafka) == ("/c", "kafka://b", True, reader)
+
+
+def test_a_client_says_why_it_cannot_be_made() -> None:
+    assert client_error({"bootstrap.servers": "127.0.0.1:1"}) == ""
+    assert "no.such" in client_error({"bootstrap.servers": "127.0.0.1:1", "no.such": "1"})
