@@ -129,7 +129,6 @@ def test_both_readers_give_the_same_rows_of_every_kind_of_record(
     found = pair.both("source.options.kafka.isolation.level=read_committed", "source.options.maxOffsetsPerTrigger=13")
     assert found.num_rows == 13 + 6
 
-    pair.forget_the_last_commit()
     kafka_broker.grow_topic("same-mixed", partitions=4)
     kafka_broker.produce("same-mixed", [record(30 + i, 3) for i in range(4)])
     transactions(kafka_broker, "same-transactions", [True, False])
@@ -162,6 +161,7 @@ def test_both_readers_say_that_records_are_gone_and_go_on_without_them_when_told
     kafka_broker.produce("same-gone", [record(i, i % 2) for i in range(8)])
     pair = Pair(spark, kafka_broker, tmp_path, "source.options.subscribe=same-gone")
     pair.both()
+    pair.forget_the_last_commit()
     kafka_broker.produce("same-gone", [record(i, i % 2) for i in range(8, 20)])
     kafka_broker.delete_records("same-gone", {1: 7})
     said = []
