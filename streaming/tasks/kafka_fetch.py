@@ -64,15 +64,26 @@ class RangeFetch:
         Raises KafkaDataLostError where records are gone and the job has not been told to go on without them, and
         KafkaUnreachableError, KafkaRefusedError, KafkaTopicMissingError and KafkaReaderError where they do not come.
         """
+        small: list[pa.Table] = []
+        for chunk in self._chunks(ranges):
+            small.append(chunk.table())
+            # A call of a decoder costs as much as hundreds of records, and ranges may be short.
+            if chunk.is_full or sum(t.num_rows for t in small) >= CHUNK_RECORDS or _bytes(small) >= CHUNK_BYTES:
+                yield pa.concat_tables(small)
+                small = []
+        if small:
+            yield pa.concat_tables(small)
+
+    def _chunks(self, ranges: Sequence[OffsetRange]) -> Iterator["Chunk"]:
         for wanted in ranges:
             chunk = Chunk(wanted, self.columns)
             for messages in self._messages(wanted):
                 chunk.add(messages)
                 if chunk.is_full:
-                    yield chunk.table()
+                    yield chunk
                     chunk = Chunk(wanted, self.columns)
             if chunk.count:
-                yield chunk.table()
+                yield chunk
 
     def _messages(self, wanted: OffsetRange) -> Iterator[list[Message]]:
         """The range's records in order, some at a time."""
@@ -204,6 +215,10 @@ class Chunk:
             # librdkafka counts from 0 for a record without a time, Kafka from -1.
             return pa.array(np.fromiter((kind - 1 for kind, _ in found), np.int32, self.count))
         return pa.array(found, _TYPES[name])
+
+
+def _bytes(tables: Sequence[pa.Table]) -> int:
+    return sum(int(t.nbytes) for t in tables)
 
 
 def _headers(record: Message) -> list[dict[str, object]] | None:

@@ -230,6 +230,21 @@ def test_ranges_are_read_one_after_the_other() -> None:
     assert [a for a in consumer.asked if isinstance(a, tuple)] == [("t", 0, 0), ("t", 1, 7)]
 
 
+def test_short_ranges_are_decoded_together_and_long_ones_in_parts() -> None:
+    answers = [[Told(0)], [Told(7, place=("t", 1))], [Told(0, bytes(CHUNK_BYTES), place=("t", 2))]]
+    answers += [[Told(1, place=("t", 2))], [Told(0, place=("u", 0))]]
+    reading = KafkaReading({"bootstrap.servers": "b:1"}, 5000, True)
+    ranges = [
+        OffsetRange("t", 0, 0, 1),
+        OffsetRange("t", 1, 7, 8),
+        OffsetRange("t", 2, 0, 2),
+        OffsetRange("u", 0, 0, 1),
+    ]
+    fetch = RangeFetch(Scripted(answers), reading, ("value", "topic", "partition"), OneTick())  # type: ignore[arg-type]
+    found = [t["partition"].to_pylist() for t in fetch.tables(ranges)]
+    assert found == [[0, 1, 2], [2, 0]]
+
+
 def test_large_records_are_taken_a_few_at_a_time() -> None:
     large = bytes(CHUNK_BYTES // 2)
     consumer = Scripted([[Told(i, large)] for i in range(4)] + [[Told(4 + i)] for i in range(30)])
