@@ -13,6 +13,7 @@ from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.consumers import broken_consumers
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.doctor.changelogs import changelog_findings
 from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.doctor.problem import passable
 from bucketline.state.store.doctor.snapshots import snapshot_findings
@@ -28,6 +29,7 @@ def folder_findings(table: TableHandle) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, "consumer", path, message)
     for path, message in broken_plans(table.io, table.metadata_path):
         yield Finding(Severity.WARNING, "compaction-plan", path, f"{message}; remove it, nothing else needs it")
+    yield from changelog_findings(table)
     branches = Branches(table.io, table.path)
     for name in branches.names():
         if Schemas(table.io, branches.path(name)).latest_id() is None:

@@ -136,6 +136,13 @@ def test_changes_are_read_from_changelogs_after_their_snapshots_have_expired(tmp
     assert table.to_arrow(changes_since=0) == changes
     assert table.doctor(rows=True) == []
     assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
+    live = {Path(f).name for f in table.files()["file_path"].to_pylist()}
+    name = "data-*" if producer == "none" else "changelog-*"
+    old = [f for f in Path(table.path).rglob(f"bucket-0/{name}") if f.name not in live]
+    gone = min(old, key=lambda f: f.stat().st_mtime_ns)
+    gone.unlink()
+    (found,) = table.doctor()
+    assert found.rule == "changelog" and gone.name in found.message
 
 
 def _expire_now(table: Table, clock: StillClock) -> ExpireResult:

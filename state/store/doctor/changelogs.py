@@ -1,0 +1,58 @@
+"""Checks changelogs that outlive their snapshots: what a reader of their changes opens must be there.
+
+Source: Paimon 2.0 ChangelogManager, ChangelogDeletion.
+"""
+
+from collections.abc import Iterator
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.table.choices import ChangelogProducer
+from bucketline.state.errors import StorageError
+from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.paths import CHANGELOG_DIR, changelog_name, parse_changelog_id
+from bucketline.state.format.snapshot_json import decode_snapshot
+from bucketline.state.store.catalog.kept_files import data_paths, reach, reraise_unless_missing
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.doctor.finding import Finding, Severity
+from bucketline.state.store.doctor.problem import passable
+
+
+def changelog_findings(table: TableHandle) -> Iterator[Finding]:
+    """Changelogs that cannot be read, and files that they need and that are gone or of another size."""
+    folder = f"{table.metadata_path}/{CHANGELOG_DIR}"
+    ids = sorted(i for name in table.io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
+    for changelog_id in ids:
+        path = f"{folder}/{changelog_name(changelog_id)}"
+        try:
+            data = table.io.read_optional(path)
+            found = None if data is None else list(_gone(table, decode_snapshot(data)))
+        except BucketlineError as e:
+            yield Finding(Severity.ERROR, "changelog", path, passable(e))
+            continue
+        # It may have expired while it was looked at.
+        if found and table.io.exists(path):
+            yield Finding(Severity.ERROR, "changelog", path, f"its changes cannot be read: {found[0]}")
+
+
+def _gone(table: TableHandle, changelog: Snapshot) -> Iterator[str]:
+    schema = table.table_schema
+    logs = schema.settings.changelog.producer is not ChangelogProducer.NONE
+    for entry in _changes(table.manifests, changelog, logs=logs):
+        for path, size in zip(data_paths(table.path, schema, entry), (entry.file.file_size,), strict=False):
+            io, place = reach(table.io, schema, path)
+            try:
+                if io.size(place) != size:
+                    yield f"{path} does not have {size:,} bytes"
+            except StorageError as e:
+                reraise_unless_missing(e)
+                yield f"{path} is missing"
+
+
+def _changes(manifests: Manifests, changelog: Snapshot, *, logs: bool) -> list[ManifestEntry]:
+    """The files with the changes: changelog files, or where a table `logs` none the new files of an append."""
+    if changelog.changelog_manifest_list is not None:
+        return manifests.changelog_entries(changelog)
+    if logs or changelog.commit_kind is not CommitKind.APPEND:
+        return []
+    return [e for e in manifests.delta_entries(changelog) if e.kind is FileKind.ADD]
