@@ -33,20 +33,21 @@ CHANGED_TIMES = 6
 """How often a change of rows is planned before its conflict is raised: five other writers came first then."""
 
 
-def repeat_if_changed(work: Callable[[], T]) -> T:
-    """The result of the work; where it lost against another writer, it is planned again on the newest snapshot.
+def repeat_if_changed(work: Callable[[], T]) -> tuple[T, int]:
+    """The result of the work, and how often it was planned again: where it lost against another writer, on the newest
+    snapshot.
 
     Raises the CommitConflictError of the last time, which says how often it was planned.
     """
     for left in range(CHANGED_TIMES - 1, 0, -1):
         try:
-            return work()
+            return work(), CHANGED_TIMES - 1 - left
         except CommitConflictError as e:
             if e.fields.get("rule") == ALREADY_ADDED:
                 raise
             _LOG.warning("planned again on the newest snapshot, at most %d times more: %s", left, e)
     try:
-        return work()
+        return work(), CHANGED_TIMES - 1
     except CommitConflictError as e:
         raise type(e)(
             f"planned {CHANGED_TIMES} times, and each time another writer came first: {e.message}", **e.fields

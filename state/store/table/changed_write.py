@@ -3,12 +3,15 @@
 The commit holds only if nobody has written the same keys since the snapshot that the rows were read at.
 """
 
+from collections.abc import Callable
+
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, SYSTEM_RANDOM
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.commit_check import AppendCheck
+from bucketline.state.store.commit.repeat import repeat_if_changed
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.table.settled_write import settle_write
 from bucketline.state.store.table.write_result import WriteResult
@@ -22,6 +25,12 @@ def open_change(table: TableHandle) -> WriteSession:
     session = WriteSession(table.uri, {}, table=table)
     session.refresh()
     return session
+
+
+def planned_until_first(change: Callable[[], WriteResult]) -> WriteResult:
+    """The result of a change, which is planned again where another writer came first. Raises as `repeat_if_changed`."""
+    done, replanned = repeat_if_changed(change)
+    return done.counting(replanned) if replanned else done
 
 
 def write_changes(session: WriteSession, source: Parts, operation: Operation, *, engine: Engine) -> WriteResult:

@@ -15,14 +15,13 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.repeat import repeat_if_changed
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.assignments import Assignments, plan_assignments
 from bucketline.state.store.table.change_rules import check_delete, check_update, fixed_columns
-from bucketline.state.store.table.changed_write import open_change, write_changes
+from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes
 from bucketline.state.store.table.found_rows import current_rows
 from bucketline.state.store.table.merge_join import Matched, Unmatched, join
 from bucketline.state.store.table.merge_source import MergeSource, check_key, spooled
@@ -68,7 +67,7 @@ def merge_rows(
     with spooled(source, schema, on, memory_bytes=memory, directory=directory) as spool:
         # What does not fit is refused before anything is read.
         _planned(plan, spool, when_matched, inserts)
-        return repeat_if_changed(partial(_merge_once, table, spool, when_matched, inserts, engine))
+        return planned_until_first(partial(_merge_once, table, spool, when_matched, inserts, engine))
 
 
 def _check_actions(when_matched: Mapping[str, object] | str | None, when_not_matched: str | None) -> None:

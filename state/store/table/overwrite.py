@@ -19,12 +19,13 @@ from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.repeat import repeat_if_changed, repeat_if_gone
+from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.change_rules import check_changeable
+from bucketline.state.store.table.changed_write import planned_until_first
 from bucketline.state.store.table.overwrite_moving import overwrite_moving
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.table.write import Data, with_kinds
@@ -63,7 +64,7 @@ def overwrite_table(
 
     if isinstance(data, pa.RecordBatchReader):
         return write()
-    return repeat_if_changed(write) if mode_of(table.table_schema).moves_keys else repeat_if_gone(write)
+    return planned_until_first(write) if mode_of(table.table_schema).moves_keys else repeat_if_gone(write)
 
 
 def _overwrite_once(

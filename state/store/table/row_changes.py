@@ -20,14 +20,13 @@ from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.repeat import repeat_if_changed
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.read.table_read import Filter
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.assignments import Assignments, plan_assignments
 from bucketline.state.store.table.change_rules import check_delete, check_update, fixed_columns
-from bucketline.state.store.table.changed_write import open_change, write_changes
+from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes
 from bucketline.state.store.table.conditions import Condition, plan_condition
 from bucketline.state.store.table.found_rows import found_parts
 from bucketline.state.store.table.write_result import WriteResult
@@ -40,7 +39,7 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
     check_delete(table)
     _check_engine(table, engine)
     condition = plan_condition(filter, table.table_schema)
-    return repeat_if_changed(partial(_delete_once, table, condition, engine))
+    return planned_until_first(partial(_delete_once, table, condition, engine))
 
 
 def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> WriteResult:
@@ -60,7 +59,7 @@ def update_rows(
     schema = table.table_schema
     condition = plan_condition(filter, schema)
     planned = plan_assignments(schema, assignments, fixed_columns(schema))
-    return repeat_if_changed(partial(_update_once, table, condition, planned.values, engine))
+    return planned_until_first(partial(_update_once, table, condition, planned.values, engine))
 
 
 def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, object], engine: Engine) -> WriteResult:

@@ -8,17 +8,24 @@ class WriteResult(int):
 
     `visible`: batch readers see the rows. False where nobody was to compact them yet: `write-only`, postponed rows,
     `lookup-compact` = `gentle`. `dropped`: why the compaction that was due is not in the table; None where it is, or
-    where none was due. The rows are in the table in every case.
+    where none was due. The rows are in the table in every case. `replanned`: how often a change of rows was planned
+    again, because another writer had changed the same rows meanwhile.
     """
 
     dropped: str | None
     visible: bool
+    replanned: int
 
-    def __new__(cls, snapshot_id: int, *, dropped: str | None = None, visible: bool = True) -> Self:
+    def __new__(cls, snapshot_id: int, *, dropped: str | None = None, visible: bool = True, replanned: int = 0) -> Self:
         found = super().__new__(cls, snapshot_id)
         found.dropped = dropped
         found.visible = visible
+        found.replanned = replanned
         return found
 
+    def counting(self, replanned: int) -> Self:
+        """The same after so many plans that were lost."""
+        return type(self)(int(self), dropped=self.dropped, visible=self.visible, replanned=replanned)
+
     def __getnewargs_ex__(self) -> tuple[tuple[int], dict[str, Any]]:
-        return (int(self),), {"dropped": self.dropped, "visible": self.visible}
+        return (int(self),), {"dropped": self.dropped, "visible": self.visible, "replanned": self.replanned}

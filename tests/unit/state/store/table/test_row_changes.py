@@ -203,7 +203,8 @@ def test_a_row_that_somebody_else_changes_meanwhile_is_changed_as_it_is_then(
                 break
             return found
 
-    table.update("id <= 2", {"v": expr("v + 1")}, engine=Racing())
+    done = table.update("id <= 2", {"v": expr("v + 1")}, engine=Racing())
+    assert (done, done.replanned) == (table.snapshots()["snapshot_id"].to_pylist()[-1], 2)
     assert held(table) == [(1, 201, "theirs"), (2, 3, "y"), (9, 9, "y")]
     assert caplog.text.count("planned again on the newest snapshot") == 2
     others = iter([("a", 2, 1, "between"), ("a", 5, 1, "between")])
