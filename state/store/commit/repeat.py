@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from bucketline.state.commit.conflict import ALREADY_ADDED, HISTORY_GONE
+from bucketline.state.determinism import SYSTEM_PAUSE, SYSTEM_RANDOM, Pause, Random
 from bucketline.state.errors import CommitConflictError, FilesGoneError
 
 T = TypeVar("T")
@@ -32,10 +33,14 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
 CHANGED_TIMES = 6
 """How often a change of rows is planned before its conflict is raised: five other writers came first then."""
 
+_FIRST_PAUSE_MS = 50
 
-def repeat_if_changed(work: Callable[[], T]) -> tuple[T, int]:
+
+def repeat_if_changed(
+    work: Callable[[], T], *, pause: Pause = SYSTEM_PAUSE, random: Random = SYSTEM_RANDOM
+) -> tuple[T, int]:
     """The result of the work, and how often it was planned again: where it lost against another writer, on the newest
-    snapshot.
+    snapshot, after a pause that doubles and is drawn at random, so that two of them do not meet again.
 
     Raises the CommitConflictError of the last time, which says how often it was planned.
     """
@@ -46,6 +51,8 @@ def repeat_if_changed(work: Callable[[], T]) -> tuple[T, int]:
             if e.fields.get("rule") == ALREADY_ADDED:
                 raise
             _LOG.warning("planned again on the newest snapshot, at most %d times more: %s", left, e)
+            longest_ms = _FIRST_PAUSE_MS << (CHANGED_TIMES - 1 - left)
+            pause.wait_ms(int(longest_ms * random.fraction()))
     try:
         return work(), CHANGED_TIMES - 1
     except CommitConflictError as e:
