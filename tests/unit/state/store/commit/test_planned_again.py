@@ -40,5 +40,5 @@ def test_pauses_double_and_the_result_counts_the_plans() -> None:
 def test_it_is_given_up_at_last_and_at_once_when_it_may_be_in_the_table() -> None:
     with pytest.raises(CommitConflictError, match=f"planned {CHANGED_TIMES} times.*faster"):
         lost(CHANGED_TIMES)
-    with pytest.raises(CommitConflictError, match="^somebody"):
+    with pytest.raises(CommitConflictError, match=r"^somebody"):
         lost(1, ALREADY_ADDED)
