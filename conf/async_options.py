@@ -8,6 +8,7 @@ from typing import Any
 from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option, parse_duration, parse_enum, parse_given_text, parse_int
+from bucketline.conf.table.compaction_options import WRITE_ONLY
 from bucketline.conf.table.own_options import COMPACTION, Compaction
 
 
@@ -99,7 +100,8 @@ def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOp
         _refuse(ASYNC_TASKS, "must be at least 1")
     pressure = BACK_PRESSURE.find(options)
     if pressure is None:
-        pressure = BackPressure.WAIT if compaction is Compaction.ASYNC else BackPressure.CONTINUE
+        waits = compaction is Compaction.ASYNC and not WRITE_ONLY.get(options)
+        pressure = BackPressure.WAIT if waits else BackPressure.CONTINUE
     return AsyncOptions(
         tasks=tasks,
         pool=ASYNC_POOL.find(options),

@@ -4,11 +4,13 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
 import pytest
 
+from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import open_table
 from tests.support.job_process import JobFolder, JobProcess, started
 
@@ -99,19 +101,29 @@ def test_a_signal_ends_a_running_job_after_its_batch_whoever_gets_the_signal(
     assert finished == set(batches) or (GIVEN_UP in job.output and finished == set(batches[:-1]))
 
 
-def test_a_job_that_was_ended_goes_on_where_it_was(folder: JobFolder) -> None:
-    with started(folder, folder.command()) as job:
+def test_a_job_that_was_ended_goes_on_where_it_was_and_so_does_the_compaction_beside_its_batches(
+    folder: JobFolder,
+) -> None:
+    beside = ("options.compaction=async", "create.options.num-sorted-run.compaction-trigger=2")
+    with started(folder, folder.command(*beside)) as job:
         job.read_until("batch 1:")
         to_everybody(job)
         assert job.end() == 0, job.output
     assert_quiet(job)
-    with started(folder, folder.command("trigger=availableNow")) as again:
+    with started(folder, folder.command("trigger=availableNow", *beside)) as again:
         assert again.end() == 0, again.output
     assert_quiet(again)
     table = folder.table()
     assert sorted(table.to_arrow()["id"].to_pylist()) == list(range(FILES * ROWS))
     kinds = table.snapshots().to_pylist()
     assert [s["commit_identifier"] for s in kinds if s["commit_kind"] == "APPEND"] == list(range(FILES))
+    assert {s["commit_user"].split("-")[0] for s in kinds if s["commit_kind"] == "COMPACT"} == {"compactor"}
+    assert {f["level"] for f in table.files().to_pylist()} != {0} and table.doctor() == []
+    # What a stop gave back, or a bounded job finished: nothing is open, and no file was left.
+    assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
+    folder_of_plans = PlanFolder(table.io, table.path)
+    listing = folder_of_plans.list()
+    assert all(listing.is_closed(plan) for plan in folder_of_plans.plans(listing).values())
 
 
 @pytest.mark.parametrize(("send", "code"), [(to_python, 143), (interrupt_group, 130)])

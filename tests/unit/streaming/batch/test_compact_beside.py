@@ -136,15 +136,15 @@ class _Conf:
         return {"spark.scheduler.mode": self.mode}
 
 
-def test_a_table_that_is_write_only_is_not_compacted_by_its_stream(
+def test_a_table_that_is_write_only_is_not_compacted_by_its_stream_nor_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = made(tmp_path, write_only="true")
     job = Job(table)
     with caplog.at_level(logging.WARNING):
-        for number in range(3):
+        for number in range(8):
             job.batch(number)
-    assert job.sink.finish(job.cluster, "query") == 0 and kinds(table) == ["APPEND"] * 3
+    assert job.sink.finish(job.cluster, "query") == 0 and kinds(table) == ["APPEND"] * 8
 
 
 @pytest.mark.parametrize("compaction", ["async", "dedicated"])

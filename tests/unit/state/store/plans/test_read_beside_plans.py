@@ -85,7 +85,7 @@ def test_rows_are_right_after_every_call_to_storage_of_a_plans_run(tmp_path: Pat
         return [do_item(through(io, job)) for job in jobs]
 
     batches.write()
-    for _ in range(2):
+    for _ in range(1 if hides else 2):
         batches.write()
         session = WriteSession(table.uri, FULL, table=handle)
         session.refresh()
@@ -106,7 +106,7 @@ def test_rows_are_right_after_every_call_to_storage_of_a_plans_run(tmp_path: Pat
         while compactor.round():
             pass
         look()
-    assert moments > 30 and len(batches.states) > 5, (moments, len(batches.states))
+    assert moments > 15 and len(batches.states) > 3, (moments, len(batches.states))
     # What is compacted is what the plans were made of: never less, never a part of a later batch.
     assert seen_optimized == bases
     assert [f for f in open_table(table.path).doctor(rows=True) if f.severity is Severity.ERROR] == []

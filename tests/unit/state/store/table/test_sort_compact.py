@@ -95,12 +95,12 @@ def _pairs(text: object) -> list[tuple[str, str]]:
 
 def test_more_rows_than_memory_are_sorted_through_local_disk(tmp_path: Path) -> None:
     """Chunks, several passes over them, blocks of one value: the order is that of a sort in memory."""
-    given = pa.concat_tables([rows(seed, 9000) for seed in range(4)]).drop_columns(["l"])
-    given = given.set_column(0, "x", pa.array([n // 4000 for n in range(given.num_rows)]))
+    given = pa.concat_tables([rows(seed, 3000) for seed in range(4)]).drop_columns(["l"])
+    given = given.set_column(0, "x", pa.array([n // 1500 for n in range(given.num_rows)]))
     batches = (
         given.take(np.random.default_rng(1).permutation(given.num_rows)).combine_chunks().to_batches(max_chunksize=500)
     )
-    by = RowSort(("x", "y", "name"), OrderStrategy.ORDER, 300_000, str(tmp_path / "spill"))
+    by = RowSort(("x", "y", "name"), OrderStrategy.ORDER, 100_000, str(tmp_path / "spill"))
     found = pa.Table.from_batches(by.sorted(batches))
     keys = [(r["x"], r["y"], r["name"] is not None, r["name"] or "") for r in found.to_pylist()]
     assert keys == sorted(keys) and bag(found) == bag(given)
