@@ -27,7 +27,7 @@ from tests.support.slow_storage import slow_storage
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 WAIT_MS = 60_000
-LATENCY_S = 0.012
+LATENCY_S = 0.008
 
 
 def made(path: Path, options: Mapping[str, str] | None = None) -> Table:
