@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -165,7 +166,14 @@ def compactor(
     with _stopped_by_signals(stop):
         if not once:
             click.echo(f"waiting for plans of {counted(len(compactors), 'table')}", err=True)
-        closed = serve_plans(compactors, poll_ms=poll_ms, once=once, stop=stop, tell=_told_to(compactors, shown))
+        closed = serve_plans(
+            compactors,
+            poll_ms=poll_ms,
+            once=once,
+            stop=stop,
+            tell=_told_to(shown),
+            looked=_looked_at(compactors, shown),
+        )
     left = sum(c.open.count for c in compactors.values())
     others = f", {counted(left, 'item')} left to others" if once and left else ""
     click.echo(f"{counted(closed, 'item')} closed{others}", err=True)
@@ -196,14 +204,28 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _told_to(compactors: Mapping[str, Compactor], shown: MetricsOptions) -> Callable[[str, Finished], None]:
+def _looked_at(compactors: Mapping[str, Compactor], shown: MetricsOptions) -> Callable[[str], None]:
+    """Takes what is open into the metrics, and writes their file where that has changed."""
+    known: dict[str, int] = {}
+
+    def looked(path: str) -> None:
+        count = compactors[path].open.count
+        if known.get(path) == count:
+            return
+        known[path] = count
+        REGISTRY.set(OPEN_ITEMS, count, {"table": path})
+        write_outlets(replace(shown, json_file=None), "")
+
+    return looked
+
+
+def _told_to(shown: MetricsOptions) -> Callable[[str, Finished], None]:
     """Prints what was done, and takes it into the metrics of this process."""
 
     def told(path: str, found: Finished) -> None:
         _tell(path, found)
         outcome = "given back" if found.result is None else found.result.state.value
         REGISTRY.add(ITEMS, 1, {"table": path, "outcome": outcome})
-        REGISTRY.set(OPEN_ITEMS, compactors[path].open.count, {"table": path})
         if shown.is_shown:
             line = {"table": path, "item": found.item.number, "bucket": found.item.bucket, "outcome": outcome}
             write_outlets(shown, json.dumps({**line, "reason": found.reason}))

@@ -74,9 +74,11 @@ def serve_plans(
     once: bool,
     stop: Stop,
     tell: Tell,
+    looked: Callable[[str], None] = lambda path: None,
     pause: Pause | None = None,
 ) -> int:
-    """Works on the plans of tables, given by path, in turns; how many items were closed.
+    """Works on the plans of tables, given by path, in turns; how many items were closed. `looked` is called after each
+    look at a table.
 
     With `once` it ends when it finds nothing more to claim; errors of a table are raised then. Without, they are
     warnings, and the table is looked at again.
@@ -89,6 +91,7 @@ def serve_plans(
                 worked = True
                 closed += found.result is not None
                 tell(path, found)
+            looked(path)
             if stop.is_asked:
                 break
         if not worked and not stop.is_asked:

@@ -66,7 +66,11 @@ def test_a_compactor_works_off_the_plans_of_several_tables(tmp_path: Path) -> No
         run("plan", table.path)
     line = next(text for text in run("status", one.path)[1].splitlines() if text.startswith("compaction plans"))
     assert line.startswith("compaction plans: 4 items open (") and "), 0 in work; the oldest was planned " in line
-    code, out, told = run("compactor", one.path, two.path, "--once")
+    metrics = tmp_path / "compactor.prom"
+    code, out, told = run("compactor", one.path, two.path, "--once", "--set", f"metrics.prometheus.file={metrics}")
+    shown = metrics.read_text()
+    assert f'bucketline_compactor_items_total{{outcome="done",table="{one.path}"}} 4.0' in shown
+    assert f'bucketline_compactor_open_items{{table="{two.path}"}} 0.0' in shown
     assert code == 0 and told == "6 items closed\n"
     assert sorted(out.splitlines())[0].startswith(f"{one.path} bucket 0: done, snapshot ")
     assert out.count(": done, snapshot ") == 6
