@@ -399,7 +399,9 @@ def _unsupported(node: exp.Expression) -> OptionError:
 
 
 def _no_value(field: DataField, node: exp.Expression, expected: str) -> OptionError:
-    return _refused(f"{node.sql(_DIALECT)} is no value of column '{field.name}' {field.type}: it takes {expected}")
+    literal = node.sql(_DIALECT)
+    why = f"{literal} is no value of column '{field.name}' {field.type}: it takes {expected}"
+    return OptionError(why, key="filter", literal=literal)
 
 
 def _refused(why: str) -> OptionError:

@@ -4,6 +4,7 @@ A function that is not here is refused by name; one that is asked for more than 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import time
 from typing import Any
 
 import pyarrow as pa
@@ -76,6 +77,11 @@ def to_common(value: Value, target: pa.DataType) -> Value:
 
 
 def _read_as(value: Value, other: pa.DataType) -> Value:
+    if isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and pa.types.is_time(other):
+        try:
+            return pa.scalar(time.fromisoformat(value.as_py()), other)
+        except ValueError as e:
+            raise pa.ArrowInvalid(f"'{value}' is no time") from e
     if isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and pa.types.is_temporal(other):
         wanted = logical_type(other, nullable=True)
         return recast(pa.array([value.as_py()]), logical_type(value.type, nullable=True), wanted)[0]

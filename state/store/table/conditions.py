@@ -44,8 +44,10 @@ def plan_condition(filter: Filter, schema: TableSchema) -> Condition:
         try:
             condition(test, columns_of(arrow_schema(schema.fields).empty_table()), 0)
         except SchemaMismatchError:
-            # A literal that does not fit its column is better named by the first reading.
-            raise e from None
+            if "literal" in e.fields:
+                # A literal that does not fit its column is better named by the first reading.
+                raise e from None
+            raise
         return Condition(test=test)
 
 

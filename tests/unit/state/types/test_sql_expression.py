@@ -20,6 +20,7 @@ COLUMNS = {
     "f": pa.array([1.5, float("nan"), 0.0]),
     "d": pa.array([0, 19000, None], pa.int32()).cast(pa.date32()),
     "b": pa.array([True, None, False]),
+    "ti": pa.array([0, 3_600_000, None], pa.int32()).cast(pa.time32("ms")),
     "source.a": pa.array([0, 2, 5]),
 }
 
@@ -50,6 +51,7 @@ COLUMNS = {
         ("f > 1 AND f = f", [True, True, False]),
         ("d >= '2000-01-01'", [False, True, None]),
         ("d = DATE '2022-01-08'", [False, True, None]),
+        ("ti >= '01:00:00'", [False, True, None]),
         ("year(d) + extract(month from d)", [1971, 2023, None]),
         ("greatest(a, source.a)", [1, 2, 5]),
         ("nullif(a, 1)", [None, 2, None]),
