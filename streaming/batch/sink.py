@@ -22,11 +22,11 @@ from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.finish import finish_stream
 from bucketline.streaming.batch.identity import BatchIdentity, commit_user
 from bucketline.streaming.batch.live_table import forget_table, live_table
-from bucketline.streaming.batch.log import log_to_standard_error
 from bucketline.streaming.batch.make_visible import hidden_rows
 from bucketline.streaming.batch.progress import tell
 from bucketline.streaming.batch.write_batch import Job, identify, write_batch
 from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 _LOG = logging.getLogger(__name__)

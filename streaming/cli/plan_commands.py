@@ -32,7 +32,6 @@ from bucketline.state.store.plans.serve import Stop, compactor_of, few, run_here
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.table.table import Table
 from bucketline.state.store.write.write_session import WriteSession
-from bucketline.streaming.batch.log import log_to_standard_error
 from bucketline.streaming.cli.arguments import (
     assignments,
     format_option,
@@ -44,6 +43,7 @@ from bucketline.streaming.cli.arguments import (
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.spark_side import spark_module
+from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.metrics.outlets import open_outlets, write_outlets
 from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric
 

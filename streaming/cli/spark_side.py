@@ -16,7 +16,6 @@ from bucketline.conf.secrets import MaskingFilter
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.failure import SparkLog
-from bucketline.streaming.batch.log import log_to_standard_error
 from bucketline.streaming.cli.arguments import format_option
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.read_commands import shown_snapshots
@@ -24,6 +23,7 @@ from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.settings import settings_table
 from bucketline.streaming.cli.status import draw_status
 from bucketline.streaming.job.ending import process_ending, signals_to
+from bucketline.streaming.log import log_to_standard_error
 
 _SHOWN_ROWS = 10
 

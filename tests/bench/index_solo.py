@@ -19,7 +19,7 @@ from bucketline.state.store.key_index.ready import IndexOrigin, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings, rocks_options, write_sst
 from bucketline.state.store.table.table import open_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger
-from bucketline.state.store.write.cross_write import CrossWrite
+from bucketline.state.store.write.cross.cross_write import CrossWrite
 from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 from tests.bench.watch import own_peak_bytes

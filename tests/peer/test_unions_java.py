@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from bucketline.state.format.art_bitmap64 import decode_bitmap64, encode_bitmap64
+from bucketline.state.format.index.art_bitmap64 import decode_bitmap64, encode_bitmap64
 from bucketline.state.lsm.aggregate.sketches import unite_hll_sketches, unite_theta_sketches
 from bucketline.state.lsm.aggregate.unions import unite_bitmaps64
 from bucketline.state.store.table.table import create_table, open_table

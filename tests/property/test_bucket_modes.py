@@ -11,12 +11,12 @@ from unittest.mock import patch
 
 import pytest
 
-from bucketline.state.format.hash_index import HASH
+from bucketline.state.format.index.hash_index import HASH
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries, shared_hash_cache
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write import cross_write, dynamic
+from bucketline.state.store.write.cross import cross_write, dynamic
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError

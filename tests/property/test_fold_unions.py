@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.art_bitmap64 import decode_bitmap64, encode_bitmap64
+from bucketline.state.format.index.art_bitmap64 import decode_bitmap64, encode_bitmap64
 from bucketline.state.types.logical import parse_type
 from tests.support.folding import Case, fold_rows, keyed_rows
 from tests.support.merge_functions import RefusedError

@@ -13,7 +13,6 @@ from pyroaring import BitMap
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro.container import decode_records
 from bucketline.state.format.data_file import DataFileMeta, FileSource, SimpleStats
-from bucketline.state.format.deletion_vector import decode_deletion_vectors, encode_deletion_vectors
 from bucketline.state.format.entries import (
     CommitKind,
     DeletionVectorRange,
@@ -23,8 +22,9 @@ from bucketline.state.format.entries import (
     ManifestFileMeta,
     Snapshot,
 )
-from bucketline.state.format.hash_index import decode_hash_index, encode_hash_index
-from bucketline.state.format.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketline.state.format.index.deletion_vector import decode_deletion_vectors, encode_deletion_vectors
+from bucketline.state.format.index.hash_index import decode_hash_index, encode_hash_index
+from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,

@@ -13,7 +13,7 @@ from typing import Any
 import datasketches
 from pyroaring import BitMap
 
-from bucketline.state.format.art_bitmap64 import decode_bitmap64, encode_bitmap64
+from bucketline.state.format.index.art_bitmap64 import decode_bitmap64, encode_bitmap64
 from bucketline.state.types.logical import DataType, TypeRoot
 
 Row = dict[str, Any]

@@ -24,7 +24,7 @@ from bucketline.state.store.key_index.table_keys import ShardKeys
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, open_table
-from bucketline.state.store.write.key_assign import PlacedBatch, place_batch
+from bucketline.state.store.write.cross.key_assign import PlacedBatch, place_batch
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.logical import DataField, parse_type_text
 from bucketline.state.types.order import key_changes, sort_indices

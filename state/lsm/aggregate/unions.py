@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError
-from bucketline.state.format.art_bitmap64 import decode_bitmap64, encode_bitmap64
+from bucketline.state.format.index.art_bitmap64 import decode_bitmap64, encode_bitmap64
 from bucketline.state.lsm.aggregate.events import Events, Mask, Op, take_or_null, validity
 
 

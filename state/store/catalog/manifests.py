@@ -29,7 +29,7 @@ from bucketline.state.format.entries import (
     ManifestFileMeta,
     Snapshot,
 )
-from bucketline.state.format.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,

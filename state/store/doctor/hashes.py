@@ -14,7 +14,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.bucket.allocation import Int32s
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
-from bucketline.state.format.hash_index import decode_hash_index
+from bucketline.state.format.index.hash_index import decode_hash_index
 from bucketline.state.store.catalog.kept_files import index_path, located, reach
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.doctor.problem import Problem

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.deletion_vector import (
+from bucketline.state.format.entries import DeletionVectorRange, IndexManifestEntry
+from bucketline.state.format.index.deletion_vector import (
     DELETION_VECTORS,
     FILE_VERSION,
     decode_deletion_vector,
     read_span,
 )
-from bucketline.state.format.entries import DeletionVectorRange, IndexManifestEntry
 from bucketline.state.format.paths import INDEX_DIR, bucket_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.storage.decoding import naming_file

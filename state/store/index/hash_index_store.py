@@ -21,7 +21,7 @@ from bucketline.state.bucket.dynamic import NOTHING_KNOWN, KnownHashes, known_ha
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
-from bucketline.state.format.hash_index import HASH, decode_hash_index, encode_hash_index
+from bucketline.state.format.index.hash_index import HASH, decode_hash_index, encode_hash_index
 from bucketline.state.format.paths import INDEX_DIR, index_file_name
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.types.distinct import distinct

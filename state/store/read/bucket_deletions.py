@@ -11,8 +11,12 @@ import numpy as np
 from pyroaring import BitMap
 
 from bucketline.state.determinism import IdSource
-from bucketline.state.format.deletion_vector import DELETION_VECTORS, decode_deletion_vectors, encode_deletion_vectors
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
+from bucketline.state.format.index.deletion_vector import (
+    DELETION_VECTORS,
+    decode_deletion_vectors,
+    encode_deletion_vectors,
+)
 from bucketline.state.format.paths import INDEX_DIR, index_file_name
 from bucketline.state.lsm.aggregate.events import Indices
 from bucketline.state.store.catalog.live_files import BucketId

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
@@ -75,7 +75,7 @@ def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: 
 
 def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitSizes) -> list[ChangeSplit]:
     """The units as splits. All files of a bucket are in one, in order, except in append tables without buckets."""
-    is_ordered = bool(schema.primary_keys) or bucket_mode(schema) is not BucketMode.UNAWARE
+    is_ordered = bool(schema.primary_keys) or bucket_mode(schema).has_buckets
     # Where a partition got another number of buckets meanwhile, its keys have moved between them.
     counts: dict[bytes, set[int]] = {}
     for unit in units:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
+from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.interval import sections

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import DataFileMeta, FileSource
@@ -118,7 +118,7 @@ class StoredRows:
         one replaces; without buckets those that hold a changed vector are replaced by name."""
         access, settings = self._access, self._schema.settings.changelog
         entries = self._session.deletion_entries().get(bucket_id, ())
-        by_name = bucket_mode(self._schema) is BucketMode.UNAWARE
+        by_name = not bucket_mode(self._schema).has_buckets
         names = {file.file_name for file, _ in changes}
         touched = tuple(e for e in entries if not by_name or names & masked_files((e,)))
         deletions = load_deletions(access.files, touched)

@@ -16,7 +16,7 @@ from bucketline.conf.table.merge_options import (
     SEQUENCE_FIELD,
 )
 from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import fold_for
@@ -106,7 +106,7 @@ def fixed_columns(schema: TableSchema) -> dict[str, str]:
     settings = schema.settings.merge
     if settings.row_kind_field is not None:
         fixed[settings.row_kind_field] = f"'{ROWKIND_FIELD.key}'"
-    if bucket_mode(schema) is BucketMode.CROSS_PARTITION and settings.engine is not MergeEngine.DEDUPLICATE:
+    if bucket_mode(schema).moves_keys and settings.engine is not MergeEngine.DEDUPLICATE:
         fixed |= {
             name: f"a partition column, and '{MERGE_ENGINE.key}' = '{settings.engine.value}' leaves a key where it is"
             for name in schema.partition_keys

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
@@ -45,7 +45,7 @@ def check_order(
         raise OptionError(f"order strategy {order_strategy!r} is none of {_listed()}", key="order_strategy")
     if strategy != "full":
         raise OptionError(f"rows are sorted by rewriting all files; strategy {strategy!r} does not", key="strategy")
-    if bucket_mode(schema) is not BucketMode.UNAWARE:
+    if bucket_mode(schema).has_buckets:
         kind = "its rows are in key order" if schema.primary_keys else "a bucket's rows are in the order they came"
         raise UnsupportedTableError(
             f"{path}: only append tables without buckets can be sorted ('bucket' = '-1' and no primary key): {kind}",

@@ -21,7 +21,7 @@ from bucketline.state.store.write.write_plan import Mode, WritePlan
 _OBJECTS = {
     BucketMode.FIXED: "fixed:Fixed",
     BucketMode.DYNAMIC: "dynamic:Dynamic",
-    BucketMode.CROSS_PARTITION: "cross_partition:CrossPartition",
+    BucketMode.CROSS_PARTITION: "cross.cross_partition:CrossPartition",
     BucketMode.POSTPONE: "postpone:Postpone",
     BucketMode.UNAWARE: "unaware:Unaware",
 }

@@ -13,7 +13,7 @@ import pyarrow as pa
 from bucketline.state.bucket.allocation import AllocationRule, Assigners, Int32s
 from bucketline.state.bucket.dynamic import NOTHING_KNOWN, DynamicAssigner
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.format.hash_index import decode_hash_index, encode_hash_index
+from bucketline.state.format.index.hash_index import decode_hash_index, encode_hash_index
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.index.hash_index_store import HashIndexStore
 from bucketline.state.store.write.grouping import HashEntries, hash_index_store

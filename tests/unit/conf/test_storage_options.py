@@ -18,7 +18,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_settings, resolve_job
 from bucketline.conf.storage_options import STORAGE_OPTIONS, check_storage_options, s3_settings
 from bucketline.state.commit.schema_change import SetOption
-from bucketline.state.format.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,

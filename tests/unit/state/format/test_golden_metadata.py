@@ -9,16 +9,16 @@ import pytest
 
 from bucketline.state.commit.manifest_merge import live_entries, merge_entries
 from bucketline.state.format.avro.container import MAGIC, container_header, open_container
-from bucketline.state.format.deletion_vector import (
+from bucketline.state.format.entries import ManifestEntry, ManifestFileMeta, Snapshot
+from bucketline.state.format.index.deletion_vector import (
     DELETION_VECTORS,
     decode_deletion_vector,
     decode_deletion_vectors,
     encode_deletion_vectors,
     read_span,
 )
-from bucketline.state.format.entries import ManifestEntry, ManifestFileMeta, Snapshot
-from bucketline.state.format.hash_index import HASH, decode_hash_index, encode_hash_index
-from bucketline.state.format.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketline.state.format.index.hash_index import HASH, decode_hash_index, encode_hash_index
+from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,

@@ -13,16 +13,16 @@ from pyroaring import BitMap, BitMap64
 
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.avro.container import decode_records, encode_records
-from bucketline.state.format.deletion_vector import (
+from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
+from bucketline.state.format.index.deletion_vector import (
     MAGIC_V2,
     decode_deletion_vector,
     decode_deletion_vectors,
     encode_deletion_vectors,
     read_span,
 )
-from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
-from bucketline.state.format.hash_index import decode_hash_index, encode_hash_index
-from bucketline.state.format.index_manifest import FORMAT, decode_index_manifest, encode_index_manifest
+from bucketline.state.format.index.hash_index import decode_hash_index, encode_hash_index
+from bucketline.state.format.index.index_manifest import FORMAT, decode_index_manifest, encode_index_manifest
 
 JAVA_V1 = bytes.fromhex("01 00000018 5e43f2d0 3a300000 01000000 0000 0100 10000000 0300 0700 1448545c")
 JAVA_V2 = bytes.fromhex(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.index_manifest import decode_index_manifest
+from bucketline.state.format.index.index_manifest import decode_index_manifest
 from bucketline.state.format.manifest import decode_manifest, decode_manifest_list
 from bucketline.state.store.table.table import open_table
 from tests.support.golden import GOLDEN

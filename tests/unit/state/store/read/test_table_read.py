@@ -25,9 +25,9 @@ from bucketline.state.errors import (
     UnsupportedTableError,
 )
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, SimpleStats
-from bucketline.state.format.deletion_vector import encode_deletion_vectors
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
-from bucketline.state.format.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketline.state.format.index.deletion_vector import encode_deletion_vectors
+from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,
@@ -210,9 +210,9 @@ def test_the_zone_of_the_process_changes_nothing(zone: str) -> None:
     program = """
 import sys
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, SimpleStats
-from bucketline.state.format.deletion_vector import encode_deletion_vectors
+from bucketline.state.format.index.deletion_vector import encode_deletion_vectors
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
-from bucketline.state.format.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,

@@ -25,8 +25,8 @@ from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.compact import commit_compaction, compact_now
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write import cross_write
 from bucketline.state.store.write.bucket_writer import write_bucket
+from bucketline.state.store.write.cross import cross_write
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table

@@ -8,7 +8,7 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.art_bitmap64 import encode_bitmap64
+from bucketline.state.format.index.art_bitmap64 import encode_bitmap64
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 from bucketline.state.store.commit.commit_check import AppendCheck
-from bucketline.state.store.write.cross_overwrite import CrossOverwriteKeys
-from bucketline.state.store.write.cross_write import CrossWrite
+from bucketline.state.store.write.cross.cross_overwrite import CrossOverwriteKeys
+from bucketline.state.store.write.cross.cross_write import CrossWrite
 from bucketline.state.store.write.dynamic import asked_assigners
 from bucketline.state.store.write.grouping import KeyShares
 from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage

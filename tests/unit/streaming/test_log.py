@@ -7,7 +7,7 @@ import pytest
 
 _LINE = """
 import logging, sys
-from bucketline.streaming.batch.log import log_to_standard_error
+from bucketline.streaming.log import log_to_standard_error
 {setup}
 log_to_standard_error()
 log_to_standard_error()

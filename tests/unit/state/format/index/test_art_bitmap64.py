@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.art_bitmap64 import decode_bitmap64, encode_bitmap64
+from bucketline.state.format.index.art_bitmap64 import decode_bitmap64, encode_bitmap64
 
 # What Paimon Java 1.4.2 made of RoaringBitmap64.bitmapOf(1, 2, 3, 70000, -1, 1L << 40).
 _JAVA = bytes.fromhex(

@@ -44,8 +44,8 @@ from bucketline.state.store.key_index.ready import IndexOrigin, IndexPlan, ready
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.key_index.table_keys import ShardKeys
 from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.write.cross.key_assign import PlacedBatch, place_batch
 from bucketline.state.store.write.grouping import GivenBuckets
-from bucketline.state.store.write.key_assign import PlacedBatch, place_batch
 from bucketline.state.store.write.placing import Placing, SnapshotNote
 from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, partition_codes, unseal

@@ -12,7 +12,7 @@ from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.store.catalog.manifests import EVERYTHING, EntryFilter, Manifests
 from bucketline.state.store.key_index.catch_up import IndexSource
 from bucketline.state.store.storage.errors import scratch_folder
-from bucketline.state.store.write.cross_write import CrossWrite
+from bucketline.state.store.write.cross.cross_write import CrossWrite
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import SealedRun

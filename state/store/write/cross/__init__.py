@@ -1,0 +1,1 @@
+"""Cross-partition upserts: rows whose keys are looked up in a key index over the whole table."""
