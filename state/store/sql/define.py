@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
+from bucketline.conf.statement_options import split_comment, without_type
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import (
@@ -32,18 +33,16 @@ from bucketline.state.store.warehouse.catalog import catalog
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import columns_text, quoted_name, quoted_text
 
-_CATALOG_TYPES = ("paimon", "paimon-generic")
-
 
 def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> pa.Table:
     """Creates a table; with AS SELECT it gets the rows too, and does not stay when they cannot be written."""
     catalog, name = session.place(found.name)
     schema: str | pa.Schema | None = found.columns
-    keys, partitions, options, comment = found.primary_key, found.partition_by, dict(found.options), found.comment
+    keys, partitions = found.primary_key, found.partition_by
+    options, own_comment = split_comment(found.options)
+    comment = found.comment or own_comment
     if found.exist_ok and catalog.has_table(name):
         return DONE
-    own_comment = options.pop("comment", None)  # Spark says so
-    comment = comment or own_comment
     if found.like is not None:
         source = session.table(found.like).table_schema
         schema, keys = columns_text(source.fields), keys or source.primary_keys
@@ -75,11 +74,7 @@ def create_catalog(session: SqlSession, found: CreateCatalog) -> pa.Table:
         if found.exist_ok:
             return DONE
         raise refused(f"Catalog {found.name} already exists.", catalog=found.name)
-    options = dict(found.options)
-    kind = options.pop("type", "paimon")
-    if kind not in _CATALOG_TYPES:
-        raise refused(f"CREATE CATALOG: 'type' = '{kind}' is not supported; 'paimon' is", option="type")
-    session.catalogs[found.name] = catalog(options)
+    session.catalogs[found.name] = catalog(without_type(found.options))
     return DONE
 
 
