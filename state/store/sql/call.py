@@ -18,9 +18,10 @@ from bucketline.state.sql.dialect import parse_one, refused
 from bucketline.state.sql.procedures import SORT_STRATEGIES, STRATEGIES, bind_call
 from bucketline.state.sql.statement import Call, TableName
 from bucketline.state.sql.words import Words
+from bucketline.state.store.catalog.branches import MAIN
 from bucketline.state.store.sql.partitions import partitions_of_text, partitions_where
 from bucketline.state.store.sql.queries import Queries
-from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.table.table import Table
 
 Arguments = Mapping[str, str]
@@ -38,7 +39,8 @@ def call(session: SqlSession, found: Call, queries: Queries, clock: Clock = SYST
         return _remove_orphans_of(session, name, given, clock)
     table = session.table(name, writes=True)
     if found.procedure == "rescale":
-        return _rescale(table, given, queries)
+        full = name.table if is_path(name) else session.place(name)[1]
+        return _rescale(table, full, given, queries)
     return _PROCEDURES[found.procedure](table, given, clock)
 
 
@@ -105,13 +107,14 @@ def _idle(
     return [p for p in found if any(all(p.get(k) == v for k, v in one.items()) for one in partitions)]
 
 
-def _rescale(table: Table, given: Arguments, queries: Queries) -> pa.Table:
-    for name in ("scan_parallelism", "sink_parallelism"):
-        if name in given:
-            raise _wrong(f"{name} is not supported: the work takes the cores of the process or of Spark", name)
+def _rescale(table: Table, name: str, given: Arguments, queries: Queries) -> pa.Table:
+    for argument in ("scan_parallelism", "sink_parallelism"):
+        if argument in given:
+            text = f"{argument} is not supported: the work takes the cores of the process or of Spark"
+            raise _wrong(text, argument)
     _one_of_partitions_and_where(given)
     if table.snapshot_store.latest_id() is None:
-        raise _wrong(f"Table {table.path} has no snapshot, no need to rescale.", "table")
+        raise _wrong(f"Table {name} has no snapshot, no need to rescale.", "table")
     if "bucket_num" in given:
         number = _number(given, "bucket_num")
     else:
@@ -227,6 +230,8 @@ def _delete_branch(table: Table, given: Arguments, clock: Clock) -> pa.Table:
 
 def _fast_forward(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     del clock
+    if given["branch"] == MAIN:
+        raise _wrong(f"Branch name '{MAIN}' do not use in fast-forward.", "branch")
     table.fast_forward(given["branch"])
     return _result(True)
 

@@ -12,7 +12,7 @@ from bucketline.state.sql.statement import Delete, Insert, Relation, Truncate, U
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.table_read import Filter
-from bucketline.state.store.sql.queries import Columns, Queries
+from bucketline.state.store.sql.queries import LOCAL_QUERIES, Columns, Queries
 from bucketline.state.store.sql.relation import bind_columns, is_time_literal, refuse_subqueries, sql_text
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
@@ -31,7 +31,7 @@ def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
     names = _target_columns(table, found)
     fields = {f.name: f for f in table.table_schema.fields}
     fixed = {name: _fixed_value(fields[name], text) for name, text in found.partition.items()}
-    literals = _literal_rows(found, [fields[n] for n in names])
+    literals = _literal_rows(found, [fields[n] for n in names], queries)
     if literals is None and not found.overwrite:
         given = Columns(None if found.by_name else names, fixed)
         written = queries.write(session, found.query, table, given)
@@ -73,14 +73,21 @@ def _target_columns(table: Table, found: Insert) -> list[str]:
     return names
 
 
-def _literal_rows(found: Insert, fields: Sequence[DataField]) -> pa.Table | None:
-    """The rows of VALUES in the types of the columns, None for a query or a value that is no literal."""
+def _literal_rows(found: Insert, fields: Sequence[DataField], queries: Queries) -> pa.Table | None:
+    """The rows of VALUES in the types of the columns, None for a query or a value that is no literal.
+
+    A time without a zone for a column of instants is left to Spark, whose session has a zone.
+    """
     tree = found.query.tree
     if not isinstance(tree, exp.Values) or found.by_name:
         return None
     rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in tree.expressions]
     for row in rows:
         _check_width(found, len(row), [f.name for f in fields])
+    if queries is not LOCAL_QUERIES:
+        for at, field in enumerate(fields):
+            if field.type.root is TypeRoot.TIMESTAMP_LTZ and any(is_time_literal(row[at]) for row in rows):
+                return None
     return _literal_table(rows, fields)
 
 

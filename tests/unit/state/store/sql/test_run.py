@@ -309,6 +309,20 @@ def test_procedures_take_the_arguments_of_spark_and_of_flink(orders: Run) -> Non
     assert orders("CALL sys.remove_orphan_files(table => 'default.*', dry_run => true)") == [(0, 0)]
 
 
+def test_a_rescale_says_what_it_needs(run: Run) -> None:
+    run(
+        "CREATE TABLE p (a INT PRIMARY KEY NOT ENFORCED) "
+        "WITH ('bucket'='-2', 'postpone.batch-write-fixed-bucket'='false')"
+    )
+    with pytest.raises(OptionError, match=r"^Table default\.p has no snapshot, no need to rescale\.$"):
+        run("CALL sys.rescale('p', 2)")
+    run("INSERT INTO p VALUES (1)")
+    with pytest.raises(OptionError, match="you must provide the resulting bucket number"):
+        run("CALL sys.rescale('p')")
+    with pytest.raises(OptionError, match="sink_parallelism is not supported"):
+        run("CALL sys.rescale(`table` => 'p', bucket_num => 2, sink_parallelism => 4)")
+
+
 def test_a_branch_becomes_the_table(orders: Run) -> None:
     orders("CALL sys.create_tag('t', 'x'); CALL sys.create_branch('t', 'b', 'x')")
     orders("INSERT INTO t$branch_b VALUES (8, 8, 'a'); CALL sys.fast_forward('t', 'b')")
