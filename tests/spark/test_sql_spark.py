@@ -43,7 +43,10 @@ def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession,
     ]
     with pytest.raises(SchemaMismatchError, match="2 values for 4 columns"):
         run("INSERT INTO e SELECT 1, 2 FROM range(1)")
-    run("DROP TABLE e")
+    run("DROP TABLE e; CREATE TABLE z (k INT, at TIMESTAMP_LTZ(6))")
+    instant = "INSERT INTO z VALUES (1, TIMESTAMP '2024-01-01 00:00:00'); SELECT unix_seconds(at) FROM z"
+    assert run(instant) == [1704067200]  # the session is in UTC
+    run("DROP TABLE z")
     assert run("SHOW TABLES IN shop LIKE 'nothing'") == []
     assert run("SELECT count(*) FROM orders TABLESAMPLE (100 PERCENT)") == [5]
     hint = "/*+ OPTIONS('scan.snapshot-id'='2') */"
