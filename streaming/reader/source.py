@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
@@ -23,6 +24,8 @@ from bucketline.streaming.reader.batch_reader import (
 from bucketline.streaming.reader.stream_reader import stream_reader
 
 FORMAT = "bucketline"
+
+_FOUND_ALREADY = "DATA_SOURCE_ALREADY_EXISTS"
 
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 """The module of Spark's process that pushes filters down; it runs only if `spark.sql.python.filterPushdown.enabled`."""
@@ -60,7 +63,11 @@ class BucketlineSource(DataSource):  # type: ignore[misc]
 
 def register(spark: Any) -> None:
     """Makes `format("bucketline")` known to a Spark session, if Spark has not found it by itself."""
-    spark.dataSource.register(BucketlineSource)
+    try:
+        spark.dataSource.register(BucketlineSource)
+    except AnalysisException as e:
+        if e.getCondition() != _FOUND_ALREADY:
+            raise
 
 
 def _pushes_filters() -> bool:

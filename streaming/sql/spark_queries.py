@@ -23,7 +23,6 @@ from bucketline.streaming.sql.write_frame import write_frame
 _OWN_OPTIONS = "spark."
 _PAIMON_OPTIONS = "spark.paimon."
 _READ_OPTIMIZED = "ro"
-_FOUND_ALREADY = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 class SparkQueries:
@@ -32,11 +31,7 @@ class SparkQueries:
     def __init__(self, spark: Any) -> None:
         self._spark = spark
         self._engine = spark_engine(spark)
-        try:
-            register(spark)
-        except AnalysisException as e:
-            if e.getCondition() != _FOUND_ALREADY:
-                raise
+        register(spark)
 
     @property
     def engine(self) -> Engine:
