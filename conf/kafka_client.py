@@ -61,6 +61,8 @@ _OF_OURS: Mapping[str, str] = {
     "enable.partition.eof": "true",  # tells the position behind records that are not delivered
     "fetch.wait.max.ms": "100",  # nothing is read beyond the newest record
     "queued.max.messages.kbytes": "32768",  # records that wait in memory
+    "queued.min.messages": "20000",  # records fetched ahead; those beyond a range's end are fetched for nothing
+    "fetch.queue.backoff.ms": "5",  # a full queue is looked at again soon, and not after a second
     "receive.message.max.bytes": "1000000000",  # a record may be larger than what one answer is to hold
     "max.poll.interval.ms": "86400000",
     "connections.max.idle.ms": "540000",  # as the Java client
