@@ -16,7 +16,8 @@ from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries, shared_hash_cache
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write.cross import cross_write, dynamic
+from bucketline.state.store.write import dynamic
+from bucketline.state.store.write.cross import cross_write
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.table.choices import ChangelogProducer
+from bucketline.conf.wording import counted
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, changelog_name, parse_changelog_id
@@ -43,7 +44,7 @@ def _gone(table: TableHandle, changelog: Snapshot) -> Iterator[str]:
             io, place = reach(table.io, schema, path)
             try:
                 if io.size(place) != size:
-                    yield f"{path} does not have {size:,} bytes"
+                    yield f"{path} does not have {counted(size, 'byte')}"
             except StorageError as e:
                 reraise_unless_missing(e)
                 yield f"{path} is missing"

@@ -172,6 +172,7 @@ PATH_COMMANDS = (
     ("orphans",),
     ("doctor",),
     ("offsets",),
+    ("delete", "--where", "id > 5"),
     ("plan", "--dry-run"),
 )
 

@@ -88,8 +88,9 @@ def test_a_second_writer_at_the_same_time_is_refused(tmp_path: Path) -> None:
     session = WriteSession(table.path, {})
     session.refresh()
     write_table(open_table(table.path), rows(np.arange(4, 8), "b"))
+    partition, bucket = next(session.view.buckets())
     with pytest.raises(CommitConflictError, match="one writer at a time"):
-        session.commit([CommitMessage(b"", 0, -1)], user="slow", identifier=1)
+        session.commit([CommitMessage(partition, bucket, -1)], user="slow", identifier=1)
     session.refresh()
     table.compact()
     session.commit([], user="slow", identifier=1)
