@@ -18,7 +18,7 @@ def test_quickstart_streams_compacts_and_shows_the_table_it_promised(tmp_path: P
     assert done.returncode == 0, done.stderr
     assert "240 events in 4 batches make" in done.stdout and "exactly these" in done.stdout
     assert "no compaction is due" in done.stdout and "commit_kind" in done.stdout and "L0" in done.stdout
-    assert done.stderr.count("batch ") == 4
+    assert done.stderr.count("\nbatch ") == 4
     table = open_table(str(tmp_path / "q" / "shop.db" / "orders"))
     kinds = table.snapshots()["commit_kind"].to_pylist()
     assert kinds.count("APPEND") == 4 and kinds[-1] == "COMPACT"
