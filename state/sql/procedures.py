@@ -86,9 +86,9 @@ def _named(call: Call, found: Procedure) -> dict[str, str | None]:
     for name, value in call.named.items():
         meant = found.also.get(name, name)
         if meant not in known:
-            near = did_you_mean(name, known)
+            near = did_you_mean(name, known) or f"; it takes {', '.join(known)}"
             raise refused(
-                f"CALL sys.{call.procedure}: argument {name} is unknown{near}; it takes {', '.join(known)}",
+                f"CALL sys.{call.procedure}: argument {name} is unknown{near}",
                 argument=name,
             )
         if meant in values:

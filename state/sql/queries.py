@@ -126,6 +126,8 @@ def _merge(text: str, found: Parsed, tree: exp.Merge) -> Merge:
     _only(tree, "MERGE", "this", "using", "on", "whens")
     matched, not_matched = None, None
     for when in tree.args["whens"].expressions:
+        if when.args.get("condition"):
+            raise refused("MERGE: WHEN ... AND CONDITION is not supported; choose the rows in USING (SELECT ...)")
         _only(when, "MERGE WHEN", "matched", "source", "then")
         if when.args.get("source"):
             raise refused("MERGE: WHEN NOT MATCHED BY SOURCE is not supported; use DELETE or UPDATE after it")

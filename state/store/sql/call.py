@@ -85,7 +85,6 @@ def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Qu
                 f"Spark compact with sort_type {sort} only support unaware-bucket append-only table yet.",
                 "order_strategy",
             )
-        raise _wrong("sorting by a compaction is not supported; leave order_strategy out", "order_strategy")
     table = replace(table, write_options={**table.write_options, **_options(given)})
     partitions = _chosen(table, given)
     if "partition_idle_time" in given:
@@ -93,7 +92,11 @@ def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Qu
         partitions = _idle(table, partitions, clock.local_ms() - idle_ms)
         if not partitions:
             return _result(True)
-    table.compact((strategy or "full").strip().lower(), partitions, engine=queries.engine)
+    wanted = (strategy or "full").strip().lower()
+    if sort == "none":
+        table.compact(wanted, partitions, engine=queries.engine)
+    else:
+        table.compact(wanted, partitions, order_by=columns, order_strategy=sort)
     return _result(True)
 
 
