@@ -1,7 +1,7 @@
 """The rows that a change looks at, at the snapshot of its session: bucket by bucket, pruned by its condition."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.changed_rows import ChangedRows, RowChange
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
-from bucketline.state.store.read.bucket_deletions import load_deletions
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
 from bucketline.state.store.read.merge_read import Projection, plan_projection, read_buckets, refuse_unreadable
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, visible_files
@@ -25,20 +25,13 @@ def found_parts(session: WriteSession, expression: pc.Expression | None, change:
 
     Raises SchemaMismatchError for an expression that does not fit the table.
     """
-    schema = _seeing_all(session.plan.schema)
-    refuse_unreadable(schema)
-    projection = plan_projection(schema, None, expression)
-    access = BucketAccess(session.table.uri, schema)
-    stored = group_by_bucket(session.view.live_entries())
-    waiting = [b for b in stored if b.bucket == POSTPONE_BUCKET]
-    seen = visible_files(schema, stored, read_optimized=False)
-    if waiting and schema.settings.reading.sees_postponed:
-        return Parts([GivenRows(_changed(access, [*seen, *waiting], projection, change))])
-    vectors = session.deletion_entries()
+    found = _found(session, expression)
+    if found.waiting:
+        return Parts([GivenRows(_changed(found, change))])
     return Parts(
         [
-            ChangedRows(access, bucket, projection, change, origin, vectors.get((bucket.partition, bucket.bucket), ()))
-            for origin, bucket in enumerate(pruned(session, seen, expression))
+            ChangedRows(found.access, bucket, found.projection, change, origin, vector_files)
+            for origin, (bucket, vector_files) in enumerate(_with_vectors(session, found.buckets, expression))
         ]
     )
 
@@ -47,23 +40,48 @@ def current_rows(
     session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows that pass the expression, in the table's columns; `partitions` are those to look at, None for all."""
+    found = _found(session, expression, partitions)
+    files = found.access.files
+    if found.waiting:
+        yield from read_with_postponed(files, [*found.buckets, *found.waiting], found.projection)
+        return
+    for bucket, vector_files in _with_vectors(session, found.buckets, expression):
+        access = replace(files, deletions=load_deletions(files, vector_files)) if vector_files else files
+        yield from read_buckets(access, [bucket], found.projection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where the rows are: in `buckets`, and in postpone buckets, `waiting`, where readers see those too."""
+
+    access: BucketAccess
+    projection: Projection
+    buckets: Sequence[BucketFiles]
+    waiting: Sequence[BucketFiles]
+
+
+def _found(
+    session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None = None
+) -> _Found:
     schema = _seeing_all(session.plan.schema)
     refuse_unreadable(schema)
     projection = plan_projection(schema, None, expression)
-    files = BucketAccess(session.table.uri, schema).files
     stored = group_by_bucket(session.view.live_entries())
     if partitions is not None:
         stored = [b for b in stored if b.partition in partitions]
-    waiting = [b for b in stored if b.bucket == POSTPONE_BUCKET]
     seen = visible_files(schema, stored, read_optimized=False)
-    if waiting and schema.settings.reading.sees_postponed:
-        yield from read_with_postponed(files, [*seen, *waiting], projection)
-        return
+    sees_postponed = schema.settings.reading.sees_postponed
+    waiting = [b for b in stored if b.bucket == POSTPONE_BUCKET] if sees_postponed else []
+    return _Found(BucketAccess(session.table.uri, schema), projection, seen, waiting)
+
+
+def _with_vectors(
+    session: WriteSession, buckets: Sequence[BucketFiles], expression: pc.Expression | None
+) -> Iterator[tuple[BucketFiles, VectorFiles]]:
+    """The buckets that may hold rows passing the expression, each with the index files of its deletion vectors."""
     vectors = session.deletion_entries()
-    for bucket in pruned(session, seen, expression):
-        found = vectors.get((bucket.partition, bucket.bucket), ())
-        access = replace(files, deletions=load_deletions(files, found)) if found else files
-        yield from read_buckets(access, [bucket], projection)
+    for bucket in pruned(session, buckets, expression):
+        yield bucket, vectors.get((bucket.partition, bucket.bucket), ())
 
 
 def _seeing_all(schema: TableSchema) -> TableSchema:
@@ -82,10 +100,8 @@ def pruned(
     return prune(session.plan.schema, buckets, expression, access.files.schema_of)
 
 
-def _changed(
-    access: BucketAccess, buckets: Sequence[BucketFiles], projection: Projection, change: RowChange
-) -> Iterator[pa.Table]:
-    for batch in read_with_postponed(access.files, buckets, projection):
-        found = change.rows(batch)
-        if found is not None:
-            yield found
+def _changed(found: _Found, change: RowChange) -> Iterator[pa.Table]:
+    for batch in read_with_postponed(found.access.files, [*found.buckets, *found.waiting], found.projection):
+        changed = change.rows(batch)
+        if changed is not None:
+            yield changed

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from bucketline.conf.wording import counted
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.table.merge_source import JoinKey, MergeSource
+from bucketline.state.store.table.merge_source import JoinKey, MergeSource, run_of_share
 from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
+from bucketline.state.store.write.sealed_runs import unseal
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def join(
             shares = source.share_of(hashes)
             for share in np.unique(shares).tolist():
                 mine = pa.Table.from_batches([rows.filter(pa.array(shares == share))])
-                kept.add(SealedRun(b"", share, 0, number, mine.num_rows, 0, mine.num_rows, seal(mine)))
+                kept.add(run_of_share(share, number, mine))
         for share in range(source.share_count):
             side = _Side(source.key, source.rows(share), is_matched_used)
             for _, blob in kept.take((b"", share)):

@@ -141,7 +141,7 @@ def spooled(
             shares = hash_share(hashes, count)
             for share in np.unique(shares).tolist():
                 mine = rows if count == 1 else rows.filter(pa.array(shares == share))
-                buffer.add(_run(share, number, mine))
+                buffer.add(run_of_share(share, number, mine))
         assert out is not None
         yield MergeSource(key, out, [[blob for _, blob in buffer.take((b"", s))] for s in range(count)], seen)
 
@@ -184,7 +184,8 @@ def _prepared(table: pa.Table, key: JoinKey) -> pa.Table:
     return table
 
 
-def _run(share: int, number: int, rows: pa.Table) -> SealedRun:
+def run_of_share(share: int, number: int, rows: pa.Table) -> SealedRun:
+    """Rows of one share as a run for a `RunBuffer`, which gives the runs of a share back by `number`."""
     return SealedRun(b"", share, 0, number, rows.num_rows, 0, rows.num_rows, seal(rows))
 
 

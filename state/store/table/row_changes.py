@@ -20,7 +20,7 @@ from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.engine.engine import Engine, Parts
+from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.read.table_read import Filter
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
@@ -44,10 +44,10 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
 
 def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> WriteResult:
     session = open_change(table)
-    change = DeletedRows(session.plan.schema, condition)
     if not table.primary_key:
         return _change_appended(session, condition, None, engine)
-    return write_changes(session, _found(session, condition, change), Operation.DELETE, engine=engine)
+    source = found_parts(session, condition.expression, DeletedRows(session.plan.schema, condition))
+    return write_changes(session, source, Operation.DELETE, engine=engine)
 
 
 def update_rows(
@@ -68,7 +68,7 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
     planned = plan_assignments(schema, values, fixed_columns(schema))
     if not table.primary_key:
         return _change_appended(session, condition, planned, engine)
-    source = _found(session, condition, UpdatedRows(condition, planned))
+    source = found_parts(session, condition.expression, UpdatedRows(condition, planned))
     return write_changes(session, source, Operation.UPDATE, engine=engine)
 
 
@@ -101,10 +101,6 @@ def _check_engine(table: TableHandle, engine: Engine) -> None:
             f"rows of {table.path} are read with '{POSTPONE_MERGE_ON_READ.key}', which is done in this process; leave "
             "out the engine"
         )
-
-
-def _found(session: WriteSession, condition: Condition, change: "DeletedRows | UpdatedRows") -> Parts:
-    return found_parts(session, condition.expression, change)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ lost compacts again itself.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import VISIBILITY_TIMEOUT
@@ -53,7 +53,18 @@ def settle_write(
 
     Raises CommittedNotVisibleError when they are not within `visibility-timeout`: the rows are in the table.
     """
-    written = _settle(session, messages, committed, engine, trigger, user, clock, ids, random, pause)
+
+    def compact(used: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
+        return compact_buckets(engine, session.plan, session.plan.bucket_write(used, clock=clock, ids=ids), work)
+
+    def commit(made: Sequence[CommitMessage]) -> Committed:
+        return session.commit(made, user=user, kind=CommitKind.COMPACT)
+
+    def compact_again(left: FileNames) -> Rounds:
+        budget = Budget(session.plan.sink.visibility_timeout_ms, clock=clock, random=random, pause=pause)
+        return compact_until_visible(session, left, trigger=trigger, compact=compact, commit=commit, budget=budget)
+
+    written = _settle(session, messages, committed, compact_again)
     Upkeep(clock=clock, ids=ids).after_batch(session, messages, committed.snapshots)
     return written
 
@@ -62,13 +73,7 @@ def _settle(
     session: WriteSession,
     messages: Sequence[CommitMessage],
     committed: Committed,
-    engine: Engine,
-    trigger: CompactTrigger,
-    user: str,
-    clock: Clock,
-    ids: IdSource,
-    random: Random,
-    pause: Pause,
+    compact_again: Callable[[FileNames], Rounds],
 ) -> WriteResult:
     if not committed.snapshots:
         newest = session.follow().snapshot
@@ -78,12 +83,8 @@ def _settle(
     left, waits = left_on_level0(messages, committed), what_waits(session.plan.schema)
     rounds = Rounds(left)
     if left and dropped is not None and waits is not Waits.NOTHING and _is_waited_for(session):
-        budget = Budget(session.plan.sink.visibility_timeout_ms, clock=clock, random=random, pause=pause)
         try:
-            if is_lasting(committed.dropped):
-                rounds = Rounds(left, lost=dropped)
-            else:
-                rounds = _compact_again(session, engine, left, trigger, user, clock, ids, budget)
+            rounds = Rounds(left, lost=dropped) if is_lasting(committed.dropped) else compact_again(left)
         except BucketlineError as e:
             if waits is Waits.ROWS:
                 raise _not_visible(session, newest_id, messages, left, e.message) from e
@@ -105,25 +106,6 @@ def _settle(
 def _is_waited_for(session: WriteSession) -> bool:
     """Whether a write waits for the compaction that makes its rows visible, and fails without it."""
     return session.plan.schema.settings.compaction.waits_for_lookup
-
-
-def _compact_again(
-    session: WriteSession,
-    engine: Engine,
-    left: FileNames,
-    trigger: CompactTrigger,
-    user: str,
-    clock: Clock,
-    ids: IdSource,
-    budget: Budget,
-) -> Rounds:
-    def compact(used: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
-        return compact_buckets(engine, session.plan, session.plan.bucket_write(used, clock=clock, ids=ids), work)
-
-    def commit(made: Sequence[CommitMessage]) -> Committed:
-        return session.commit(made, user=user, kind=CommitKind.COMPACT)
-
-    return compact_until_visible(session, left, trigger=trigger, compact=compact, commit=commit, budget=budget)
 
 
 def _is_postponed(session: WriteSession, messages: Sequence[CommitMessage]) -> bool:
