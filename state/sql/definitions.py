@@ -21,7 +21,7 @@ from bucketline.state.sql.statement import (
     Statement,
     Use,
 )
-from bucketline.state.sql.words import Words, table_name
+from bucketline.state.sql.words import Words, database_name, table_name
 
 _PROVIDERS = ("paimon", "bucketline")
 
@@ -52,7 +52,7 @@ def read_create(words: Words) -> Statement:
 def _create_database(words: Words) -> CreateDatabase:
     words.verb = "CREATE DATABASE"
     exist_ok = words.take("IF", "NOT", "EXISTS")
-    catalog, name = _database(words)
+    catalog, name = database_name(words.path("the name of a database"))
     if not words.is_done:
         clause = words.peek()
         raise words.wrong(f"a database has no properties here, so that {clause} is not supported")
@@ -349,10 +349,3 @@ def read_reset(words: Words) -> Reset:
     key = words.option_key()
     words.end()
     return Reset(key)
-
-
-def _database(words: Words) -> tuple[str | None, str]:
-    path = words.path("the name of a database")
-    if len(path) > 2:
-        raise refused(f"{'.'.join(path)!r} is no database; give a database, or catalog.database")
-    return (path[0] if len(path) == 2 else None), path[-1]

@@ -61,8 +61,9 @@ def _single_words(token: Token) -> Iterator[Token]:
         yield Token(TokenType.VAR, match[0], token.line, token.col, start, start + len(match[0]) - 1)
 
 
-def plain_text(node: exp.Expression) -> str:
-    """A value or a condition as text with '' in texts and quoted names. TIMESTAMP has no time zone, as in Paimon."""
+def sql_text(node: exp.Expression) -> str:
+    """A value or a condition as the SQL text that `Table.update` and its like take: '' in texts, quoted names.
+    TIMESTAMP has no time zone, as in Paimon."""
 
     def plain(found: exp.Expression) -> exp.Expression:
         is_zoned = isinstance(found, exp.DataType) and found.is_type("timestamptz")
@@ -101,4 +102,4 @@ def _reason(error: SqlglotError) -> str:
     return f"{description.rstrip('.')}{place}"
 
 
-__all__ = ["DIALECT", "Token", "TokenType", "parse_one", "refused", "tokens_of"]
+__all__ = ["DIALECT", "Token", "TokenType", "parse_one", "refused", "sql_text", "tokens_of"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from bucketline.conf.errors import OptionError
 from bucketline.state.sql.dialect import Token, TokenType, refused, tokens_of
 from bucketline.state.sql.statement import TableName
+from bucketline.state.types.columns_text import quoted_text
 
 _OPENING, _CLOSING = ("(", "<", "["), (")", ">", "]")
 _NO_NAMES = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN})
@@ -198,9 +199,7 @@ class Words:
             if last is not None and token.start > last.end + 1:
                 parts.append(" ")
             is_text = token.token_type is TokenType.STRING
-            parts.append(
-                f"'{token.text.replace(chr(39), chr(39) * 2)}'" if is_text else self.text[token.start : token.end + 1]
-            )
+            parts.append(quoted_text(token.text) if is_text else self.text[token.start : token.end + 1])
             last = token
         return "".join(parts)
 
@@ -238,3 +237,10 @@ def table_name(parts: Sequence[str]) -> TableName:
         raise refused(f"{parts[-1]!r} is no name of a table, as t, t$files or t$branch_b$files")
     catalog, database = ((None, None, *parts[:-1])[-2:]) if len(parts) > 1 else (None, None)
     return TableName(table, database, catalog, branch, suffixes[0] if suffixes else None)
+
+
+def database_name(parts: Sequence[str]) -> tuple[str | None, str]:
+    """The catalog, None for the current one, and the database that `[catalog.]database` names. Raises OptionError."""
+    if len(parts) > 2:
+        raise refused(f"{'.'.join(parts)!r} is no database; give a database, or catalog.database")
+    return (parts[0] if len(parts) == 2 else None), parts[-1]

@@ -84,7 +84,7 @@ def snapshots_table(store: Snapshots) -> pa.Table:
                 "commit_user": s.commit_user,
                 "commit_identifier": s.commit_identifier,
                 "commit_kind": s.commit_kind.value,
-                "commit_time": datetime.fromtimestamp(s.time_ms / 1000),
+                "commit_time": local_time(s.time_ms),
                 "base_manifest_list": s.base_manifest_list,
                 "delta_manifest_list": s.delta_manifest_list,
                 "changelog_manifest_list": s.changelog_manifest_list,
@@ -97,6 +97,11 @@ def snapshots_table(store: Snapshots) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema=SNAPSHOTS_SCHEMA)
+
+
+def local_time(time_ms: int) -> datetime:
+    """Epoch milliseconds in the local zone, as system tables show times."""
+    return datetime.fromtimestamp(time_ms / 1000)
 
 
 def files_table(

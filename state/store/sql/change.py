@@ -7,13 +7,13 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.dialect import refused, sql_text
 from bucketline.state.sql.statement import Delete, Insert, Relation, Truncate, Update
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.table_read import Filter
 from bucketline.state.store.sql.queries import LOCAL_QUERIES, Columns, Queries
-from bucketline.state.store.sql.relation import bind_columns, is_time_literal, refuse_subqueries, sql_text
+from bucketline.state.store.sql.relation import bind_columns, is_time_literal, refuse_subqueries
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.table import Table

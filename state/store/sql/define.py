@@ -24,7 +24,7 @@ from bucketline.state.sql.statement import (
     TableName,
     Use,
 )
-from bucketline.state.sql.words import table_name
+from bucketline.state.sql.words import database_name, table_name
 from bucketline.state.store.sql.queries import Queries
 from bucketline.state.store.sql.results import DONE, snapshot_result, texts
 from bucketline.state.store.sql.session import SqlSession, is_path
@@ -87,7 +87,7 @@ def drop(session: SqlSession, found: Drop) -> pa.Table:
             raise refused(f"there is no catalog '{name}'", catalog=name)
         return DONE
     if found.kind is Kind.DATABASE:
-        catalog, database = _database(session, found.path)
+        catalog, database = database_name(found.path)
         session.catalog_of(catalog).drop_database(database, missing_ok=found.missing_ok, cascade=found.cascade)
         return DONE
     table = table_name(found.path)
@@ -102,7 +102,7 @@ def use(session: SqlSession, found: Use) -> pa.Table:
     if found.kind is Kind.CATALOG:
         session.use_catalog(found.path[0])
         return DONE
-    catalog, database = _database(session, found.path)
+    catalog, database = database_name(found.path)
     if catalog is None and database in session.catalogs and database not in session.catalog_of(None).list_databases():
         session.use_catalog(database)
         return DONE
@@ -124,7 +124,7 @@ def show(session: SqlSession, found: Show) -> pa.Table:
             return texts("create_statement", [create_statement(table, ".".join(map(quoted_name, shown)))])
         return _SHOWN_OF_TABLE[found.what](table)
     if found.what == "TABLES":
-        catalog, database = _database(session, found.path or (session.database,))
+        catalog, database = database_name(found.path or (session.database,))
         names = _like(session.catalog_of(catalog).list_tables(database), found.like)
         return pa.table(
             {"database": pa.array([database] * len(names), pa.string()), "table": pa.array(names, pa.string())}
@@ -145,12 +145,6 @@ def _like(names: list[str], pattern: str | None) -> list[str]:
     signs = {"*": ".*", "%": ".*", "_": ".", "|": "|"}
     expression = re.compile("".join(signs.get(sign, re.escape(sign)) for sign in pattern), re.IGNORECASE)
     return [name for name in names if expression.fullmatch(name)]
-
-
-def _database(session: SqlSession, path: tuple[str, ...]) -> tuple[str | None, str]:
-    if len(path) > 2:
-        raise refused(f"{'.'.join(path)!r} is no database; give a database, or catalog.database")
-    return (path[0] if len(path) == 2 else None), path[-1]
 
 
 def describe(session: SqlSession, found: Describe) -> pa.Table:

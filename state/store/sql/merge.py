@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from sqlglot import exp
 
-from bucketline.state.sql.dialect import DIALECT, refused
+from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Merge, MergeAction
 from bucketline.state.store.sql.queries import Queries
-from bucketline.state.store.sql.relation import sql_text
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.table import Table

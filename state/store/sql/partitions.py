@@ -4,7 +4,6 @@ Source: Paimon 2.0 SparkProcedureUtils, ParameterUtils.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 from sqlglot import exp
@@ -40,12 +39,6 @@ def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
             key="partitions",
         )
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Partition:
-    values: Mapping[str, object]
-    newest_local_ms: int
 
 
 def partitions_where(

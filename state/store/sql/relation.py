@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
-from bucketline.state.sql.dialect import DIALECT, plain_text, refused
+from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Relation
 from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.sql.session import SqlSession
@@ -131,11 +131,6 @@ def refuse_subqueries(node: exp.Expression, verb: str) -> None:
             f"{verb}: a query in {node.sql(DIALECT)!r} is not supported; use MERGE INTO ... USING (SELECT ...)",
             statement=verb,
         )
-
-
-def sql_text(node: exp.Expression) -> str:
-    """A bound condition or value as the SQL text that `Table.update` and its like take."""
-    return plain_text(node)
 
 
 def null_first(array: pa.ChunkedArray, first: bool) -> pa.ChunkedArray:

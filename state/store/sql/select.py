@@ -14,11 +14,10 @@ from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.sql.dialect import DIALECT, refused
+from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Query
-from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, sql_text
+from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source
 from bucketline.state.store.sql.session import SqlSession
-from bucketline.state.types.logical import DataField
 from bucketline.state.types.sql_expression import SqlExpression, evaluate, expr
 from bucketline.state.types.sql_filter import untyped_scalar
 
@@ -69,7 +68,7 @@ def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
     if isinstance(tree, exp.Table):
         source = open_source(session, next(r for r in query.relations if r.start == _start(tree)), tree.alias_or_name)
         names = [f.name for f in source.fields]
-        return _Select(source, source.fields, exp.select("*")).reader(names)
+        return _Select(source, exp.select("*")).reader(names)
     if isinstance(tree, exp.Values):
         return _constants([_as_outputs(row.expressions) for row in tree.expressions])
     if not isinstance(tree, exp.Select):
@@ -88,7 +87,7 @@ def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
     if len(query.relations) != 1 or tree.find(exp.Subquery, exp.Exists):
         raise _needs_spark("a query over several tables")
     source = open_source(session, query.relations[0], start.this.alias_or_name)
-    return _Select(source, source.fields, _bound(tree, source)).run()
+    return _Select(source, _bound(tree, source)).run()
 
 
 def _start(table: exp.Table) -> int:
@@ -109,8 +108,8 @@ def _bound(tree: exp.Select, source: Source) -> exp.Expression:
 
 
 class _Select:
-    def __init__(self, source: Source, fields: Sequence[DataField], tree: exp.Expression) -> None:
-        self._source, self._fields, self._tree = source, fields, tree
+    def __init__(self, source: Source, tree: exp.Expression) -> None:
+        self._source, self._fields, self._tree = source, source.fields, tree
         where = tree.args.get("where")
         self._condition = None if where is None else where.this
         self._limit = _count(tree, "limit")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
+from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.paths import default_partition_name
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -19,7 +20,6 @@ from bucketline.state.store.read.views import partition_text, value_text
 from bucketline.state.types.binary_row import decode_row
 
 _TIME = pa.timestamp("ms")
-DELETION_VECTORS_INDEX = "DELETION_VECTORS"
 
 PARTITIONS = pa.schema(
     [
@@ -217,7 +217,7 @@ def _deleted_counts(table: TableHandle, snapshot: Snapshot | None) -> dict[bytes
 
 def _cardinality(entry: IndexManifestEntry) -> int | None:
     total = 0
-    for part in entry.deletion_vector_ranges or () if entry.index_type == DELETION_VECTORS_INDEX else ():
+    for part in entry.deletion_vector_ranges or () if entry.index_type == DELETION_VECTORS else ():
         if part.cardinality is None:
             return None
         total += part.cardinality

@@ -6,7 +6,6 @@ ConsumersTable, StatisticTable, AggregationFieldsTable.
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 
 import pyarrow as pa
 
@@ -18,6 +17,7 @@ from bucketline.state.store.catalog.schemas import readable_schemas
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.catalog.versions import Versions
+from bucketline.state.store.read.views import local_time
 from bucketline.state.types.logical import field_to_json
 
 _TIME = pa.timestamp("ms")
@@ -188,11 +188,6 @@ def _list_text(values: Iterable[str]) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def local_time(time_ms: int) -> datetime:
-    """Epoch milliseconds in the local zone, as system tables show times."""
-    return datetime.fromtimestamp(time_ms / 1000)
 
 
 def duration_text(duration_ms: int) -> str:

@@ -4,7 +4,7 @@ Source: Paimon 2.0 procedures expire_snapshots, remove_orphan_files, create_tag,
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from bucketline.state.store.catalog.tags import Tags, tag_snapshot
 from bucketline.state.store.maintenance.expiry import ExpireResult, delete_tag, expire_snapshots
 from bucketline.state.store.maintenance.partition_expiry import expire_partitions
 from bucketline.state.store.maintenance.success_files import mark_done, mark_tag
+from bucketline.state.store.read.views import local_time
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -152,7 +153,7 @@ def tags_table(table: TableHandle) -> pa.Table:
             "tag_name": t.name,
             "snapshot_id": t.snapshot.id,
             "schema_id": t.snapshot.schema_id,
-            "commit_time": datetime.fromtimestamp(t.snapshot.time_ms / 1000),
+            "commit_time": local_time(t.snapshot.time_ms),
             "record_count": t.snapshot.total_record_count,
             "create_time": t.created_local_ms,
             "time_retained": t.retained_ms,
