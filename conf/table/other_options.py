@@ -42,7 +42,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         disable-explicit-type-casting add-column-before-partition
         format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
         format-table.partition-path-only-value format-table.scan.list-parallelism local-kv-db.block-size
-        owner provider comment transient_lastDdlTime bucketline.catalog is_managed_location external
+        owner provider comment transient_lastDdlTime is_managed_location external
     """,
     _LOOKUP: """
         lookup.async
@@ -58,7 +58,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
     _READER: """
         scan.mode scan.timestamp scan.watermark
         scan.bounded scan.bounded.watermark scan.bucket scan.creation-time-millis scan.file-creation-time-millis
-        scan.fallback-branch.read-fail-fast scan.fallback-delta-branch 
+        scan.fallback-branch.read-fail-fast scan.fallback-delta-branch
         scan.fallback-snapshot-branch scan.ignore-corrupt-files scan.ignore-lost-files scan.manifest.parallelism
         scan.max-splits-per-task scan.plan-auto-tag-for-read.time-retained scan.plan-sort-partition scan.partitions
         scan.parallelism scan.infer-parallelism scan.infer-parallelism.max scan.split-enumerator.batch-size
@@ -66,7 +66,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         scan.watermark.emit.strategy scan.watermark.alignment.group scan.watermark.idle-timeout
         scan.watermark.alignment.max-drift scan.watermark.alignment.update-interval log.scan log.scan.timestamp-millis
         batch-scan-mode stream-scan-mode streaming-read-mode streaming-read-append-overwrite
-        streaming.read.snapshot.delay incremental-between 
+        streaming.read.snapshot.delay incremental-between
         incremental-between-tag-to-snapshot incremental-between-timestamp incremental-to-auto-tag
         consumer-id consumer.ignore-progress consumer.mode
         continuous.discovery-interval source.split.target-size source.split.open-file-cost read.batch-size
@@ -98,14 +98,9 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         postpone.batch-write-fixed-bucket.rescale-load-factor
         visibility-callback.timeout visibility-callback.check-interval
         chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
-        
-        
         partition.mark-done-action.custom.class partition.mark-done-action.http.url
         partition.mark-done-action.http.params partition.mark-done.recover-from-state
-        partition.idle-time-to-report-statistic 
-        
-        
-        row-tracking.partition-group-on-commit
+        partition.idle-time-to-report-statistic row-tracking.partition-group-on-commit
         delete.force-produce-changelog vector.file.format vector.target-file-size blob.target-file-size
         blob.copy-buffer-size blob-compaction.enabled lock.type lock-check-max-sleep lock-acquire-timeout
         write-null-on-missing-file global-index.row-count-per-shard global-index.build.max-parallelism
@@ -123,6 +118,7 @@ _WRITTEN_ABOUT = (BRANCH, DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, ROW_TRAC
 
 HARMLESS: Mapping[str, str] = {
     **{key: why for why, keys in _HARMLESS_KEYS.items() for key in keys.split()},
+    CATALOG_OF_TABLE: _ENGINE,
     **{option.key: _READER for option in READ_OPTIONS if option not in _WRITTEN_ABOUT},
 }
 """Key to why it may be ignored."""

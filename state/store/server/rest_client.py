@@ -6,6 +6,7 @@ Source: Paimon's OpenAPI description of the REST catalog; Paimon 2.0 RESTApi, Re
 
 import http.client
 import json
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -109,7 +110,7 @@ class RestClient:
                 _raise_answer(where, e.code, e.read())
         except (OSError, http.client.HTTPException) as e:
             reason = e.reason if isinstance(e, URLError) else e
-            never_sent = isinstance(reason, ConnectionRefusedError) or "Name or service not known" in str(reason)
+            never_sent = isinstance(reason, ConnectionRefusedError | socket.gaierror)
             raise _failure(
                 f"{where}: {str(reason) or type(reason).__name__}", retryable=True, done=False if never_sent else None
             ) from e

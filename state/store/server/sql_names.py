@@ -35,7 +35,7 @@ _FIRST_SLEEP_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class SqlNames:
-    """The names of one catalog, `key`, in a database; its tables are made by the first piece of work that changes."""
+    """The names of one catalog, `key`, in a database; its tables are made before the first piece of work."""
 
     database: SqlDatabase
     key: str
@@ -132,6 +132,7 @@ class SqlLock:
     @contextmanager
     def held(self, *, pause: Pause = SYSTEM_PAUSE, watch: Stopwatch = SYSTEM_STOPWATCH) -> Iterator[None]:
         """Holds the lock for the work inside. Raises StorageError when it cannot be had in time: nothing was sent."""
+        _make_missing(self.database, _LOCKS)
         since, sleep_ms = watch.elapsed_ms(), _FIRST_SLEEP_MS
         while not self._acquire():
             if watch.elapsed_ms() - since > self.timeout_ms:
@@ -154,7 +155,6 @@ class SqlLock:
         age = "strftime('%s', 'now') - strftime('%s', acquired_at)"
         if not self.database.is_sqlite:
             age = "EXTRACT(EPOCH FROM AGE(NOW(), acquired_at))"
-        _make_missing(self.database, _LOCKS)
         with self.database.session() as session:
             session.change(
                 f"DELETE FROM paimon_distributed_locks WHERE {age} > expire_time_seconds AND lock_id = ?", self.lock_id

@@ -11,6 +11,7 @@ import pyarrow as pa
 from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
 from bucketline.conf.catalog_options import Metastore as MetastoreKind
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table.external_options import EXTERNAL_PATHS
 from bucketline.conf.table.read_options import BRANCH
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import DatabaseNotFoundError, TableNotFoundError, UnsupportedTableError
@@ -31,7 +32,7 @@ from bucketline.state.store.warehouse.metastore import Metastore, Place
 from bucketline.state.store.warehouse.rest_metastore import RestMetastore
 from bucketline.state.store.warehouse.sql_metastore import SqlMetastore
 
-_OUTSIDE = ("data-file.external-paths", "global-index.external-path")
+_OUTSIDE = (EXTERNAL_PATHS.key, "global-index.external-path")
 """Options that put files of a table outside its folder."""
 
 
