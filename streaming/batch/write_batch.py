@@ -94,8 +94,8 @@ def write_once(
     if isinstance(decision, recover.SkipBatch):
         return target, compact_what_was_due(target, identity, engine)
     target, relief = relieve(target, engine)
-    parallelism, row_bytes = engine.workers.parallelism, stored_row_bytes(target.session.view)
-    found = records_of(conform(target, rows), identity, job.kafka, parallelism, row_bytes)
+    row_bytes = 0 if job.kafka is None else stored_row_bytes(target.session.view)
+    found = records_of(conform(target, rows), identity, job.kafka, engine.workers.parallelism, row_bytes)
     target, done = plan_run_commit(target, identity, engine, found)
     return target, replace(done, relief=relief)
 

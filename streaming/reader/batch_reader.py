@@ -147,7 +147,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         return [RowsPartition(scan.without_units(), split) for split in pack(scan.units, sizes)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        if partition is None or not isinstance(partition, RowsPartition | ChangesPartition):
+        if not isinstance(partition, RowsPartition | ChangesPartition):
             return iter(())
         snapshot_id = partition.scan.snapshot_id if isinstance(partition, RowsPartition) else None
         return naming_expiry(partition.rows(), self._read.place.uri, snapshot_id, _REMEDY)
@@ -169,12 +169,10 @@ class PushingReader(BatchReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         """Takes what it can of the filters, and leaves all of them to Spark too."""
-        rows = arrow_schema([f for f in self._read.place.schema.fields if f.name in self._columns()])
-        self._read = self._read.filtered(condition_of(filters, rows))
+        asked = set(self._read.rows().names)
+        columns = arrow_schema([f for f in self._read.place.schema.fields if f.name in asked])
+        self._read = self._read.filtered(condition_of(filters, columns))
         return filters
-
-    def _columns(self) -> set[str]:
-        return set(self._read.rows().names)
 
 
 def planned_schema(read: BatchRead) -> StructType:

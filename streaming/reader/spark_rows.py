@@ -4,8 +4,6 @@ Spark knows microseconds alone, and neither TIME nor lists of a fixed size.
 Source: Spark 4.0 ArrowUtils.fromArrowType, ArrowColumnVector.
 """
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
@@ -74,8 +72,8 @@ def check_given(given: spark.StructType, own: spark.StructType) -> None:
             )
 
 
-def names_of(schema: spark.StructType, without: Sequence[str] = ()) -> tuple[str, ...]:
-    return tuple(f.name for f in schema.fields if f.name not in without)
+def names_of(schema: spark.StructType) -> tuple[str, ...]:
+    return tuple(f.name for f in schema.fields)
 
 
 def _spark_type(arrow: pa.DataType) -> spark.DataType:

@@ -17,11 +17,11 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.store.catalog.consumers import set_next_of_consumer
 from bucketline.state.store.read.change_splits import pack_changes, possible_units
-from bucketline.state.store.read.splits import Scan, Split, SplitSizes, TablePlace, pack, read_split
+from bucketline.state.store.read.splits import Scan, Split, TablePlace, pack, read_split
 from bucketline.state.store.read.table_read import Request, rows_projection
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.row_kind import RowKind
-from bucketline.streaming.reader.batch_reader import BatchRead, ChangesPartition
+from bucketline.streaming.reader.batch_reader import BatchRead, ChangesPartition, split_sizes
 from bucketline.streaming.reader.change_columns import ChangeShape, change_names
 from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.stream_plan import REMEDY, Limits, StreamPlan
@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
             )
         scan, units = self.plan.between(at, last.at)
         schema = self.plan.schema
-        sizes = SplitSizes(*self._options.split_bytes(schema.options))
+        sizes = split_sizes(self._options, self.plan.table)
         shape = ChangeShape.of(arrow_schema(schema.select(self._names.of_table)), self._names)
         found: list[InputPartition] = []
         if scan is not None:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from bucketline.streaming.cli.commands import program
 
 MAKE = "CREATE TABLE t (a INT PRIMARY KEY NOT ENFORCED, b STRING) WITH ('bucket'='1'); INSERT INTO t VALUES (1, 'x;y')"
+TABLES = ["database,table", "default,t"]
 
 
 def sql(*arguments: str, stdin: str | None = None, code: int = 0) -> Result:
@@ -38,10 +39,10 @@ def test_statements_come_from_the_standard_input_without_arguments(tmp_path: Pat
 def test_the_first_statement_that_fails_ends_the_command(tmp_path: Path) -> None:
     failing = sql("--warehouse", str(tmp_path), "-e", f"{MAKE}; SELECT q FROM t; DROP TABLE t", code=3)
     assert "error [OPTION]: SQL: unknown column 'q'" in failing.stderr
-    assert "t" in sql("--warehouse", str(tmp_path), "-e", "SHOW TABLES").stdout
+    assert sql("--warehouse", str(tmp_path), "-e", "SHOW TABLES", "--format", "csv").stdout.splitlines() == TABLES
     unread = sql("--warehouse", str(tmp_path), "-e", "DROP TABLE t; SELEC 1", code=3)
     assert "'SELEC' is not supported; did you mean 'SELECT'?" in unread.stderr
-    assert "t" in sql("--warehouse", str(tmp_path), "-e", "SHOW TABLES").stdout
+    assert sql("--warehouse", str(tmp_path), "-e", "SHOW TABLES", "--format", "csv").stdout.splitlines() == TABLES
     assert "cannot be read" in sql("-f", str(tmp_path / "missing.sql"), code=3).stderr
 
 

@@ -33,7 +33,7 @@ def test_a_source_travels_between_its_processes(tmp_path: Path) -> None:
     source = BucketlineSource({"path": table.path, "columns": "n,id"})
     schema = source.schema()
     reader = pickle.loads(pickle.dumps(source)).reader(schema)
-    assert not hasattr(type(reader), "pushFilters") or type(reader).pushFilters is type(reader).__mro__[1].pushFilters
+    assert type(reader) is BatchReader  # Spark refuses one that can push filters down, unless it has asked for it
     found = rows(reader)
     assert len(found) == 200
     assert found[0] == {"n": 0, "id": 0}
