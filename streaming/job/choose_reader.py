@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,8 +31,7 @@ class JobSink(TableSink):
     kafka: KafkaReader | None = None
 
     def _job(self) -> Job:
-        made = TableSink._job(self)
-        return Job(made.decoder, made.checkpoint, made.source, made.cluster, made.allow_reprocess, self.kafka)
+        return replace(TableSink._job(self), kafka=self.kafka)
 
 
 def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> KafkaReader | None:

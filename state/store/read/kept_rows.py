@@ -13,7 +13,6 @@ from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.datafile.data_files import BATCH_ROWS
-from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.read.merge_read import (
     FileAccess,
@@ -24,7 +23,7 @@ from bucketline.state.store.read.merge_read import (
     refuse_unreadable,
 )
 from bucketline.state.store.read.prune import BucketFiles
-from bucketline.state.store.read.table_read import Rows, plan_sights
+from bucketline.state.store.read.table_read import Rows, file_access, index_entries, plan_sights
 from bucketline.state.types.arrow import VALUE_KIND, arrow_schema
 from bucketline.state.types.order import key_order
 
@@ -33,19 +32,10 @@ def read_kept(table: TableHandle) -> Rows:
     """The columns, then `_row_kind` (int8). Raises as `read_table`. Rows in the postpone bucket are left out."""
     sight = own_sight(table, None)
     refuse_unreadable(sight.schema)
-    schema, snapshot = sight.schema, sight.snapshot
+    schema = sight.schema
     out = arrow_schema(schema.fields).append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
     (planned,) = plan_sights([sight], read_optimized=False)
-    access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
-    if snapshot is not None and schema.settings.changelog.deletion_vectors:
-        entries = table.manifests.read_index(snapshot.index_manifest)
-        access = FileAccess(
-            table.io,
-            table.path,
-            schema,
-            access.schema_of,
-            find_deletions(table.io, table.path, schema, entries),
-        )
+    access = file_access(table, schema, index_entries(sight))
     if not schema.primary_keys:
         rows = read_stored_rows(access, planned.buckets, plan_projection(schema, None, None))
     else:

@@ -145,6 +145,7 @@ def test_a_table_that_is_write_only_is_not_compacted_by_its_stream_nor_waited_fo
         for number in range(8):
             job.batch(number)
     assert job.sink.finish(job.cluster, "query") == 0 and kinds(table) == ["APPEND"] * 8
+    assert "sorted runs" not in caplog.text
 
 
 @pytest.mark.parametrize("compaction", ["async", "dedicated"])
