@@ -27,6 +27,7 @@ from bucketline.state.store.datafile.rolling_writer import write_data_files
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.index.deletion_vectors import drop_deleted, find_deletions
+from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.read.bucket_deletions import load_deletions, masked_files
 from bucketline.state.store.read.merge_read import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, visible_files
@@ -177,4 +178,5 @@ def write_append_changes(
     if all(m.is_empty for m in messages):
         return WriteResult(0 if newest is None else newest.id)
     committed = session.commit(messages, user=scope.user, operation=operation)
+    Upkeep().after_batch(session, messages, committed.snapshots)
     return WriteResult(committed.snapshots[-1].id)

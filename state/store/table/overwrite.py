@@ -89,6 +89,7 @@ def _overwrite_once(
             check=partial(_check_inside, plan, target),
             stages=lambda state, source: _stages(plan, state, source, clock, ids),
             user=ids.new_uuid(),
+            upkeep=Upkeep(clock=clock, ids=ids),
         )
     rows = GivenRows(with_kinds(data, row_kinds), partial(_check_inside, plan, target))
     messages = LOCAL_ENGINE.run(_stages(plan, _Emptied(session.view), Parts([rows]), clock, ids)).messages

@@ -16,6 +16,7 @@ from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.partition_choice import PartitionTest
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, compact_bucket
@@ -90,8 +91,12 @@ def overwrite_moving(
     check: Callable[[bytes], None],
     stages: PlanStages,
     user: str,
+    upkeep: Upkeep,
 ) -> WriteResult:
-    """Replaces partitions of the session's table. Raises CommitConflictError when somebody has written meanwhile."""
+    """Replaces partitions of the session's table, and follows its rules for expiry and tags.
+
+    Raises CommitConflictError when somebody has written meanwhile.
+    """
     view = session.view
     table = ReplacedTable(view, target)
     planned = stages(table, Parts([_SeenRows(tables, table, check)]))
@@ -112,7 +117,9 @@ def overwrite_moving(
             )
     if all(m.is_empty for m in messages):
         return WriteResult(0 if view.snapshot is None else view.snapshot.id)
-    return WriteResult(session.commit(messages, user=user, operation=Operation.OVERWRITE).snapshots[-1].id)
+    committed = session.commit(messages, user=user, operation=Operation.OVERWRITE)
+    upkeep.after_batch(session, written, committed.snapshots)
+    return WriteResult(committed.snapshots[-1].id)
 
 
 def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:

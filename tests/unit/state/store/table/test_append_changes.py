@@ -104,6 +104,13 @@ def test_nothing_that_passes_is_no_commit(table: Table) -> None:
     assert table.snapshots().num_rows == before
 
 
+def test_old_snapshots_expire_after_a_change(tmp_path: Path) -> None:
+    table = make(tmp_path, **{"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"})
+    last = [table.delete(f"id = {number}") for number in range(3)][-1]
+    assert table.snapshots()["snapshot_id"].to_pylist() == [last - 1, last]
+    assert ids(table) == list(range(3, 12))
+
+
 def test_whoever_has_changed_the_files_meanwhile_wins(table: Table) -> None:
     def planned(act: str) -> None:
         session = open_change(table)

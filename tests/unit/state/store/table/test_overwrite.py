@@ -200,3 +200,13 @@ def test_an_overwrite_of_moving_keys_is_planned_again_when_somebody_writes(tmp_p
     assert error.value.fields["rule"] == "second-writer"
     assert held(table) == [("a", 1, 1), ("b", 2, 2), ("b", 7, 8)]
     assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
+
+
+def test_old_snapshots_expire_after_an_overwrite_of_moving_keys(tmp_path: Path) -> None:
+    kept = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"}
+    table = create_table(str(tmp_path / "w.db" / "t"), ROWS, ["id"], ["dt"], {"bucket": "-1"} | kept)
+    last = 0
+    for number in range(4):
+        last = table.overwrite(rows(("a", 1, number)))
+    assert table.snapshots()["snapshot_id"].to_pylist() == [last - 1, last]
+    assert held(table) == [("a", 1, 3)]
