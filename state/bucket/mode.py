@@ -48,7 +48,7 @@ class BucketMode(Enum):
 
     @property
     def moves_keys(self) -> bool:
-        """Whether a key may move to another partition."""
+        """Whether a key may move to another partition, so that to replace one partition may change others."""
         return self is BucketMode.CROSS_PARTITION
 
     @property

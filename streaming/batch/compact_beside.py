@@ -101,7 +101,7 @@ def beside_backlog(target: Target) -> OpenItems:
 
 
 def finish_beside(path: str, user: str, is_ending: Callable[[], bool] = lambda: False) -> None:
-    """Does all that the thread of a stream was told of, and ends it; nothing where there is none.
+    """Does all that the thread of a stream was asked for, and ends it; nothing where there is none.
 
     Once `is_ending` says so, it is stopped as by `stop_beside`. Raises CompactionFailedError.
     """

@@ -4,6 +4,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Outcome
@@ -11,7 +12,6 @@ from bucketline.state.store.sql.queries import Columns
 from bucketline.state.store.table.table import Table
 from bucketline.state.store.table.write import write_source
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.modes import mode_of
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.failure import explained_in_one_line
@@ -27,7 +27,7 @@ def write_frame(spark: Any, engine: Engine, table: Table, frame: Any, columns: C
 
     Raises SchemaMismatchError for a number of columns that does not fit, and as `Table.write`; SparkFailedError.
     """
-    if mode_of(table.table_schema).moves_keys:
+    if bucket_mode(table.table_schema).moves_keys:
         return None
     check_session(spark)
     fitting = _fitted(table, frame, columns)

@@ -131,7 +131,8 @@ class Committer:
         )
         now_ms = self._clock.now_ms()
         self._planned_ms = now_ms if planned_ms is None else planned_ms
-        # Whether the table is asked for news only if the first try loses. On a local disk asking is quick.
+        # A view that was refreshed a moment ago is refreshed again only if the first try loses. On a local disk asking
+        # is quick.
         was_seen = planned_ms is not None and view is not None and view.live.snapshot is not None
         self._is_fresh = was_seen and is_fresh(now_ms - self._planned_ms) and not isinstance(self._io, LocalIO)
         found = list(messages)

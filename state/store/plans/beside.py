@@ -78,7 +78,7 @@ class Turns:
 
 
 class Beside:
-    """The thread: it sleeps until it is told of a batch, and never runs two turns at a time."""
+    """The thread: it sleeps until `notice` wakes it, and never runs two turns at a time."""
 
     def __init__(self, turns: Turns, *, lease_ms: int = LEASE_MS) -> None:
         self._turns, self._lease_ms = turns, lease_ms
@@ -117,7 +117,7 @@ class Beside:
             return self._done_items
 
     def wait_idle(self, timeout_ms: int) -> bool:
-        """Whether everything that it was told of is done within that time. Raises as `check`."""
+        """Whether everything that `notice` asked for is done within that time. Raises as `check`."""
         with self._changed:
             idle = self._changed.wait_for(
                 lambda: self._error is not None or not (self._asked or self._is_busy), timeout_ms / 1000

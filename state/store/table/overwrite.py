@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
@@ -32,7 +33,6 @@ from bucketline.state.store.table.write import Data, with_kinds
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.write.grouping import HashEntries
-from bucketline.state.store.write.modes import mode_of
 from bucketline.state.store.write.stages import Result, Stages
 from bucketline.state.store.write.visibility import Waits, left_on_level0, what_waits
 from bucketline.state.store.write.write_plan import TableState, WritePlan, WriteScope
@@ -64,7 +64,7 @@ def overwrite_table(
 
     if isinstance(data, pa.RecordBatchReader):
         return write()
-    return planned_until_first(write) if mode_of(table.table_schema).moves_keys else repeat_if_gone(write)
+    return planned_until_first(write) if bucket_mode(table.table_schema).moves_keys else repeat_if_gone(write)
 
 
 def _overwrite_once(
@@ -81,7 +81,7 @@ def _overwrite_once(
     session.refresh()
     plan = session.plan
     target = _target(plan, partition)
-    if plan.mode.moves_keys:
+    if bucket_mode(plan.schema).moves_keys:
         return overwrite_moving(
             session,
             with_kinds(data, row_kinds),

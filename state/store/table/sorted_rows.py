@@ -1,7 +1,6 @@
 """Rows in the order of a sort key, in bounded memory: sorted chunks on local disk, merged a block at a time."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,25 +29,23 @@ class RowSort:
 
     def sorted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of all batches, which have one schema, in order."""
-        with ExitStack() as stack:
-            runs: list[_Run] = []
-            chunks = self._chunks(batches)
-            first = next(chunks, None)
-            second = next(chunks, None)
-            if second is None:
-                yield from () if first is None else _batches(first)
-                return
-            assert first is not None
-            spill = stack.enter_context(SpillFile(self.directory))
+        chunks = self._chunks(batches)
+        first, second = next(chunks, None), next(chunks, None)
+        if second is None:
+            yield from () if first is None else _batches(first)
+            return
+        assert first is not None
+        runs: list[_Run] = []
+        with SpillFile(self.directory) as spill:
             for chunk in (first, second):
                 runs.append(self._spilled(spill, _blocks(chunk, self._block_bytes)))
             del first, second, chunk
             for chunk in chunks:
                 runs.append(self._spilled(spill, _blocks(chunk, self._block_bytes)))
             while len(runs) > self._fan_in:
-                merged = _merged([spill_blocks(spill, run) for run in runs[: self._fan_in]])
+                merged = _merged([_spilled_blocks(spill, run) for run in runs[: self._fan_in]])
                 runs = [*runs[self._fan_in :], self._spilled(spill, merged)]
-            for found in _merged([spill_blocks(spill, run) for run in runs]):
+            for found in _merged([_spilled_blocks(spill, run) for run in runs]):
                 yield from _batches(found)
 
     @property
@@ -101,7 +98,7 @@ class _Run:
     size: int
 
 
-def spill_blocks(spill: SpillFile, run: _Run) -> Iterator[pa.Table]:
+def _spilled_blocks(spill: SpillFile, run: _Run) -> Iterator[pa.Table]:
     """The blocks of a run, one in memory at a time."""
     for batch in pa.ipc.open_stream(spill.blob(run.offset, run.size)):
         yield pa.Table.from_batches([batch])

@@ -99,9 +99,6 @@ class Mode:
     counts_buckets: ClassVar[bool] = False
     """Whether a partition has a number of buckets, which a rescale changes."""
 
-    moves_keys: ClassVar[bool] = False
-    """Whether a key may move to another partition, so that to replace one partition may change others."""
-
     def stages(self, plan: "WritePlan", table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """How the rows of a source are written."""
         raise NotImplementedError
@@ -183,7 +180,9 @@ class WritePlan:
         every = self.schema.settings.compaction.full_every_commits
         if every is None and self.schema.settings.changelog.producer is ChangelogProducer.FULL_COMPACTION:
             every = 1
-        return bool(every) and (commit_number + 1) % (every or 1) == 0
+        if not every:
+            return False
+        return (commit_number + 1) % every == 0
 
     @property
     def compacts_beside(self) -> bool:

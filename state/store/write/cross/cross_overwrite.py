@@ -28,7 +28,7 @@ class CrossOverwriteKeys(CrossWrite):
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | SnapshotNote]:
         """The rows as runs of the buckets they go to. Nothing is noted for the next write: it builds its index anew."""
         with scratch_folder("bucketline-overwrite-") as scratch:
-            # slots and dataclasses: no super() without arguments in a class that is made twice.
+            # @dataclass(slots=True) makes the class anew, and super() without arguments would mean the first one.
             for placed in CrossWrite.place(replace(self, local_directory=scratch, backup=None), share, runs):
                 if not isinstance(placed, SnapshotNote):
                     yield placed

@@ -30,7 +30,6 @@ class CrossPartition(Mode):
     """A share of all keys is one task's, with a key index of its own; a second writer would not be in the index."""
 
     append_check = AppendCheck.ONE_WRITER
-    moves_keys = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Rows are sealed by share of the keys in the order they come; a stage of its own finds where they go.
