@@ -13,6 +13,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
+from bucketline.streaming.metrics.outlets import open_outlets
 
 
 class _Turn:
@@ -37,6 +38,7 @@ class LiveTable:
     ) -> None:
         session = WriteSession(path, options, table=table, storage=storage, is_stream=True)
         session.table.io.require_publish()
+        open_outlets(session.plan.sink.metrics)
         self._target = Target(session, user)
         with _turns_lock:
             self._turn = _turns.setdefault((self._target.session.table.metadata_path, user), _Turn())
@@ -92,7 +94,7 @@ def live_table(
 ) -> LiveTable:
     """The open table of a writer, opened now if it is not, by `table` where one is given.
 
-    Raises what WriteSession raises.
+    Raises what WriteSession raises, and OptionError where its metrics cannot be shown.
     """
     key = (path, user, tuple(sorted(options.items())), tuple(sorted((storage or {}).items())))
     with _tables_lock:

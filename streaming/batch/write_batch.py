@@ -37,7 +37,6 @@ from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
 from bucketline.streaming.batch.target import Target, taken_over
 from bucketline.streaming.decode.decoder import Decoder
-from bucketline.streaming.metrics.outlets import open_outlets
 from bucketline.streaming.tasks.read_task import Frame, Records
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
@@ -79,7 +78,6 @@ class Done:
 def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -> tuple[Target, BatchReport]:
     """Writes a batch into a table, exactly once; the target of the next batch, and what there is to say of this one."""
     started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
-    open_outlets(target.session.plan.sink.metrics)
     check_beside(target, engine.spark)
     target, done = repeat_if_gone(lambda: write_once(target, identity, engine, Frame(frame, job.decoder), job))
     target, done = settle(target, identity, engine, done)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import socket
 import urllib.request
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def as_is(records: pa.Table) -> DecodedRows:
 
 
 def samples(text: str, table: str) -> Samples:
-    """What is told of a table, without its labels `table` and `writer`."""
+    """What is shown of a table, without its labels `table` and `writer`."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         for s in family.samples:
@@ -75,8 +76,8 @@ def test_a_stream_shows_its_batches_at_a_port_in_a_file_and_as_lines(tmp_path: P
     assert asked["bucketline_buckets", (("runs", "2"),)] == 2
     assert ("bucketline_buckets", (("runs", "1"),)) not in asked
     assert asked["bucketline_level0_bytes", ()] > 0 and asked["bucketline_open_items", ()] == 0
-    told = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert [(t["batch_id"], t["writer"], t["most_runs"]) for t in told] == [
+    shown = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [(t["batch_id"], t["writer"], t["most_runs"]) for t in shown] == [
         (0, "query", 0),
         (1, "query", 1),
         (2, "query", 2),
@@ -118,3 +119,18 @@ def test_metrics_that_cannot_be_written_later_are_a_warning(tmp_path: Path, capl
     settings = MetricsOptions(json_file=str(tmp_path / "gone" / "lines"))
     write_outlets(settings, "{}", Registry())
     assert "metrics could not be written" in caplog.text
+
+
+def test_a_file_that_goes_away_between_two_batches_fails_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
+    folder = tmp_path / "shown"
+    folder.mkdir()
+    options = {"metrics.json.file": str(folder / "lines"), "metrics.prometheus.file": str(folder / "prom")}
+    sink = TableSink(table.path, options, decode=as_is)
+    for number in range(2):
+        identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
+        rows = pa.table({"id": range(20), "v": [number] * 20}, schema=COLUMNS)
+        sink.write(Cluster(random.Random(number), 2).frame(rows, 2), identity)
+        assert ("metrics could not be written" in caplog.text) == (number == 1)
+        shutil.rmtree(folder, ignore_errors=True)
+    assert open_table(table.path).to_arrow()["v"].to_pylist() == [1] * 20
