@@ -16,6 +16,7 @@ from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.interval import sections
+from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
 from bucketline.state.store.read.fallback import Sight
 from bucketline.state.store.read.merge_read import Projection, read_buckets
@@ -24,6 +25,9 @@ from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows, pruned
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.order import key_order
+
+_Vectors = Mapping[BucketId, Sequence[IndexManifestEntry]]
+"""The entries of an index manifest with deletion vectors, by bucket."""
 
 LEAST_SPLITS = 16
 """Splits that a plan has at least, if its files are large enough: the target size alone would leave cores idle."""
@@ -107,18 +111,19 @@ def plan_scan(table: TableHandle, request: Request, *, snapshot: Snapshot | None
         places.append(TablePlace.of(sight.table, sight.schema))
         index = index_entries(sight) if planned.partitions else ()
         access = file_access(sight.table, sight.schema, index)
+        vectors = _by_bucket(index)
         if planned.waiting:
             by_partition: dict[bytes, list[BucketFiles]] = {}
             for bucket in (*planned.buckets, *planned.waiting):
                 by_partition.setdefault(bucket.partition, []).append(bucket)
-            units += [Split(number, tuple(found), True, _of(index, found)) for found in by_partition.values()]
+            units += [Split(number, tuple(found), True, _of(vectors, found)) for found in by_partition.values()]
             continue
         for bucket in pruned(planned, access, plan.projection):
             for files in _units(sight.schema, bucket):
                 kept = tuple(f for f in files if f.level >= least_level)
                 if kept:
                     part = replace(bucket, files=kept)
-                    units.append(Split(number, (part,), index=_of(index, (part,))))
+                    units.append(Split(number, (part,), index=_of(vectors, (part,))))
     read = next((p.sight.snapshot for p in plan.planned if p.sight.table is table), None)
     return Scan(
         tuple(places),
@@ -177,17 +182,23 @@ def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta,
     return found
 
 
-def _of(index: Sequence[IndexManifestEntry], buckets: Iterable[BucketFiles]) -> tuple[IndexManifestEntry, ...]:
-    """The entries of these buckets, with the vectors of their files alone."""
-    names = {(b.partition, b.bucket): {f.file_name for f in b.files} for b in buckets}
-    found = []
+def _by_bucket(index: Iterable[IndexManifestEntry]) -> _Vectors:
+    found: dict[BucketId, list[IndexManifestEntry]] = {}
     for entry in index:
-        files = names.get((entry.partition, entry.bucket))
-        if files is None or entry.index_type != DELETION_VECTORS:
-            continue
-        ranges = tuple(r for r in entry.deletion_vector_ranges or () if r.data_file_name in files)
-        if ranges:
-            found.append(replace(entry, deletion_vector_ranges=ranges))
+        if entry.index_type == DELETION_VECTORS:
+            found.setdefault((entry.partition, entry.bucket), []).append(entry)
+    return found
+
+
+def _of(vectors: _Vectors, buckets: Iterable[BucketFiles]) -> tuple[IndexManifestEntry, ...]:
+    """The entries of these buckets, with the vectors of their files alone."""
+    found = []
+    for bucket in buckets:
+        files = {f.file_name for f in bucket.files}
+        for entry in vectors.get((bucket.partition, bucket.bucket), ()):
+            ranges = tuple(r for r in entry.deletion_vector_ranges or () if r.data_file_name in files)
+            if ranges:
+                found.append(replace(entry, deletion_vector_ranges=ranges))
     return tuple(found)
 
 
