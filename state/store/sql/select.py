@@ -20,6 +20,7 @@ from bucketline.state.store.sql.relation import Source, bind_columns, null_first
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.types.sql_expression import SqlExpression, evaluate, expr
 from bucketline.state.types.sql_filter import untyped_scalar
+from bucketline.state.types.sql_functions import common_type, to_common
 
 _CLAUSES = frozenset(
     {
@@ -70,7 +71,7 @@ def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
         names = [f.name for f in source.fields]
         return _Select(source, exp.select("*")).reader(names)
     if isinstance(tree, exp.Values):
-        return _constants([_as_outputs(row.expressions) for row in tree.expressions])
+        return _constants([row.expressions for row in tree.expressions])
     if not isinstance(tree, exp.Select):
         raise _needs_spark(type(tree).__name__.upper())
     for key, value in tree.args.items():
@@ -81,7 +82,7 @@ def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
         clause = next((k for k, v in tree.args.items() if v and k not in ("expressions", "kind")), None)
         if clause is not None:
             raise _needs_spark(f"{clause.upper()} without FROM")
-        return _constants([_as_outputs(tree.expressions)])
+        return _constants([tree.expressions])
     if not isinstance(start.this, exp.Table) or not query.relations:
         raise _needs_spark("a subquery in FROM")
     if len(query.relations) != 1 or tree.find(exp.Subquery, exp.Exists):
@@ -206,7 +207,7 @@ class _Select:
         keys: list[str] = []
         for node in [] if group is None else group.expressions:
             if isinstance(node, exp.Literal) and not node.is_string:
-                at = int(node.this) if node.this.isdigit() else 0
+                at = _position(node)
                 if not 1 <= at <= len(outputs) or outputs[at - 1].aggregate or outputs[at - 1].column is None:
                     raise refused(f"GROUP BY {node.this} names no column of the result")
                 node = exp.column(outputs[at - 1].column)
@@ -280,8 +281,8 @@ class _Select:
         found = []
         for e in order.expressions:
             node = e.this
-            if isinstance(node, exp.Literal) and not node.is_string and 1 <= int(node.this) <= len(outputs):
-                at = str(int(node.this) - 1)
+            if 1 <= _position(node) <= len(outputs):
+                at = str(_position(node) - 1)
             elif isinstance(node, exp.Column):
                 places = [i for i, o in enumerate(outputs) if o.name == node.name]
                 places += [i for i, o in enumerate(outputs) if o.column == node.name and o.aggregate is None]
@@ -304,6 +305,12 @@ def _sorted(found: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table
     return found.take(pc.sort_indices(work, sort_keys=by))
 
 
+def _position(node: exp.Expression) -> int:
+    """The column of the result that a whole number names, from 1; 0 for anything else."""
+    is_whole = isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
+    return int(node.this) if is_whole else 0
+
+
 def _count(tree: exp.Expression, key: str) -> int | None:
     node = tree.args.get(key)
     if node is None:
@@ -318,13 +325,6 @@ def _default_name(node: exp.Expression) -> str:
     return node.name if isinstance(node, exp.Column) else str(node.sql(DIALECT)).lower()
 
 
-def _as_outputs(nodes: Sequence[exp.Expression]) -> list[_Output]:
-    return [
-        _Output(n.alias if isinstance(n, exp.Alias) else f"col{i}", constant=_constant(n.unalias()))
-        for i, n in enumerate(nodes, 1)
-    ]
-
-
 def _constant(node: exp.Expression) -> pa.Scalar:
     found = untyped_scalar(node)
     if found is not None:
@@ -335,17 +335,20 @@ def _constant(node: exp.Expression) -> pa.Scalar:
         raise _needs_spark(node.sql(DIALECT)) from e
 
 
-def _constants(rows: Sequence[Sequence[_Output]]) -> pa.RecordBatchReader:
-    """Rows of constants. Raises OptionError for rows of several lengths."""
-    width = len(rows[0])
-    if any(len(row) != width for row in rows):
+def _constants(rows: Sequence[Sequence[exp.Expression]]) -> pa.RecordBatchReader:
+    """Rows of constants. Raises OptionError for rows of several lengths, and for types that do not go together."""
+    if any(len(row) != len(rows[0]) for row in rows):
         raise refused("VALUES: all rows need as many values")
+    names = [n.alias if isinstance(n, exp.Alias) else f"col{i}" for i, n in enumerate(rows[0], 1)]
     columns = []
-    for at in range(width):
-        values = [row[at].constant for row in rows]
-        kind = next((v.type for v in values if v is not None and not pa.types.is_null(v.type)), pa.null())
-        columns.append(pa.array([None if v is None else v.as_py() for v in values], kind))
-    return pa.table(columns, names=[o.name for o in rows[0]]).to_reader()
+    for nodes in zip(*rows, strict=True):
+        values = [_constant(n.unalias()) for n in nodes]
+        try:
+            kind = common_type([v.type for v in values])
+            columns.append(pa.array([to_common(v, kind).as_py() for v in values], kind))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
+            raise _needs_spark(f"VALUES of these types ({e})") from e
+    return pa.table(columns, names=names).to_reader()
 
 
 def _computed(name: str, node: exp.Expression) -> _Output:
