@@ -69,7 +69,7 @@ class StoredRows:
         if partitions is not None:
             stored = [b for b in stored if b.partition in partitions]
         seen = visible_files(self._schema, stored, read_optimized=False)
-        for bucket in pruned(self._session, seen, expression):
+        for bucket in pruned(self._access, seen, expression):
             for file in bucket.files:
                 for batch in self._rows_of(bucket, file, needed):
                     found = pa.Table.from_batches([batch])

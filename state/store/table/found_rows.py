@@ -31,7 +31,7 @@ def found_parts(session: WriteSession, expression: pc.Expression | None, change:
     return Parts(
         [
             ChangedRows(found.access, bucket, found.projection, change, origin, vector_files)
-            for origin, (bucket, vector_files) in enumerate(_with_vectors(session, found.buckets, expression))
+            for origin, (bucket, vector_files) in enumerate(_with_vectors(session, found, expression))
         ]
     )
 
@@ -45,7 +45,7 @@ def current_rows(
     if found.waiting:
         yield from read_with_postponed(files, [*found.buckets, *found.waiting], found.projection)
         return
-    for bucket, vector_files in _with_vectors(session, found.buckets, expression):
+    for bucket, vector_files in _with_vectors(session, found, expression):
         access = replace(files, deletions=load_deletions(files, vector_files)) if vector_files else files
         yield from read_buckets(access, [bucket], found.projection)
 
@@ -76,11 +76,11 @@ def _found(
 
 
 def _with_vectors(
-    session: WriteSession, buckets: Sequence[BucketFiles], expression: pc.Expression | None
+    session: WriteSession, found: _Found, expression: pc.Expression | None
 ) -> Iterator[tuple[BucketFiles, VectorFiles]]:
     """The buckets that may hold rows passing the expression, each with the index files of its deletion vectors."""
     vectors = session.deletion_entries()
-    for bucket in pruned(session, buckets, expression):
+    for bucket in pruned(found.access, found.buckets, expression):
         yield bucket, vectors.get((bucket.partition, bucket.bucket), ())
 
 
@@ -91,13 +91,12 @@ def _seeing_all(schema: TableSchema) -> TableSchema:
 
 
 def pruned(
-    session: WriteSession, buckets: Sequence[BucketFiles], expression: pc.Expression | None
+    access: BucketAccess, buckets: Sequence[BucketFiles], expression: pc.Expression | None
 ) -> Sequence[BucketFiles]:
     """The buckets and files that may hold rows passing the expression."""
     if expression is None:
         return buckets
-    access = BucketAccess(session.table.uri, session.plan.schema)
-    return prune(session.plan.schema, buckets, expression, access.files.schema_of)
+    return prune(access.schema, buckets, expression, access.files.schema_of)
 
 
 def _changed(found: _Found, change: RowChange) -> Iterator[pa.Table]:

@@ -75,6 +75,7 @@ def _settle(
     committed: Committed,
     compact_again: Callable[[FileNames], Rounds],
 ) -> WriteResult:
+    """What the write returns; `compact_again` is called with the files of the write that are left on level 0."""
     if not committed.snapshots:
         newest = session.follow().snapshot
         return WriteResult(0 if newest is None else newest.id)

@@ -1,8 +1,9 @@
 """Where keys go when partitions of a cross-partition table are replaced.
 
-What the replaced partitions hold does not count. A key that lives in one that stays leaves it, as in any write: else it
-would be in two. So the keys of the partitions that stay are put into an index of its own, which goes afterwards: which
-ones they are is not known before all rows were read, and the index of other writes shall not miss the others.
+What the replaced partitions hold does not count. A key that gets a row and lives in a partition that stays is taken out
+of it, as in any write; else the table would hold it twice. Which partitions stay is known only when all rows were read.
+So the overwrite builds a key index of its own, of the partitions that stay, and removes it afterwards. The index of
+other writes must know the keys of all partitions, and is not used.
 """
 
 from collections.abc import Iterator, Sequence
