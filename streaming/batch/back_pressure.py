@@ -1,7 +1,7 @@
 """Before a batch: what is done where a bucket has more sorted runs than `num-sorted-run.stop-trigger`.
 
-Nothing here fails a batch, but a compaction beside the batches that has failed. Rows go on to be written whatever the
-compactions of others do.
+The batch is written in the end, however many runs are left. It fails only if a compaction beside the batches has
+failed.
 """
 
 import logging
@@ -64,7 +64,7 @@ def _look(target: Target) -> Crowding:
 
 
 def _compact(target: Target, engine: Engine, now: Crowding) -> Crowding:
-    """Compacts the crowded buckets in one commit of its own; a lost race is none of the batch's business."""
+    """Compacts the crowded buckets in one commit of its own; if that loses a race, the batch goes on without it."""
     session = target.session
     _tell(target, now, "the batch compacts them first")
     trigger = CompactTrigger.MINOR

@@ -68,7 +68,7 @@ def measure(
     registry: Registry = REGISTRY,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Takes a batch into the metrics of the process, and writes them where the job says."""
+    """Adds a batch to the metrics of the process, and writes them where the job says."""
     labels = {"table": report.table, "writer": writer}
     for metric, read in COUNTERS:
         registry.add(metric, read(report) or 0, labels)

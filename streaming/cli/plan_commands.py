@@ -205,7 +205,7 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
 
 
 def _looked_at(compactors: Mapping[str, Compactor], shown: MetricsOptions) -> Callable[[str], None]:
-    """Takes what is open into the metrics, and writes their file where that has changed."""
+    """Sets the metric of open items, and writes the file of metrics, where their number has changed."""
     known: dict[str, int] = {}
 
     def looked(path: str) -> None:
@@ -220,7 +220,7 @@ def _looked_at(compactors: Mapping[str, Compactor], shown: MetricsOptions) -> Ca
 
 
 def _told_to(shown: MetricsOptions) -> Callable[[str, Finished], None]:
-    """Prints what was done, and takes it into the metrics of this process."""
+    """Prints what was done, and adds it to the metrics of this process."""
 
     def told(path: str, found: Finished) -> None:
         _tell(path, found)

@@ -59,7 +59,8 @@ class FullPartition(InputPartition):  # type: ignore[misc]
 
 
 class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
-    """The stream of a table: where it starts, how far it gets, and what lies between. Without a cursor of its own."""
+    """The stream of a table: where it starts, how far it gets, and what lies between. It does not know where the query
+    stands."""
 
     def __init__(self, read: BatchRead, clock: Clock = SYSTEM_CLOCK) -> None:
         self.read_plan = read
@@ -165,7 +166,7 @@ class RememberingReader(StreamReader):
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         if start == end:
-            # So Spark says where a query stands that goes on.
+            # Spark asks for an empty range to say where a query stands that was started again.
             if self._is_guess and self.limits:
                 raise OptionError(
                     "this release of Spark asks how far the stream gets before it says where it stands, if the trigger "

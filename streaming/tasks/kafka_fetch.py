@@ -2,7 +2,7 @@
 
 A range is done when the consumer's position is at its end or beyond: a record has come, or the end of the partition was
 reached there. Offsets without a record are ordinary: compaction, aborted transactions, and the marks of transactions
-leave them. An end of the partition below the range's end is none: records there have been promised.
+leave them. Where the partition ends below the range's end, the range is not done: Spark has seen records up to there.
 
 Source: Spark 4.0 KafkaDataConsumer, KafkaRecordToRowConverter; librdkafka 2.16 rd_kafka_consume_batch_queue.
 """
@@ -140,8 +140,8 @@ class RangeFetch:
         low, high = self._offsets(wanted)
         if low <= at < high:
             raise KafkaUnreachableError(
-                f"no record of {wanted} has come in {self.reading.poll_timeout_ms} ms, and {self._servers} has records "
-                f"from offset {low} up to {high}, from {at} on it sent none; nothing was lost, run it again "
+                f"no record of {wanted} has come in {self.reading.poll_timeout_ms} ms: {self._servers} has the "
+                f"records of offsets {low} up to {high}, but sent none from {at} on; nothing was lost, run it again "
                 "(source.options.kafkaConsumer.pollTimeoutMs waits longer)"
             )
         return self._after_loss(wanted, at)
@@ -254,7 +254,8 @@ def _parted(found: list[Message]) -> tuple[list[Message], list[Message]]:
 
 
 def _check_place(records: Sequence[Message], wanted: OffsetRange, at: int) -> None:
-    """Raises KafkaReaderError for records of another place: those of an earlier request never come after it."""
+    """Returns if the records are of the range, from `at` on: none that the client still had of another one. Raises
+    KafkaReaderError."""
     for record in (records[0], records[-1]):
         place = (record.topic(), record.partition())
         if place != (wanted.topic, wanted.partition) or _int(record.offset()) < at:

@@ -57,8 +57,8 @@ _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """What every reader of a table's files needs: their places and schemas. With `age` it passes over expired rows; by
-    `choice` over row groups of Parquet files."""
+    """What every reader of a table's files needs: their places and schemas. With `age`, expired rows are left out; with
+    `choice`, row groups of Parquet files that hold no row that passes."""
 
     io: FileIO
     table_path: str
