@@ -326,12 +326,10 @@ def _default_name(node: exp.Expression) -> str:
 
 
 def _constant(node: exp.Expression) -> pa.Scalar:
-    found = untyped_scalar(node)
-    if found is not None:
-        return found
     try:
-        return evaluate(expr(sql_text(node)), {}, 1)[0]
-    except (OptionError, SchemaMismatchError) as e:
+        found = untyped_scalar(node)
+        return evaluate(expr(sql_text(node)), {}, 1)[0] if found is None else found
+    except (OptionError, SchemaMismatchError, pa.ArrowInvalid) as e:
         raise _needs_spark(node.sql(DIALECT)) from e
 
 

@@ -166,6 +166,7 @@ NEEDS_SPARK = [
     ("SELECT k FROM t ORDER BY k + 1", r"ORDER BY k \+ 1"),
     ("SELECT k FROM t ORDER BY 1.5", r"ORDER BY 1\.5"),
     ("VALUES (1), ('a')", "VALUES of these types"),
+    ("SELECT DATE '2024-13-01'", "2024-13-01"),
     ("SELECT sum(dt) FROM t", "a query over columns of these types"),
     ("SELECT 1 WHERE 1 = 0", "WHERE without FROM"),
     ("SELECT dt.x FROM t", "a field inside a column,"),
