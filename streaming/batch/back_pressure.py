@@ -1,7 +1,7 @@
 """Before a batch: what is done where a bucket has more sorted runs than `num-sorted-run.stop-trigger`.
 
-The batch is written in the end, however many runs are left. It fails only if a compaction beside the batches has
-failed.
+The batch is written in the end, however many runs are left. It fails only if a compaction has failed: one beside the
+batches, or with `back-pressure` = `compact` its own.
 """
 
 import logging
@@ -39,7 +39,7 @@ class Relief:
 def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
     """Waits, compacts or goes on, as the job says; on the target's view, which is fresh.
 
-    Raises CompactionFailedError of the thread beside the batches.
+    Raises CompactionFailedError of the thread beside the batches, and what a compaction of its own raises.
     """
     session, started_ms = target.session, target.clock.now_ms()
     if not session.plan.schema.primary_keys:
