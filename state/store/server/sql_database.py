@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
@@ -14,17 +15,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.secrets import mask_text
 from bucketline.state.errors import StorageError
 
-try:
-    import psycopg
-except ModuleNotFoundError:  # an optional driver: `bucketline[postgresql]`
-    psycopg = None
-
 _WAIT_S = 30
-_DRIVER_ERRORS: tuple[type[Exception], ...] = (sqlite3.Error, *(() if psycopg is None else (psycopg.Error,)))
-_TAKEN_ERRORS: tuple[type[Exception], ...] = (
-    sqlite3.IntegrityError,
-    *(() if psycopg is None else (psycopg.errors.IntegrityError,)),
-)
 
 
 class _Cursor(Protocol):
@@ -87,7 +78,7 @@ class SqlDatabase:
                 "(jdbc:postgresql://host:port/name)",
                 key="uri",
             )
-        if psycopg is None:
+        if _psycopg() is None:
             raise OptionError("a catalog in PostgreSQL needs psycopg: pip install 'bucketline[postgresql]'", key="uri")
 
     @contextmanager
@@ -96,16 +87,18 @@ class SqlDatabase:
 
         Raises RowTakenError for a row that is there already, StorageError for what else the database refuses.
         """
+        self.check()
+        driver: Any = sqlite3 if self.is_sqlite else _psycopg()
         try:
-            connection = self._connect()
+            connection = self._connect(driver)
             try:
                 yield SqlSession(connection.cursor(), "?" if self.is_sqlite else "%s")
                 connection.commit()
             finally:
                 connection.close()
-        except _TAKEN_ERRORS as e:
+        except driver.IntegrityError as e:
             raise RowTakenError(str(e)) from e
-        except _DRIVER_ERRORS as e:
+        except driver.Error as e:
             raise StorageError(
                 f"the catalog's database {mask_text(self.uri)}: {str(e).strip() or type(e).__name__}",
                 path=mask_text(self.uri),
@@ -113,17 +106,24 @@ class SqlDatabase:
                 missing=False,
             ) from e
 
-    def _connect(self) -> Any:
-        self.check()
+    def _connect(self, driver: Any) -> Any:
         if self.is_sqlite:
             path = self.uri.removeprefix("jdbc:sqlite:")
-            return sqlite3.connect(path, timeout=_WAIT_S, uri=path.startswith("file:"))
+            return driver.connect(path, timeout=_WAIT_S, uri=path.startswith("file:"))
         address, _, query = self.uri.removeprefix("jdbc:").partition("?")
         given = {key: values[-1] for key, values in parse_qs(query).items()}
         login = {"user": self.user, "password": self.password}
-        return psycopg.connect(
+        return driver.connect(
             address,
             autocommit=False,
             connect_timeout=_WAIT_S,
             **{**given, **{key: text for key, text in login.items() if text is not None}},
         )
+
+
+def _psycopg() -> Any:
+    """The driver of `bucketline[postgresql]`, None without it. Only a catalog in PostgreSQL imports it."""
+    try:
+        return import_module("psycopg")
+    except ModuleNotFoundError:
+        return None

@@ -2,6 +2,8 @@
 
 import pickle
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -170,6 +172,11 @@ def test_a_schema_change_stands_though_the_database_is_away(tmp_path: Path, capl
     file.write_bytes(b"no database at all" * 100)
     assert table.add_column("x", "INT").schema.names == ["id", "dt", "x"]
     assert "older than its schema" in caplog.text
+
+
+def test_a_process_without_a_catalog_in_postgresql_does_not_import_its_driver() -> None:
+    text = "import sys, bucketline, bucketline.state.store.server.sql_database; print('psycopg' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_no_password_is_shown(options: dict[str, str], tmp_path: Path) -> None:
