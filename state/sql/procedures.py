@@ -1,7 +1,7 @@
 """The parameters of procedures, in the order of Spark and of Flink, and the values that a call gives them.
 
 Positional arguments follow one of both orders: the one in which they make sense. '' stands for an argument that is left
-out, as in Flink.
+out, as in Flink. `plan_compaction` and `run_compactor` are our own.
 Source: Paimon 2.0 org.apache.paimon.spark.procedure, org.apache.paimon.flink.procedure.
 """
 
@@ -55,6 +55,8 @@ PROCEDURES: Mapping[str, Procedure] = {
     "create_branch": _procedure("table branch tag ignoreifexists", required=2),
     "delete_branch": _procedure("table branch", required=2),
     "fast_forward": _procedure("table branch", required=2),
+    "plan_compaction": _procedure("table compact_strategy partitions where options dry_run"),
+    "run_compactor": _procedure("table wait options"),
 }
 
 _CHOICES = {"compact_strategy": STRATEGIES, "order_strategy": ("none", *SORT_STRATEGIES)}

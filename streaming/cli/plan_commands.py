@@ -9,7 +9,6 @@ from types import FrameType
 from typing import Any
 
 import click
-import pyarrow as pa
 
 from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
@@ -23,14 +22,13 @@ from bucketline.conf.plan_options import (
 )
 from bucketline.conf.table.read_options import BRANCH
 from bucketline.conf.wording import counted
-from bucketline.state.format.paths import bucket_path
 from bucketline.state.plans.plan import ItemState, Plan, executors_worth_having
 from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.plans.plan_table import plan_table
 from bucketline.state.store.plans.serve import Stop, compactor_of, few, run_here, serve_plans
 from bucketline.state.store.table.partition_choice import choose_partitions
-from bucketline.state.store.table.table import Table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.cli.arguments import (
     assignments,
@@ -47,16 +45,6 @@ from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.metrics.outlets import open_outlets, write_outlets
 from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric
 
-_PLAN_SCHEMA = pa.schema(
-    [
-        ("item", pa.int32()),
-        ("bucket", pa.string()),
-        ("files", pa.int32()),
-        ("levels", pa.string()),
-        ("output_level", pa.int32()),
-        ("bytes", pa.int64()),
-    ]
-)
 _SETTING = click.option(
     "--set",
     "settings",
@@ -102,7 +90,7 @@ def plan(
         dry_run=dry_run,
     )
     if made.plan.items or form is not Format.TABLE:
-        print_table(_plan_table(table, made.plan), form)
+        print_table(plan_table(table.table_schema, made.plan), form)
     click.echo(_summary(made.plan, made.number), err=True)
 
 
@@ -241,21 +229,6 @@ def _tell(path: str, found: Finished) -> None:
         click.echo(f"{place}: done, snapshot {result.snapshot_id}")
     else:
         click.echo(f"{place}: {result.state.value}: {found.reason}")
-
-
-def _plan_table(table: Table, found: Plan) -> pa.Table:
-    rows = [
-        {
-            "item": i.number,
-            "bucket": bucket_path(table.table_schema, i.partition, i.bucket),
-            "files": len(i.inputs),
-            "levels": ",".join(str(level) for level in sorted({f.level for f in i.inputs})),
-            "output_level": i.output_level,
-            "bytes": i.input_bytes,
-        }
-        for i in found.items
-    ]
-    return pa.Table.from_pylist(rows, schema=_PLAN_SCHEMA)
 
 
 def _summary(found: Plan, number: int | None) -> str:

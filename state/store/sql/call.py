@@ -6,25 +6,33 @@ RollbackProcedure, CreateTagProcedure, CreateBranchProcedure, FastForwardProcedu
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pyarrow as pa
 
 from bucketline.conf.durations import parse_given_duration
-from bucketline.conf.errors import OptionError
 from bucketline.conf.table.table_settings import BucketSettings
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
-from bucketline.state.sql.dialect import parse_one, refused
+from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.procedures import SORT_STRATEGIES, STRATEGIES, bind_call
 from bucketline.state.sql.statement import Call, TableName
 from bucketline.state.sql.words import Words
 from bucketline.state.store.catalog.branches import MAIN
-from bucketline.state.store.sql.partitions import partitions_of_text, partitions_where
+from bucketline.state.store.sql.arguments import (
+    Arguments,
+    chosen_partitions,
+    flag_of,
+    instant_ms,
+    number_of,
+    options_of,
+    refuse_partitions_with_where,
+    wrong_argument,
+)
+from bucketline.state.store.sql.partitions import partitions_where
+from bucketline.state.store.sql.plan_calls import plan_compaction, run_compactor
 from bucketline.state.store.sql.queries import Queries
 from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.table.table import Table
-
-Arguments = Mapping[str, str]
 
 
 def call(session: SqlSession, found: Call, queries: Queries, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
@@ -38,6 +46,10 @@ def call(session: SqlSession, found: Call, queries: Queries, clock: Clock = SYST
     if found.procedure == "remove_orphan_files" and name.table == "*":
         return _remove_orphans_of(session, name, given, clock)
     table = session.table(name, writes=True)
+    if found.procedure == "plan_compaction":
+        return plan_compaction(table, given)
+    if found.procedure == "run_compactor":
+        return run_compactor(table, given)
     if found.procedure == "rescale":
         full = name.table if is_path(name) else session.place(name)[1]
         return _rescale(table, full, given, queries)
@@ -61,17 +73,17 @@ def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Qu
     strategy, sort = given.get("compact_strategy"), given.get("order_strategy", "none").strip().lower()
     columns = [c.strip() for c in given["order_by"].split(",")] if "order_by" in given else []
     if sort == "none" and columns:
-        raise _wrong('order_strategy "none" cannot work with order_by columns.', "order_by")
+        raise wrong_argument('order_strategy "none" cannot work with order_by columns.', "order_by")
     if "partition_idle_time" in given and sort != "none":
-        raise _wrong("sort compact do not support 'partition_idle_time'.", "partition_idle_time")
+        raise wrong_argument("sort compact do not support 'partition_idle_time'.", "partition_idle_time")
     if strategy is not None and strategy.strip().lower() not in STRATEGIES:
         text = f"The compact strategy only supports 'full' or 'minor', but '{strategy}' is configured."
-        raise _wrong(text, "compact_strategy")
-    _one_of_partitions_and_where(given)
+        raise wrong_argument(text, "compact_strategy")
+    refuse_partitions_with_where(given)
     table = session.table(name, writes=True)
     partition_columns = [c for c in columns if c in table.partition_by]
     if partition_columns:
-        raise _wrong(
+        raise wrong_argument(
             "order_by should not contain partition cols, because it is meaningless, your order_by cols are "
             f"{_list(columns)}, and partition cols are {_list(table.partition_by)}",
             "order_by",
@@ -79,14 +91,14 @@ def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Qu
     if sort != "none":
         known = ", ".join(("none", *SORT_STRATEGIES))
         if sort not in SORT_STRATEGIES:
-            raise _wrong(f"Unknown order_strategy {sort!r}; there are {known}", "order_strategy")
+            raise wrong_argument(f"Unknown order_strategy {sort!r}; there are {known}", "order_strategy")
         if table.primary_key:
-            raise _wrong(
+            raise wrong_argument(
                 f"Spark compact with sort_type {sort} only support unaware-bucket append-only table yet.",
                 "order_strategy",
             )
-    table = replace(table, write_options={**table.write_options, **_options(given)})
-    partitions = _chosen(table, given)
+    table = replace(table, write_options={**table.write_options, **options_of(given)})
+    partitions = chosen_partitions(table, given)
     if "partition_idle_time" in given:
         idle_ms = parse_given_duration(given["partition_idle_time"])
         partitions = _idle(table, partitions, clock.local_ms() - idle_ms)
@@ -114,39 +126,39 @@ def _rescale(table: Table, name: str, given: Arguments, queries: Queries) -> pa.
     for argument in ("scan_parallelism", "sink_parallelism"):
         if argument in given:
             text = f"{argument} is not supported: the work takes the cores of the process or of Spark"
-            raise _wrong(text, argument)
-    _one_of_partitions_and_where(given)
+            raise wrong_argument(text, argument)
+    refuse_partitions_with_where(given)
     if table.snapshot_store.latest_id() is None:
-        raise _wrong(f"Table {name} has no snapshot, no need to rescale.", "table")
+        raise wrong_argument(f"Table {name} has no snapshot, no need to rescale.", "table")
     if "bucket_num" in given:
-        number = _number(given, "bucket_num")
+        number = number_of(given, "bucket_num")
     else:
         number = BucketSettings(table.options).count
         if number == -2:
-            raise _wrong(
+            raise wrong_argument(
                 "When rescaling postpone bucket tables, you must provide the resulting bucket number.", "bucket_num"
             )
-    partitions = _chosen(table, given)
+    partitions = chosen_partitions(table, given)
     table.rescale(number, partitions, engine=queries.engine)
     return _result(True)
 
 
 def _expire_snapshots(table: Table, given: Arguments, clock: Clock) -> pa.Table:
-    schema = replace(table.table_schema, options={**table.table_schema.options, **_options(given)})
+    schema = replace(table.table_schema, options={**table.table_schema.options, **options_of(given)})
     table = replace(table, table_schema=schema)
     kept = schema.settings.retention
-    most = _number(given, "retain_max") if "retain_max" in given else kept.snapshots_max
-    least = _number(given, "retain_min") if "retain_min" in given else kept.snapshots_min
+    most = number_of(given, "retain_max") if "retain_max" in given else kept.snapshots_max
+    least = number_of(given, "retain_min") if "retain_min" in given else kept.snapshots_min
     if most < least:
-        raise _wrong(f"retainMax ({most}) must not be less than retainMin ({least}).", "retain_max")
+        raise wrong_argument(f"retainMax ({most}) must not be less than retainMin ({least}).", "retain_max")
     older_than = None
     if "older_than" in given:
-        older_than = timedelta(milliseconds=max(0, clock.now_ms() - _instant_ms(given["older_than"], "older_than")))
+        older_than = timedelta(milliseconds=max(0, clock.now_ms() - instant_ms(given["older_than"], "older_than")))
     result = table.expire_snapshots(
         retain_min=least,
         retain_max=most,
         older_than=older_than,
-        limit=_number(given, "max_deletes") if "max_deletes" in given else None,
+        limit=number_of(given, "max_deletes") if "max_deletes" in given else None,
     )
     return pa.table({"deleted_snapshots_count": pa.array([result.snapshots], pa.int32())})
 
@@ -162,16 +174,18 @@ def _remove_orphans_of(session: SqlSession, name: TableName, given: Arguments, c
 
 def _remove_orphans(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     if "parallelism" in given:
-        raise _wrong("parallelism is not supported: leave it out", "parallelism")
+        raise wrong_argument("parallelism is not supported: leave it out", "parallelism")
     mode = given.get("mode", "local").upper()
     if mode not in ("LOCAL", "DISTRIBUTED"):
-        raise _wrong(f"Unknown mode: {given['mode']}. Only 'DISTRIBUTED' and 'LOCAL' are supported.", "mode")
+        raise wrong_argument(f"Unknown mode: {given['mode']}. Only 'DISTRIBUTED' and 'LOCAL' are supported.", "mode")
     if mode == "DISTRIBUTED":
-        raise _wrong("mode 'distributed' is not supported: leave it out, the work is done in this process", "mode")
+        raise wrong_argument(
+            "mode 'distributed' is not supported: leave it out, the work is done in this process", "mode"
+        )
     age = timedelta(days=1)
     if "older_than" in given:
-        age = timedelta(milliseconds=max(0, clock.now_ms() - _instant_ms(given["older_than"], "older_than")))
-    result = table.remove_orphan_files(_flag(given, "dry_run"), age)
+        age = timedelta(milliseconds=max(0, clock.now_ms() - instant_ms(given["older_than"], "older_than")))
+    result = table.remove_orphan_files(flag_of(given, "dry_run"), age)
     return _orphans(len(result.files), result.size_bytes)
 
 
@@ -184,7 +198,7 @@ def _create_tag(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     retained = None
     if "time_retained" in given:
         retained = timedelta(milliseconds=parse_given_duration(given["time_retained"]))
-    table.create_tag(given["tag"], _number(given, "snapshot") if "snapshot" in given else None, retained)
+    table.create_tag(given["tag"], number_of(given, "snapshot") if "snapshot" in given else None, retained)
     return _result(True)
 
 
@@ -198,23 +212,23 @@ def _delete_tag(table: Table, given: Arguments, clock: Clock) -> pa.Table:
 def _rollback(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     del clock
     if len([name for name in ("version", "snapshot", "tag") if name in given]) != 1:
-        raise _wrong("only can set one of version/snapshot/tag in RollbackProcedure.", "version")
+        raise wrong_argument("only can set one of version/snapshot/tag in RollbackProcedure.", "version")
     newest = table.snapshot_store.latest_id()
     if newest is None:
-        raise _wrong("Latest snapshot is null, can not rollback.", "table")
+        raise wrong_argument("Latest snapshot is null, can not rollback.", "table")
     text = given.get("version")
     target: int | str
     if text is not None:
         target = int(text) if text.isdigit() else text
     else:
-        target = _number(given, "snapshot") if "snapshot" in given else given["tag"]
+        target = number_of(given, "snapshot") if "snapshot" in given else given["tag"]
     current = table.rollback_to(target)
     return pa.table({"previous_snapshot_id": [newest], "current_snapshot_id": [current]})
 
 
 def _create_branch(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     del clock
-    if _flag(given, "ignoreifexists") and given["branch"] in table.branches():
+    if flag_of(given, "ignoreifexists") and given["branch"] in table.branches():
         return _result(True)
     table.create_branch(given["branch"], given.get("tag"))
     return _result(True)
@@ -225,7 +239,7 @@ def _delete_branch(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     names = [name.strip() for name in given["branch"].split(",")]
     for name in names:
         if name not in table.branches():
-            raise _wrong(f"Branch name '{name}' doesn't exist.", "branch")
+            raise wrong_argument(f"Branch name '{name}' doesn't exist.", "branch")
     for name in names:
         table.delete_branch(name)
     return _result(True)
@@ -234,7 +248,7 @@ def _delete_branch(table: Table, given: Arguments, clock: Clock) -> pa.Table:
 def _fast_forward(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     del clock
     if given["branch"] == MAIN:
-        raise _wrong(f"Branch name '{MAIN}' do not use in fast-forward.", "branch")
+        raise wrong_argument(f"Branch name '{MAIN}' do not use in fast-forward.", "branch")
     table.fast_forward(given["branch"])
     return _result(True)
 
@@ -252,52 +266,6 @@ _PROCEDURES: Mapping[str, Callable[[Table, Arguments, Clock], pa.Table]] = {
 }
 
 
-def _chosen(table: Table, given: Arguments) -> list[Mapping[str, object]] | None:
-    """The partitions that the arguments choose; None for all."""
-    if "partitions" in given:
-        return partitions_of_text(table, given["partitions"])
-    if "where" in given:
-        return partitions_where(table, parse_one(f"SELECT 1 WHERE {given['where']}").args["where"].this, None)
-    return None
-
-
-def _one_of_partitions_and_where(given: Arguments) -> None:
-    if "partitions" in given and "where" in given:
-        raise _wrong("partitions and where cannot be used together.", "where")
-
-
-def _options(given: Arguments) -> dict[str, str]:
-    """`k=v,k=v` as a mapping."""
-    found = {}
-    for part in given["options"].split(",") if "options" in given else ():
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise _wrong(f"options {given['options']!r} are not key=value,key=value", "options")
-        found[key.strip()] = value.strip()
-    return found
-
-
-def _number(given: Arguments, name: str) -> int:
-    try:
-        return int(given[name])
-    except ValueError as e:
-        raise _wrong(f"{name} takes a number, not {given[name]!r}", name) from e
-
-
-def _flag(given: Arguments, name: str) -> bool:
-    text = given.get(name, "false").strip().lower()
-    if text not in ("true", "false"):
-        raise _wrong(f"{name} takes true or false, not {given[name]!r}", name)
-    return text == "true"
-
-
-def _instant_ms(text: str, name: str) -> int:
-    try:
-        return round(datetime.fromisoformat(text.strip()).timestamp() * 1000)
-    except ValueError as e:
-        raise _wrong(f"{name} takes a time, as '2026-01-31 12:00:00', not {text!r}", name) from e
-
-
 def _list(names: Sequence[str]) -> str:
     """As Java prints a list."""
     return f"[{', '.join(names)}]"
@@ -305,7 +273,3 @@ def _list(names: Sequence[str]) -> str:
 
 def _result(value: bool) -> pa.Table:
     return pa.table({"result": [value]})
-
-
-def _wrong(message: str, argument: str) -> OptionError:
-    return OptionError(message, key=argument, argument=argument)

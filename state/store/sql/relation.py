@@ -25,9 +25,10 @@ _TIMES = ("date", "time", "timestamp", "timestamptz", "timestampltz", "timestamp
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A table that a query reads: its columns under an alias. `log` are the rows of a system table, which come once."""
+    """What a query reads: columns under an alias. Without a table the rows are those of `log`, which come once: of a
+    system table, of VALUES, of another query."""
 
-    table: Table
+    table: Table | None
     alias: str
     schema: pa.Schema
     fields: Sequence[DataField]
@@ -52,6 +53,7 @@ class Source:
         self, columns: Sequence[str], expression: pc.Expression | None, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
         if self.log is None:
+            assert self.table is not None
             yield from self.table.to_batches(list(columns), expression, limit=limit)
             return
         for batch in self.log:
@@ -82,7 +84,17 @@ def open_source(session: SqlSession, relation: Relation, alias: str) -> Source:
         sight = own_sight(table, None)
         return Source(table, alias, arrow_schema(sight.schema.fields), sight.schema.fields)
     schema, rows = system_table(table, relation.name.system)
-    return Source(table, alias, schema, logical_fields(schema), rows)
+    return rows_source(pa.RecordBatchReader.from_batches(schema, rows), alias)
+
+
+def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = ()) -> Source:
+    """Rows that are there already, under other names if there are any. Raises OptionError for a wrong number of names,
+    SchemaMismatchError for a type that tables do not have."""
+    if names and len(names) != len(rows.schema):
+        raise refused(f"{alias}: {len(names)} names for {len(rows.schema)} columns")
+    schema = pa.schema([f.with_name(n) for f, n in zip(rows.schema, names or rows.schema.names, strict=True)])
+    named = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
+    return Source(None, alias, schema, logical_fields(schema), named)
 
 
 def bind_columns(

@@ -16,7 +16,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Query
-from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source
+from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, rows_source
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.types.sql_expression import SqlExpression, evaluate, expr
 from bucketline.state.types.sql_filter import untyped_scalar
@@ -37,7 +37,8 @@ _CLAUSES = frozenset(
         "operation_modifiers",
     }
 )
-_NAMES = {"joins": "JOIN", "with_": "WITH", "windows": "WINDOW", "laterals": "LATERAL VIEW"}
+_NAMES = {"joins": "JOIN", "with_": "WITH", "windows": "WINDOW", "laterals": "LATERAL VIEW", "sample": "TABLESAMPLE"}
+_OF_A_TABLE = ("this", "db", "catalog", "alias")
 _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Count: "count",
     exp.Sum: "sum",
@@ -63,14 +64,14 @@ class _Output:
 
 def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
     """The rows. Raises OptionError, naming what needs Spark, for a query that is not supported here."""
-    tree = query.tree
-    if isinstance(tree, exp.Subquery) and not tree.args.get("joins"):
-        return run_select(session, replace(query, tree=tree.this))
+    tree = _without_brackets(query.tree)
     if isinstance(tree, exp.Table):
+        _refuse_others(tree, *_OF_A_TABLE)
         source = open_source(session, next(r for r in query.relations if r.start == _start(tree)), tree.alias_or_name)
         names = [f.name for f in source.fields]
         return _Select(source, exp.select("*")).reader(names)
     if isinstance(tree, exp.Values):
+        _refuse_others(tree, "expressions", "alias")
         return _constants([row.expressions for row in tree.expressions])
     if not isinstance(tree, exp.Select):
         raise _needs_spark(type(tree).__name__.upper())
@@ -83,12 +84,61 @@ def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
         if clause is not None:
             raise _needs_spark(f"{clause.upper()} without FROM")
         return _constants([tree.expressions])
-    if not isinstance(start.this, exp.Table) or not query.relations:
-        raise _needs_spark("a subquery in FROM")
-    if len(query.relations) != 1 or tree.find(exp.Subquery, exp.Exists):
+    others = [v for k, v in tree.args.items() if k != "from_" and isinstance(v, exp.Expression | list)]
+    if len(query.relations) > 1 or any(
+        isinstance(e, exp.Expression) and e.find(exp.Select, exp.Exists)
+        for v in others
+        for e in (v if isinstance(v, list) else [v])
+    ):
         raise _needs_spark("a query over several tables")
-    source = open_source(session, query.relations[0], start.this.alias_or_name)
+    source = _source(session, query, start.this)
     return _Select(source, _bound(tree, source)).run()
+
+
+def _source(session: SqlSession, query: Query, node: exp.Expression) -> Source:
+    """What stands after FROM: a table, VALUES, or another query."""
+    alias = node.args.get("alias")
+    names = [c.name for c in alias.columns] if alias is not None else []
+    if isinstance(node, exp.Table) and query.relations:
+        _refuse_others(node, *_OF_A_TABLE)
+        if names:
+            raise _needs_spark(f"{node.sql(DIALECT)} after FROM")
+        return open_source(session, query.relations[0], node.alias_or_name)
+    if not isinstance(node, exp.Values | exp.Subquery):
+        raise _needs_spark(f"{node.sql(DIALECT)} after FROM")
+    inner = node.copy()
+    inner.set("alias", None)
+    try:
+        return rows_source(run_select(session, replace(query, tree=inner)), node.alias_or_name, names)
+    except SchemaMismatchError as e:
+        raise _needs_spark(f"{node.sql(DIALECT)} after FROM ({e.message})") from e
+
+
+def _without_brackets(tree: exp.Expression) -> exp.Expression:
+    """The query inside; ORDER BY and LIMIT behind brackets or VALUES are those of a query over it."""
+    if not isinstance(tree, exp.Subquery | exp.Values):
+        return tree
+    behind = {key: tree.args[key] for key in ("order", "limit", "offset") if tree.args.get(key)}
+    if behind:
+        inner = tree.copy()
+        for key in behind:
+            inner.set(key, None)
+        inner = inner if isinstance(inner, exp.Subquery) else exp.Subquery(this=inner)
+        found = exp.select("*").from_(inner, copy=False)
+        for key, node in behind.items():
+            found.set(key, node.copy())
+        return found
+    if isinstance(tree, exp.Values):
+        return tree
+    _refuse_others(tree, "this", "alias")
+    return _without_brackets(tree.this)
+
+
+def _refuse_others(node: exp.Expression, *taken: str) -> None:
+    """Returns if a part of a query has nothing but what is taken. Raises OptionError naming the rest."""
+    other = next((key for key, value in node.args.items() if value and key not in taken), None)
+    if other is not None:
+        raise _needs_spark(f"{_NAMES.get(other, other.upper())} in {node.sql(DIALECT)}")
 
 
 def _start(table: exp.Table) -> int:
@@ -205,6 +255,8 @@ class _Select:
         """The columns of GROUP BY; none for one row of aggregates, None where nothing is aggregated."""
         group = self._tree.args.get("group")
         keys: list[str] = []
+        if group is not None:
+            _refuse_others(group, "expressions")
         for node in [] if group is None else group.expressions:
             if isinstance(node, exp.Literal) and not node.is_string:
                 at = _position(node)
@@ -315,6 +367,7 @@ def _count(tree: exp.Expression, key: str) -> int | None:
     node = tree.args.get(key)
     if node is None:
         return None
+    _refuse_others(node, "expression")
     value = node.expression
     if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
         raise _needs_spark(f"{key.upper()} {'' if value is None else value.sql(DIALECT)}")

@@ -1,31 +1,9 @@
 """Whole stories as SQL text, in Flink's spelling and Spark's: rows, files and snapshots after each statement."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-import bucketline as bl
 from bucketline.conf.errors import OptionError
-
-Run = Callable[[str], list[Any]]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Runs statements, and gives the rows of the last one; a row of one value is that value."""
-
-    def rows(text: str) -> list[Any]:
-        found = bl.sql(None, text, str(tmp_path)).to_pylist()
-        return [next(iter(row.values())) if len(row) == 1 else tuple(row.values()) for row in found]
-
-    return rows
-
-
-def snapshots(run: Run, table: str) -> list[Any]:
-    kinds = f"SELECT commit_kind, total_record_count, delta_record_count FROM `{table}$snapshots` ORDER BY snapshot_id"
-    return run(kinds)
+from tests.support.sql_text import Run, snapshots
 
 
 def test_a_full_compaction_leaves_one_file_for_each_partition_and_bucket(run: Run) -> None:
@@ -33,16 +11,25 @@ def test_a_full_compaction_leaves_one_file_for_each_partition_and_bucket(run: Ru
         "CREATE TABLE T (id INT, a STRING, pt STRING) PARTITIONED BY (pt) TBLPROPERTIES ('primary-key'='id,pt', "
         "'bucket'='3', 'write-only'='true', 'source.split.target-size'='128m', 'source.split.open-file-cost'='32m')"
     )
-    run(";".join(f"INSERT INTO T VALUES ({i}, 'a', 'p{i % 2}')" for i in range(1, 13)))
+    run(";".join(f"INSERT INTO T VALUES ({i}, 'a', 'p{i % 2}')" for i in range(100)))
     assert run("CALL sys.compact(table => 'T')") == [True]
     files = run("SELECT level, partition, bucket, record_count FROM `T$files` ORDER BY partition, bucket")
-    assert [f[:3] for f in files] == [(5, f"{{p{p}}}", b) for p in (0, 1) for b in (0, 1, 2) if (p, b) in places(files)]
-    assert sum(f[3] for f in files) == 12 and run("SELECT count(*) FROM T") == [12]
-    assert snapshots(run, "T")[-2:] == [("APPEND", 12, 1), ("COMPACT", 12, 0)]
+    places = [(5, f"{{p{p}}}", b) for p in (0, 1) for b in (0, 1, 2)]
+    assert files == [(*place, rows) for place, rows in zip(places, (19, 11, 20, 10, 19, 21), strict=True)]
+    assert run("SELECT count(*) FROM T") == [100]
+    assert snapshots(run, "T") == [*(("APPEND", n + 1, 1) for n in range(100)), ("COMPACT", 100, 0)]
 
 
-def places(files: list[Any]) -> set[tuple[int, int]]:
-    return {(int(partition[2]), bucket) for _, partition, bucket, _ in files}
+@pytest.mark.parametrize("key", ["", "'primary-key'='id,pt', "])
+def test_tables_without_a_bucket_count_have_one_file_for_each_partition_after_a_compaction(run: Run, key: str) -> None:
+    options = f"{key}'bucket'='-1', 'write-only'='true'"
+    run(f"CREATE TABLE T (id INT, pt STRING) PARTITIONED BY (pt) TBLPROPERTIES ({options})")
+    run(";".join(f"INSERT INTO T VALUES ({i}, 'p{i % 2}')" for i in range(20)))
+    run("CALL sys.compact(table => 'T')")
+    level = 5 if key else 0
+    files = run("SELECT partition, level, file_source, record_count FROM `T$files` ORDER BY partition")
+    assert files == [("{p0}", level, "COMPACT", 10), ("{p1}", level, "COMPACT", 10)]
+    assert snapshots(run, "T")[-2:] == [("APPEND", 20, 1), ("COMPACT", 20, 0)] and run("SELECT sum(id) FROM T") == [190]
 
 
 def test_an_append_table_with_a_bucket_key_keeps_its_files(run: Run) -> None:

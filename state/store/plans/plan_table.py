@@ -1,0 +1,34 @@
+"""A plan as a table: what people see of it, on the command line and in SQL."""
+
+import pyarrow as pa
+
+from bucketline.state.format.paths import bucket_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.plans.plan import Plan
+
+_SCHEMA = pa.schema(
+    [
+        ("item", pa.int32()),
+        ("bucket", pa.string()),
+        ("files", pa.int32()),
+        ("levels", pa.string()),
+        ("output_level", pa.int32()),
+        ("bytes", pa.int64()),
+    ]
+)
+
+
+def plan_table(schema: TableSchema, found: Plan) -> pa.Table:
+    """One row for each item, in the order of the plan."""
+    rows = [
+        {
+            "item": i.number,
+            "bucket": bucket_path(schema, i.partition, i.bucket),
+            "files": len(i.inputs),
+            "levels": ",".join(str(level) for level in sorted({f.level for f in i.inputs})),
+            "output_level": i.output_level,
+            "bytes": i.input_bytes,
+        }
+        for i in found.items
+    ]
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)

@@ -1,0 +1,66 @@
+"""The arguments of a call as values. Messages that Paimon's users know are kept word for word."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.sql.dialect import parse_one
+from bucketline.state.store.sql.partitions import partitions_of_text, partitions_where
+from bucketline.state.store.table.table import Table
+
+Arguments = Mapping[str, str]
+
+
+def chosen_partitions(table: Table, given: Arguments) -> list[Mapping[str, object]] | None:
+    """The partitions that the arguments choose; None for all."""
+    if "partitions" in given:
+        return partitions_of_text(table, given["partitions"])
+    if "where" in given:
+        return partitions_where(table, parse_one(f"SELECT 1 WHERE {given['where']}").args["where"].this, None)
+    return None
+
+
+def refuse_partitions_with_where(given: Arguments) -> None:
+    """Returns if at most one of the two is given. Raises OptionError."""
+    if "partitions" in given and "where" in given:
+        raise wrong_argument("partitions and where cannot be used together.", "where")
+
+
+def options_of(given: Arguments) -> dict[str, str]:
+    """`options` = `k=v,k=v` as a mapping. Raises OptionError."""
+    found = {}
+    for part in given["options"].split(",") if "options" in given else ():
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise wrong_argument(f"options {given['options']!r} are not key=value,key=value", "options")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def number_of(given: Arguments, name: str) -> int:
+    """A number that is given. Raises OptionError."""
+    try:
+        return int(given[name])
+    except ValueError as e:
+        raise wrong_argument(f"{name} takes a number, not {given[name]!r}", name) from e
+
+
+def flag_of(given: Arguments, name: str) -> bool:
+    """True or false; false where it is left out. Raises OptionError."""
+    text = given.get(name, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise wrong_argument(f"{name} takes true or false, not {given[name]!r}", name)
+    return text == "true"
+
+
+def instant_ms(text: str, name: str) -> int:
+    """A local time as milliseconds since 1970. Raises OptionError."""
+    try:
+        return round(datetime.fromisoformat(text.strip()).timestamp() * 1000)
+    except ValueError as e:
+        raise wrong_argument(f"{name} takes a time, as '2026-01-31 12:00:00', not {text!r}", name) from e
+
+
+def wrong_argument(message: str, argument: str) -> OptionError:
+    """An error that names the argument."""
+    return OptionError(message, key=argument, argument=argument)

@@ -1,0 +1,105 @@
+"""CALL sys.plan_compaction and sys.run_compactor: compactions that one process plans and any number of others do."""
+
+import pyarrow as pa
+
+from bucketline.conf.durations import parse_given_duration
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.conf.plan_options import COMPACTOR_LEASE, PLAN_STRATEGY, SHORTEST_LEASE_MS, Strategy
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
+from bucketline.state.format.paths import bucket_path
+from bucketline.state.plans.plan import executors_worth_having
+from bucketline.state.store.plans.compactor import Finished
+from bucketline.state.store.plans.make_plan import make_plan
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.plans.plan_table import plan_table
+from bucketline.state.store.plans.serve import Stop, compactor_of, run_here, serve_plans
+from bucketline.state.store.sql.arguments import (
+    Arguments,
+    chosen_partitions,
+    flag_of,
+    options_of,
+    refuse_partitions_with_where,
+    wrong_argument,
+)
+from bucketline.state.store.table.partition_choice import choose_partitions
+from bucketline.state.store.table.table import Table
+from bucketline.state.store.write.write_session import WriteSession
+
+_DONE = pa.schema(
+    [
+        ("item", pa.int32()),
+        ("bucket", pa.string()),
+        ("state", pa.string()),
+        ("snapshot_id", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+
+_POLL_MS = 200
+"""Between two looks for items that others hold."""
+
+
+def plan_compaction(table: Table, given: Arguments, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
+    """Plans compactions for others to do: one row for each item, with the number of the plan and the executors that are
+    worth having for it. Raises OptionError, UnsupportedTableError."""
+    refuse_partitions_with_where(given)
+    options = options_of(given)
+    if "compact_strategy" in given:
+        options[PLAN_STRATEGY.key] = _strategy(given["compact_strategy"])
+    session = WriteSession(table.uri, {**table.write_options, **options}, table=table)
+    session.refresh()
+    made = make_plan(
+        session,
+        PlanFolder(table.io, table.metadata_path),
+        session.plan.sink.plans,
+        chosen=choose_partitions(session.plan.schema, chosen_partitions(table, given)),
+        dry_run=flag_of(given, "dry_run"),
+        clock=clock,
+    )
+    found = plan_table(table.table_schema, made.plan)
+    count = found.num_rows
+    executors = executors_worth_having(made.plan.items)
+    return found.add_column(0, "plan", pa.array([made.number] * count, pa.int64())).append_column(
+        "executors", pa.array([executors] * count, pa.int32())
+    )
+
+
+def run_compactor(table: Table, given: Arguments, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> pa.Table:
+    """Does in this process what is planned, until nothing is left to claim: one row for each item that it took, in the
+    order in which they ended. For the time of `wait` it stays while others hold items, and takes over those whose
+    leases end. Raises OptionError, UnsupportedTableError, StorageError."""
+    options = options_of(given)
+    lease_ms = COMPACTOR_LEASE.get(options)
+    if lease_ms < SHORTEST_LEASE_MS:
+        raise OptionError(f"option '{COMPACTOR_LEASE.key}' must be at least 1 s", key=COMPACTOR_LEASE.key)
+    others = {k: v for k, v in options.items() if k != COMPACTOR_LEASE.key}
+    compactor = compactor_of(table, {**table.write_options, **others}, run_here, lease_ms=lease_ms)
+    ended: list[Finished] = []
+    stop, until_ms = Stop(), stopwatch.elapsed_ms() + parse_given_duration(given.get("wait", "0 s"))
+    compactors = {table.metadata_path: compactor}
+    while True:
+        serve_plans(compactors, poll_ms=0, once=True, stop=stop, tell=lambda _, found: ended.append(found))
+        if not compactor.open.count or stopwatch.elapsed_ms() >= until_ms:
+            break
+        stop.wait_ms(_POLL_MS)
+    rows = [
+        {
+            "item": e.item.number,
+            "bucket": bucket_path(table.table_schema, e.item.partition, e.item.bucket),
+            "state": "given back" if e.result is None else e.result.state.value,
+            "snapshot_id": None if e.result is None else e.result.snapshot_id,
+            "reason": e.reason,
+        }
+        for e in ended
+    ]
+    return pa.Table.from_pylist(rows, schema=_DONE)
+
+
+def _strategy(text: str) -> str:
+    known = [s.value for s in Strategy]
+    found = text.strip().lower()
+    if found not in known:
+        near = did_you_mean(found, known) or f"; there are {', '.join(known)}"
+        raise wrong_argument(f"unknown compact_strategy {text!r}{near}", "compact_strategy")
+    return found

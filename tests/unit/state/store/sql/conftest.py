@@ -1,0 +1,20 @@
+"""SQL text over a warehouse in a temporary folder, without Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bucketline as bl
+from tests.support.sql_text import Run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs statements, and gives the rows of the last one."""
+
+    def rows(text: str) -> list[Any]:
+        found = bl.sql(None, text, str(tmp_path)).to_pylist()
+        return [next(iter(row.values())) if len(row) == 1 else tuple(row.values()) for row in found]
+
+    return rows
