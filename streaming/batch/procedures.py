@@ -1,17 +1,21 @@
 """Procedures over Spark: those of `Table`, with an engine that works in Spark's tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from bucketline.state.store.catalog.table_handle import open_handle
-from bucketline.state.store.engine.engine import Engine, Outcome, Parts
+from bucketline.state.store.engine.engine import Engine, Outcome, Parts, Rows
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.streaming.batch.classic import require_classic
 from bucketline.streaming.batch.failure import explained_in_one_line
+from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 
@@ -28,6 +32,31 @@ class _Explained:
     def run(self, stages: Stages[Parts]) -> Outcome:
         with explained_in_one_line():
             return self.engine.run(stages)
+
+    @contextmanager
+    def rows(self, data: object, row_kinds: object = None) -> Iterator[Rows]:
+        check_session(self.engine.spark)
+        with self.engine.rows(data, row_kinds) as found:
+            yield _ExplainedRows(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _ExplainedRows:
+    """Rows in a session, whose failures are SparkFailedErrors."""
+
+    rows: Rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.rows.schema
+
+    @property
+    def source(self) -> Any:
+        return self.rows.source
+
+    def each(self, look: Callable[[Iterator[pa.Table]], Iterator[bytes]]) -> list[bytes]:
+        with explained_in_one_line():
+            return self.rows.each(look)
 
 
 def spark_engine(spark: Any) -> Engine:

@@ -25,7 +25,8 @@ def write_frame(spark: Any, engine: Engine, table: Table, frame: Any, columns: C
     """Writes the rows as one commit; the newest snapshot's id. None for a table whose keys are in an index of the
     writer's own: one process must see all of them.
 
-    Raises SchemaMismatchError for a number of columns that does not fit, and as `Table.write`; SparkFailedError.
+    Raises SchemaMismatchError for a number of columns that does not fit and for a row that cannot be stored, and as
+    `Table.write`; SparkFailedError.
     """
     if bucket_mode(table.table_schema).moves_keys:
         return None
@@ -36,7 +37,7 @@ def write_frame(spark: Any, engine: Engine, table: Table, frame: Any, columns: C
         table.io.require_publish()
         session = WriteSession(table.uri, {}, table=table)
         session.refresh()
-        return write_source(session, Frame(fitting), run, engine)
+        return write_source(session, Frame(fitting, reject_limit=None), run, engine)
 
     def run(stages: Stages[Frame]) -> Outcome:
         with explained_in_one_line():

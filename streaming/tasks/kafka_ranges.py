@@ -59,7 +59,7 @@ class KafkaRanges:
     reading: KafkaReading
     columns: tuple[str, ...]
     decode: Decoder | None = None
-    reject_limit: int = 1
+    reject_limit: int | None = 1
 
 
 def shared(

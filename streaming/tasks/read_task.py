@@ -30,13 +30,15 @@ class Frame:
     """A source: the records of a Spark DataFrame, which `decode` turns into rows; without it they are rows.
 
     A task says of about `reject_limit` records why they were refused: when that is more than the job allows, more would
-    change nothing.
+    change nothing. With None the first bad row is a SchemaMismatchError.
     """
 
     frame: Any
     decode: Decoder | None = None
-    reject_limit: int = 1
+    reject_limit: int | None = 1
 
+
+_NONE_REFUSED: tuple[tuple[pa.Table, pa.Array], ...] = ()
 
 Records = Frame | KafkaRanges
 """Where the tasks of a batch get their records from."""
@@ -54,13 +56,13 @@ class Reading:
     seal: SealPlan
     to: Destination
     decode: Decoder | None
-    reject_limit: int
+    reject_limit: int | None
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         """What goes to other tasks for the tables of this one, in order."""
         origin = task_number()
         sealer, acceptance = RunSealer(self.seal, origin=origin), RowAcceptance(self.seal.schema)
-        refused_rows = 0
+        limit, refused_rows = self.reject_limit or 0, 0
         needs: list[SchemaNeed] = []
         for rows in tables:
             if self.decode is not None:
@@ -70,13 +72,16 @@ class Reading:
                     yield routed_note(NEEDS, shard_key=self.to.any_key, origin=origin, row_count=0, blob=need.encode())
                 if needs:
                     continue
-                if rejects is not None and refused_rows < self.reject_limit:
+                if rejects is not None and refused_rows < limit:
                     refused_rows += rejects.row_count
                     yield self._rejects(rejects, origin)
-            accepted, refused = acceptance.accept_good(rows)
+            if self.reject_limit is None:
+                accepted, refused = acceptance.accept(rows), _NONE_REFUSED
+            else:
+                accepted, refused = acceptance.accept_good(rows)
             for bad, reasons in refused:
-                if refused_rows < self.reject_limit:
-                    kept = rejected_rows(bad, reasons, self.reject_limit - refused_rows)
+                if refused_rows < limit:
+                    kept = rejected_rows(bad, reasons, limit - refused_rows)
                     refused_rows += kept.row_count
                     yield self._rejects(kept, origin)
             for run in sealer.add(accepted):
@@ -129,6 +134,13 @@ class ReadPartsTask:
         for part in self.parts[task_number() :: self.task_count]:
             for run in part.runs(self.seal):
                 yield routed_run(run, self.to.key(run.partition, run.bucket))
+
+
+def decoded(batches: Iterable[pa.RecordBatch], decode: Decoder | None) -> Iterator[pa.Table]:
+    """The rows of a frame whose records are all good."""
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        yield rows if decode is None else decode(rows).rows
 
 
 def task_number() -> int:

@@ -1,18 +1,20 @@
 """The engine of Spark: each run of stages is one action, whose tasks read, place and write.
 
-Sealed runs cross between tasks as a few rows of bytes, and so does what comes back; nothing is cached.
+Sealed runs cross between tasks as a few rows of bytes, and so does what comes back. Nothing is cached but a DataFrame
+that is read more than once.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from bucketline.state.store.engine.engine import Outcome, Parts
+from bucketline.state.store.engine.engine import Outcome, Parts, Rows
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
+from bucketline.streaming.tasks.given_frame import given_frame
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.place_task import PlaceTask
@@ -43,6 +45,10 @@ class SparkEngine:
     @property
     def workers(self) -> Workers:
         return Workers(self.spark.sparkContext.defaultParallelism, _MOST_TASKS)
+
+    def rows(self, data: object, row_kinds: object = None) -> AbstractContextManager[Rows]:
+        """As `SpreadEngine.rows`: rows of a DataFrame, or Arrow data that this process sends."""
+        return given_frame(self.spark, data, row_kinds)
 
     def run(self, stages: Stages[Parts] | Stages[Records]) -> Outcome:
         """As `Engine.run`; rows may come from a DataFrame, and from Kafka, as well."""

@@ -1,4 +1,4 @@
-"""Delete and update, whose buckets are shared among Spark's tasks."""
+"""Changes of rows in Spark's tasks: of buckets of the table, and of DataFrames."""
 
 from pathlib import Path
 from typing import Any
@@ -34,3 +34,33 @@ def test_rows_are_changed_in_tasks(spark: Any, key: tuple[str, ...], options: di
     found = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
     assert found == {i: 1 + i * 10 * (i % 2 == 0) for i in range(40) if i != 3}
     assert table.doctor(rows=True) == []
+
+
+def test_a_dataframe_takes_the_place_of_partitions(spark: Any, tmp_path: Path) -> None:
+    engine = bl.spark_engine(spark)
+    frame = spark.range(0, 50).selectExpr("'a' AS dt", "id", "id * 2 AS kept").withColumnRenamed("kept", "v")
+    for name, key, options in (
+        ("moving", ("id",), {"bucket": "-1"}),
+        ("append", (), {}),
+    ):
+        table = bl.create_table(str(tmp_path / "w.db" / name), COLUMNS, key, ["dt"], options)
+        table.write(pa.table({"dt": ["a", "b", "b"], "id": [0, 60, 7], "v": [1, 1, 1]}, schema=COLUMNS))
+        table.overwrite(frame, engine=engine)
+        moved = {7} if name == "moving" else set()
+        found = sorted(row["id"] for row in table.to_arrow().to_pylist())
+        assert found == sorted([*range(50), *({60, 7} - moved)])
+        assert sum(table.to_arrow()["v"].to_pylist()) == 50 * 49 + len({60, 7} - moved)
+        with pytest.raises(bl.SchemaMismatchError, match="column w: unknown to the table"):
+            table.overwrite(frame.withColumn("w", frame.v), engine=engine)
+        with pytest.raises(bl.SchemaMismatchError, match="found DataFrame; Spark's tasks read one with engine="):
+            table.overwrite(frame)
+        assert table.doctor(rows=True) == []
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
+
+
+def test_a_row_of_an_insert_that_cannot_be_stored_is_an_error(spark: Any, tmp_path: Path) -> None:
+    warehouse = str(tmp_path)
+    bl.sql(spark, "CREATE TABLE t (id BIGINT NOT NULL, v STRING)", warehouse)
+    with pytest.raises(bl.SchemaMismatchError, match="column id: expected BIGINT"):
+        bl.sql(spark, "INSERT INTO t SELECT IF(id = 3, NULL, id), 'x' FROM range(10)", warehouse)
+    assert bl.sql(spark, "SELECT count(*) AS n FROM t", warehouse).toArrow()["n"].to_pylist() == [0]

@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.types.sql_expression import expr
 
@@ -55,22 +57,23 @@ UPDATES: tuple[tuple[dict[str, object], Callable[[Row], Row]], ...] = (
 
 @dataclass
 class ChangedTable:
-    """A table, and the rows that it must hold."""
+    """A table, and the rows that it must hold. `engine` carries out what takes one."""
 
     table: Table
     draw: random.Random
+    engine: Engine = LOCAL_ENGINE
     rows: list[Row] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
     @staticmethod
-    def create(path: str, sort: str, draw: random.Random) -> "ChangedTable":
+    def create(path: str, sort: str, draw: random.Random, engine: Engine = LOCAL_ENGINE) -> "ChangedTable":
         key, options = SORTS[sort]
-        return ChangedTable(create_table(path, SCHEMA, key, ["dt"], options), draw)
+        return ChangedTable(create_table(path, SCHEMA, key, ["dt"], options), draw, engine)
 
     def change(self) -> None:
         """One change."""
         acts = [self._write] * 4 + [self._delete, self._update] * 2 + [self._merge] * 3
-        acts += [self._overwrite] * 2 + [self._empty, self._compact, self._compact]
+        acts += [self.overwrite] * 2 + [self._empty, self._compact, self._compact]
         self.draw.choice(acts)()
 
     def check(self) -> None:
@@ -78,6 +81,10 @@ class ChangedTable:
         held = sorted(zip(*(found[n] for n in NAMES), strict=True), key=repr)
         assert held == sorted(self.rows, key=repr)
         assert self.table.doctor(rows=True) == []
+
+    @property
+    def _engine(self) -> Engine:
+        return self.engine if self.table.primary_key else LOCAL_ENGINE
 
     # ---- what is done ----
 
@@ -91,7 +98,7 @@ class ChangedTable:
         text = self.draw.choice(list(FILTERS))
         self.log.append(f"delete {text}")
         before, passes = self._newest(), FILTERS[text]
-        done = self.table.delete(text)
+        done = self.table.delete(text, engine=self._engine)
         assert (done == before) == (not any(map(passes, self.rows)))
         self.rows = [r for r in self.rows if not passes(r)]
 
@@ -99,7 +106,7 @@ class ChangedTable:
         text, (values, change) = self.draw.choice(list(FILTERS)), self.draw.choice(UPDATES)
         self.log.append(f"update {text} {values}")
         passes = FILTERS[text]
-        self.table.update(text, values)
+        self.table.update(text, values, engine=self._engine)
         self.rows = [change(r) if passes(r) else r for r in self.rows]
 
     def _merge(self) -> None:
@@ -121,13 +128,14 @@ class ChangedTable:
         new = [s for k, s in by_key.items() if k not in known] if unmatched else []
         self.rows = after + new
 
-    def _overwrite(self) -> None:
+    def overwrite(self) -> None:
+        """Random rows take the place of partitions."""
         rows = self.drawn(self.draw.choice((0, 2, 6)))
         partition = self.draw.choice((None, {"dt": "a"}))
         if partition is not None:
             rows = [("a", *r[1:]) for r in rows]
         self.log.append(f"overwrite {rows} {partition}")
-        self.table.overwrite(data_of(rows), partition)
+        self.table.overwrite(data_of(rows), partition, engine=self.engine)
         gone = {r[0] for r in rows} if partition is None else {"a"}
         self.rows = [r for r in self.rows if r[0] not in gone]
         self.put(rows)

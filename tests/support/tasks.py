@@ -67,6 +67,12 @@ class Cluster:
         del start, end, step
         return Frame(self, [[] for _ in range(tasks)], [])
 
+    def createDataFrame(self, rows: Sequence[tuple[bytes]], ddl: str) -> "Frame":
+        """Rows of one binary column, dealt out to two tasks."""
+        name = ddl.split()[0]
+        parts = [[pa.record_batch({name: pa.array([bytes(r[0])], pa.binary())}) for r in rows[t::2]] for t in range(2)]
+        return Frame(self, parts, [name])
+
     def frame(self, rows: pa.Table, tasks: int, batch_rows: int = 1000) -> "Frame":
         """The rows in order, given to so many map tasks by one column, so that each key comes from one of them."""
         codes = np.array([hash(v) for v in rows.column(0).to_pylist()], np.int64) % tasks
@@ -86,6 +92,9 @@ class Frame:
         packed = cloudpickle.dumps(task)
         found = [self._attempts(packed, number, part) for number, part in enumerate(self.parts)]
         return Frame(self.sparkSession, found, [c.split()[0] for c in ddl.split(", ")])
+
+    def union(self, other: "Frame") -> "Frame":
+        return Frame(self.sparkSession, [*self.parts, *other.parts], self.columns)
 
     def repartition(self, count: int, column: str) -> "Frame":
         """Rows by Spark's hash of an int column; they arrive in any order, as record batches of any size."""

@@ -1,8 +1,11 @@
 """What carries work on a table out: it runs stages and says what came of them; nothing is committed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.write.sealed_runs import SealedRun, SealPlan
@@ -70,5 +73,44 @@ class Engine(Protocol):
 
         Raises what a stage raises; nothing that was written is left behind then, but for what a task had made that
         ended without a word.
+        """
+        ...
+
+
+class SparkFrame(Protocol):
+    """A Spark DataFrame."""
+
+    @property
+    def sparkSession(self) -> Any: ...
+
+    def mapInArrow(self, func: Any, schema: Any) -> Any: ...
+
+
+class Rows(Protocol):
+    """A caller's rows where the tasks of an engine can read them, more than once."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Their columns; types that the engine cannot hold come as the nearest that it can."""
+        ...
+
+    @property
+    def source(self) -> Any:
+        """The rows as a source of the engine's runs. A task raises SchemaMismatchError for the first bad row."""
+        ...
+
+    def each(self, look: Callable[[Iterator[pa.Table]], Iterator[bytes]]) -> list[bytes]:
+        """What `look` says of the rows of each task."""
+        ...
+
+
+@runtime_checkable
+class SpreadEngine(Engine, Protocol):
+    """An engine whose tasks run in other processes, and read a caller's rows there."""
+
+    def rows(self, data: object, row_kinds: object = None) -> AbstractContextManager[Rows]:
+        """The rows, until the block ends; `row_kinds` as in `Table.write`.
+
+        Raises SchemaMismatchError for data that it cannot read, OptionError for more than this process can send.
         """
         ...

@@ -1,4 +1,4 @@
-"""Overwrite without Spark: rows take the place of all that partitions hold, in one snapshot.
+"""Overwrite: rows take the place of all that partitions hold, in one snapshot.
 
 Nothing of what is replaced is read: buckets start empty, as does the index of dynamic buckets. What others write to the
 partitions meanwhile is replaced as well: the last overwrite wins.
@@ -8,6 +8,7 @@ Source: Paimon 2.0 FileStoreCommitImpl.overwritePartition, AbstractFileStoreWrit
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -21,18 +22,25 @@ from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.engine import Engine, Parts, Rows, SpreadEngine
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.change_rules import check_changeable
 from bucketline.state.store.table.changed_write import planned_until_first
-from bucketline.state.store.table.overwrite_moving import overwrite_moving
+from bucketline.state.store.table.overwrite_moving import (
+    PartitionCheck,
+    PartitionsSeen,
+    ReplacedTable,
+    SeenRows,
+    overwrite_moving,
+)
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
-from bucketline.state.store.table.write import Data, with_kinds
+from bucketline.state.store.table.write import SpreadData, with_kinds
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.write.grouping import HashEntries
+from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.stages import Result, Stages
 from bucketline.state.store.write.visibility import Waits, left_on_level0, what_waits
 from bucketline.state.store.write.write_plan import TableState, WritePlan, WriteScope
@@ -41,11 +49,12 @@ from bucketline.state.store.write.write_session import WriteSession
 
 def overwrite_table(
     table: TableHandle,
-    data: Data,
+    data: SpreadData,
     partition: Mapping[str, object] | None = None,
     row_kinds: pa.Array | pa.ChunkedArray | str | None = None,
     *,
     options: Mapping[str, str] | None = None,
+    engine: Engine = LOCAL_ENGINE,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
 ) -> WriteResult:
@@ -56,23 +65,71 @@ def overwrite_table(
     get files are replaced, or the whole table where it has no partitions or `dynamic-partition-overwrite` is false.
     Raises SchemaMismatchError for rows outside, OptionError and UnsupportedTableError before anything is committed,
     CommitConflictError and CommitOutcomeUnknownError from the commit. Rows whose files were removed before they were
-    committed are written again, as by `write_table`.
+    committed are written again, as by `write_table`. `engine` as of `Table.overwrite`.
     """
 
-    def write() -> WriteResult:
-        return _overwrite_once(table, data, partition, row_kinds, options or {}, clock, ids)
+    again = planned_until_first if bucket_mode(table.table_schema).moves_keys else repeat_if_gone
+    if isinstance(engine, SpreadEngine):
+        with engine.rows(data, row_kinds) as rows:
+            RowAcceptance(table.table_schema).accept(rows.schema.empty_table())
+            spread = _SpreadRows(rows)
+            return again(partial(_overwrite_once, table, spread, partition, options or {}, engine, clock, ids))
+    given = _GivenRows(data, row_kinds)
+    write = partial(_overwrite_once, table, given, partition, options or {}, engine, clock, ids)
+    return write() if isinstance(data, pa.RecordBatchReader) else again(write)
 
-    if isinstance(data, pa.RecordBatchReader):
-        return write()
-    return planned_until_first(write) if bucket_mode(table.table_schema).moves_keys else repeat_if_gone(write)
+
+class _Source(Protocol):
+    """The rows that take the place of others."""
+
+    def seen(self, plan: WritePlan, table: ReplacedTable, check: PartitionCheck) -> Any:
+        """As a source of a run, whose partitions the table gets to know. `check` raises for one that is not replaced,
+        before it or in it."""
+        ...
+
+    def checked(self, check: PartitionCheck) -> Any:
+        """As a source of a run, which may call `check` with partitions."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenRows:
+    """Rows that are read in this process."""
+
+    data: SpreadData
+    row_kinds: pa.Array | pa.ChunkedArray | str | None
+
+    def seen(self, plan: WritePlan, table: ReplacedTable, check: PartitionCheck) -> Any:
+        del plan
+        return Parts([SeenRows(with_kinds(self.data, self.row_kinds), table, check)])
+
+    def checked(self, check: PartitionCheck) -> Any:
+        return Parts([GivenRows(with_kinds(self.data, self.row_kinds), check)])
+
+
+@dataclass(frozen=True, slots=True)
+class _SpreadRows:
+    """Rows that tasks of an engine read."""
+
+    rows: Rows
+
+    def seen(self, plan: WritePlan, table: ReplacedTable, check: PartitionCheck) -> Any:
+        for payload in self.rows.each(PartitionsSeen(plan.schema)):
+            check(payload)
+            table.seen.add(payload)
+        return self.rows.source
+
+    def checked(self, check: PartitionCheck) -> Any:
+        del check
+        return self.rows.source
 
 
 def _overwrite_once(
     table: TableHandle,
-    data: Data,
+    source: _Source,
     partition: Mapping[str, object] | None,
-    row_kinds: pa.Array | pa.ChunkedArray | str | None,
     options: Mapping[str, str],
+    engine: Engine,
     clock: Clock,
     ids: IdSource,
 ) -> WriteResult:
@@ -81,23 +138,24 @@ def _overwrite_once(
     session.refresh()
     plan = session.plan
     target = _target(plan, partition)
+    check = partial(_check_inside, plan, target)
     if bucket_mode(plan.schema).moves_keys:
-        return overwrite_moving(
-            session,
-            with_kinds(data, row_kinds),
-            target,
-            check=partial(_check_inside, plan, target),
-            stages=lambda state, source: _stages(plan, state, source, clock, ids),
-            user=ids.new_uuid(),
-            upkeep=Upkeep(clock=clock, ids=ids),
-        )
-    rows = GivenRows(with_kinds(data, row_kinds), partial(_check_inside, plan, target))
-    messages = LOCAL_ENGINE.run(_stages(plan, _Emptied(session.view), Parts([rows]), clock, ids)).messages
+        replaced = ReplacedTable(session.view, target)
+        stages = _stages(plan, replaced, source.seen(plan, replaced, check), engine, clock, ids)
+        upkeep = Upkeep(clock=clock, ids=ids)
+        return overwrite_moving(session, replaced, stages, engine=engine, user=ids.new_uuid(), upkeep=upkeep)
+    messages = engine.run(_stages(plan, _Emptied(session.view), source.checked(check), engine, clock, ids)).messages
+    got_rows = frozenset(m.partition for m in messages if m.new_files)
+    try:
+        for found in got_rows:
+            check(found)
+    except SchemaMismatchError:
+        session.discard(messages)
+        raise
     if target is None:
-        replaced = frozenset(m.partition for m in messages if m.new_files)
-        if not replaced:
+        if not got_rows:
             return _unchanged(session)
-        target = replaced.__contains__
+        target = got_rows.__contains__
     done = session.replace_partitions(messages, user=ids.new_uuid(), target=target, operation=Operation.OVERWRITE)
     Upkeep(clock=clock, ids=ids).after_batch(session, messages, done.snapshots)
     hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, done))
@@ -166,10 +224,12 @@ class _Emptied:
         return {}
 
 
-def _stages(plan: WritePlan, table: TableState, source: Parts, clock: Clock, ids: IdSource) -> Stages[Parts]:
+def _stages(
+    plan: WritePlan, table: TableState, source: Any, engine: Engine, clock: Clock, ids: IdSource
+) -> Stages[Any]:
     """How buckets are written that hold nothing yet: at once on the last level, where the table has keys."""
     trigger = CompactTrigger.FULL if plan.schema.primary_keys else CompactTrigger.NONE
-    scope = WriteScope(trigger, "", LOCAL_ENGINE.workers, clock=clock, ids=ids)
+    scope = WriteScope(trigger, "", engine.workers, clock=clock, ids=ids)
     stages = plan.mode.replacing(plan).stages(plan, table, scope, source)
     write = stages.write.write
     # Source: Paimon 2.0 drops the changelog of an overwrite: readers of one cannot follow it.

@@ -5,17 +5,18 @@ It is planned on one snapshot; whoever has written since makes it a conflict, si
 partitions then.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.entries import Operation
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.commit.discard import discarded_on_error
-from bucketline.state.store.engine.engine import Parts
-from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.partition_choice import PartitionTest
 from bucketline.state.store.table.write_result import WriteResult
@@ -28,8 +29,8 @@ from bucketline.state.store.write.visibility import Waits, what_waits
 from bucketline.state.store.write.write_buckets import as_result
 from bucketline.state.store.write.write_session import WriteSession
 
-PlanStages = Callable[["ReplacedTable", Parts], Stages[Parts]]
-"""The stages of an overwrite, from the table as it sees it and its rows."""
+PartitionCheck = Callable[[bytes], None]
+"""Raises SchemaMismatchError for a partition that is not replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,12 @@ class _States(dict[BucketId, BucketState]):
 
 
 @dataclass(frozen=True, slots=True)
-class _SeenRows:
+class SeenRows:
     """A source: given rows, whose partitions are remembered; `check` may refuse one."""
 
     tables: Iterator[pa.Table]
     table: ReplacedTable
-    check: Callable[[bytes], None]
+    check: PartitionCheck
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
         sealer, acceptance = RunSealer(seal, origin=0), RowAcceptance(seal.schema)
@@ -83,27 +84,34 @@ class _SeenRows:
         yield from sealer.finish()
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionsSeen:
+    """The partitions of rows, each once; a value that travels."""
+
+    schema: TableSchema
+
+    def __call__(self, tables: Iterable[pa.Table]) -> Iterator[bytes]:
+        acceptance = RowAcceptance(self.schema)
+        seen: set[bytes] = set()
+        for table in tables:
+            rows = acceptance.accept(table).rows
+            new = set(partition_codes(rows, self.schema)[0] if rows.num_rows else ()) - seen
+            yield from sorted(new)
+            seen |= new
+
+
 def overwrite_moving(
-    session: WriteSession,
-    tables: Iterator[pa.Table],
-    target: PartitionTest | None,
-    *,
-    check: Callable[[bytes], None],
-    stages: PlanStages,
-    user: str,
-    upkeep: Upkeep,
+    session: WriteSession, table: ReplacedTable, stages: Stages[Any], *, engine: Engine, user: str, upkeep: Upkeep
 ) -> WriteResult:
     """Replaces partitions of the session's table, and follows its rules for expiry and tags.
 
     Raises CommitConflictError when somebody has written meanwhile.
     """
     view = session.view
-    table = ReplacedTable(view, target)
-    planned = stages(table, Parts([_SeenRows(tables, table, check)]))
-    write = planned.write.write
-    planned = replace(planned, write=replace(planned.write, result=Result.AS_WRITTEN))
+    write = stages.write.write
+    planned = replace(stages, write=replace(stages.write, result=Result.AS_WRITTEN))
     with discarded_on_error(write.access) as messages:
-        written = LOCAL_ENGINE.run(planned).messages
+        written = engine.run(planned).messages
         messages += written
         for position, message in enumerate(written):
             is_replaced = table.is_replaced(message.partition)

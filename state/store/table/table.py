@@ -58,7 +58,7 @@ from bucketline.state.store.table.merge import merge_rows
 from bucketline.state.store.table.overwrite import drop_partitions, overwrite_table, truncate_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.table.row_changes import delete_rows, update_rows
-from bucketline.state.store.table.write import Data, write_table
+from bucketline.state.store.table.write import Data, SpreadData, write_table
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.types.logical import DataType
 
@@ -165,19 +165,22 @@ class Table(TableHandle):
 
     def overwrite(
         self,
-        data: Data,
+        data: SpreadData,
         partition: Mapping[str, object] | None = None,
         row_kinds: pa.Array | pa.ChunkedArray | str | None = None,
+        *,
+        engine: Engine = LOCAL_ENGINE,
     ) -> WriteResult:
         """Replaces the rows of partitions by those of `data`. Returns the newest snapshot's id, unchanged where nothing
         is replaced.
 
         `partition` maps partition columns to values: matching partitions are replaced, and are empty afterwards if they
         get no rows. Without it, those that get rows are replaced, or the whole table if it has no partitions or
-        `dynamic-partition-overwrite` is false. `data` and `row_kinds` as in `write`; no changelog is written. Raises
+        `dynamic-partition-overwrite` is false. `data` and `row_kinds` as in `write`; no changelog is written. With
+        `engine=bucketline.spark_engine(spark)`, Spark's tasks write, and `data` may be a Spark DataFrame. Raises
         SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and as `write`.
         """
-        return overwrite_table(self, data, partition, row_kinds)
+        return overwrite_table(self, data, partition, row_kinds, engine=engine)
 
     def truncate(self) -> WriteResult:
         """Removes all rows, in one commit; no changelog is written. Returns the newest snapshot's id."""

@@ -26,7 +26,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.state.store.engine.engine import Engine, Outcome, Parts
+from bucketline.state.store.engine.engine import Engine, Outcome, Parts, SparkFrame
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.settled_write import settle_write
@@ -37,6 +37,9 @@ from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
+SpreadData: TypeAlias = Data | SparkFrame
+"""Data of an operation that takes an engine: a DataFrame with that of Spark."""
+
 Source = TypeVar("Source")
 
 
@@ -121,13 +124,15 @@ def write_source(
     )
 
 
-def with_kinds(data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:
+def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:
     """The data as tables that carry their row kinds in `_row_kind`, where kinds are given."""
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if not isinstance(data, pa.Table | pa.RecordBatchReader):
+        is_sparks = type(data).__module__.startswith("pyspark.")
         raise SchemaMismatchError(
             f"data must be a pyarrow Table, RecordBatch or RecordBatchReader, found {type(data).__name__}"
+            + ("; Spark's tasks read one with engine=bucketline.spark_engine(spark)" if is_sparks else "")
         )
     if row_kinds is None:
         return _tables(data)

@@ -1,0 +1,125 @@
+"""A caller's rows as a source of Spark's tasks: those of a DataFrame, and Arrow data that this process sends.
+
+Arrow data travels as Arrow IPC streams in a binary column, so that every type arrives as it is.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.store.table.write import with_kinds
+from bucketline.state.store.write.sealed_runs import seal, unseal
+from bucketline.streaming.decode.decoder import DecodedRows, Decoder
+from bucketline.streaming.tasks.read_task import Frame, decoded, drain
+from bucketline.streaming.tasks.worker import in_worker
+
+MOST_SENT_BYTES = 1 << 30
+"""Compressed bytes of Arrow data that this process sends to tasks: it holds them all."""
+
+_SENT_BYTES = 8 << 20
+_SENT_DDL = "blob binary"
+_SAID_DDL = "payload binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsealed:
+    """A decoder: the rows in Arrow IPC streams."""
+
+    schema: pa.Schema
+
+    def __call__(self, records: pa.Table) -> DecodedRows:
+        batches = [b for blob in records["blob"] for b in unseal(blob.as_buffer())]
+        return DecodedRows(pa.Table.from_batches(batches, schema=self.schema))
+
+
+@dataclass(frozen=True, slots=True)
+class _LookTask:
+    """Looks at all rows of the task."""
+
+    look: Callable[[Iterator[pa.Table]], Iterator[bytes]]
+    decode: Decoder | None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for payload in self.look(decoded(batches, self.decode)):
+            yield pa.record_batch([pa.array([payload], pa.binary())], names=["payload"])
+        drain(batches)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFrame:
+    """Rows of a frame, which `source.decode` turns into those of the caller, with these columns.
+
+    `is_kept` says that rows are kept on the executors' disks once they are looked at, so that they are read once.
+    """
+
+    schema: pa.Schema
+    source: Frame
+    is_kept: bool = False
+
+    def each(self, look: Callable[[Iterator[pa.Table]], Iterator[bytes]]) -> list[bytes]:
+        if self.is_kept:
+            self.source.frame.persist(StorageLevel.DISK_ONLY)
+        task = _LookTask(look, self.source.decode)
+        found = self.source.frame.mapInArrow(in_worker(task), _SAID_DDL).collect()
+        return [bytes(row["payload"]) for row in found]
+
+
+@contextmanager
+def given_frame(spark: Any, data: object, row_kinds: Any) -> Iterator[GivenFrame]:
+    """The rows until the block ends.
+
+    Raises SchemaMismatchError for data of another kind, OptionError for more than `MOST_SENT_BYTES`.
+    """
+    if not isinstance(data, DataFrame):
+        yield _sent(spark, data, row_kinds)
+        return
+    frame = _with_kinds(data, row_kinds)
+    is_kept = frame.storageLevel == StorageLevel.NONE
+    try:
+        yield GivenFrame(to_arrow_schema(frame.schema), Frame(frame, None, None), is_kept)
+    finally:
+        if is_kept:
+            frame.unpersist()
+
+
+def _with_kinds(frame: DataFrame, row_kinds: Any) -> DataFrame:
+    if row_kinds is None:
+        return frame
+    if not isinstance(row_kinds, str) or row_kinds not in frame.columns:
+        raise SchemaMismatchError(
+            f"there is no column {row_kinds!r} to take row kinds from: of a DataFrame, name the column that has them",
+            column=row_kinds if isinstance(row_kinds, str) else ROW_KIND_COLUMN,
+        )
+    return frame.withColumnRenamed(row_kinds, ROW_KIND_COLUMN)
+
+
+def _sent(spark: Any, data: Any, row_kinds: Any) -> GivenFrame:
+    schema: pa.Schema | None = None
+    blobs, size = list[bytes](), 0
+    for table in with_kinds(data, row_kinds):
+        schema = schema or table.schema
+        rows_each = max(1, table.num_rows * _SENT_BYTES // max(1, table.nbytes))
+        for first in range(0, table.num_rows, rows_each):
+            blobs.append(seal(table.slice(first, rows_each)))
+            size += len(blobs[-1])
+            if size > MOST_SENT_BYTES:
+                raise OptionError(
+                    f"the rows are more than {MOST_SENT_BYTES >> 20} MiB, compressed, which is the most that this "
+                    "process sends to Spark's tasks; give a Spark DataFrame, which tasks read themselves",
+                    key="engine",
+                )
+    assert schema is not None
+    return GivenFrame(schema, Frame(_frame(spark, blobs), Unsealed(schema), None))
+
+
+def _frame(spark: Any, blobs: list[bytes]) -> Any:
+    return spark.createDataFrame([(bytearray(b),) for b in blobs], _SENT_DDL)
