@@ -3,7 +3,7 @@
 They are given when a table is opened and never stored in it, so that its readers do not learn its writers' keys.
 Options of several storages may be given together; each applies to its own scheme.
 Source: Paimon 2.0 S3Loader (`s3.`, `s3a.` and `fs.s3a.` are the same), OSSFileIO, AzureFileIO, GSFileIO, HadoopUtils
-(`hadoop.`);
+(`hadoop.`), SecurityConfiguration (`security.kerberos.`);
 pypaimon's S3Options (`fs.s3.`).
 """
 
@@ -54,6 +54,19 @@ GCS_AUTH = Option(
     "application-default: credentials of the environment; service-account-json-keyfile: those of the file that "
     "`fs.gs.auth.service.account.json.keyfile` names; unauthenticated: none",
 )
+HADOOP_CONF = Option(
+    "hadoop-conf-dir", parse_text, None, "folder with core-site.xml and hdfs-site.xml; default: from the environment"
+)
+KERBEROS_PRINCIPAL = Option("security.kerberos.login.principal", parse_text, None, "who logs in with Kerberos")
+KERBEROS_KEYTAB = Option(
+    "security.kerberos.login.keytab", parse_text, None, "file with the principal's key, on each machine of the job"
+)
+KERBEROS_CACHE = Option(
+    "security.kerberos.login.use-ticket-cache",
+    parse_bool,
+    True,
+    "whether the tickets of `kinit` are used where no keytab is given",
+)
 HADOOP = "hadoop."
 CATALOG_LINK = "catalog."
 """What a catalog puts among the storage options of its tables (`catalog_link`)."""
@@ -78,7 +91,11 @@ _S3_SPELLINGS = {
     "fs.s3.accessKeySecret": "s3.secret-key",
     "fs.s3.securityToken": "s3.session.token",
 }
-_TOGETHER = ((S3_ACCESS_KEY, S3_SECRET_KEY), (OSS_ACCESS_KEY, OSS_SECRET_KEY))
+_TOGETHER = (
+    (S3_ACCESS_KEY, S3_SECRET_KEY),
+    (OSS_ACCESS_KEY, OSS_SECRET_KEY),
+    (KERBEROS_PRINCIPAL, KERBEROS_KEYTAB),
+)
 _STORAGE_PREFIXES = tuple(
     [
         "s3.",
@@ -90,6 +107,7 @@ _STORAGE_PREFIXES = tuple(
         "gs.",
         "dfs.",
         "hadoop.",
+        "hadoop-",
         "dlf.",
         "jindo.",
         "security.",
@@ -159,6 +177,11 @@ def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
     if (GCS_KEYFILE.key in found) != (GCS_AUTH.get(found) is GcsAuth.KEYFILE):
         raise OptionError(
             f"'{GCS_KEYFILE.key}' and '{GCS_AUTH.key}' = service-account-json-keyfile go together", key=GCS_KEYFILE.key
+        )
+    if KERBEROS_KEYTAB.key not in found and not KERBEROS_CACHE.get(found):
+        raise OptionError(
+            f"'{KERBEROS_CACHE.key}' = false needs '{KERBEROS_KEYTAB.key}': there is nothing else to log in with",
+            key=KERBEROS_CACHE.key,
         )
     attempts = S3_ATTEMPTS.find(found)
     if attempts is not None and attempts < 1:
@@ -238,9 +261,22 @@ def azure_secret(options: Mapping[str, str], family: str, account: str) -> str |
     return None
 
 
-def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Hadoop's own settings: those given as `hadoop.NAME`."""
-    return {key.removeprefix(HADOOP): text for key, text in options.items() if key.startswith(HADOOP)}
+@dataclass(frozen=True, slots=True, repr=False)
+class HdfsSettings:
+    """The settings of HDFS: Hadoop's own, the folder with the others, who logs in. None: as the environment says."""
+
+    hadoop: tuple[tuple[str, str], ...]
+    folder: str | None
+    principal: str | None
+    keytab: str | None
+
+
+def hdfs_settings(options: Mapping[str, str]) -> HdfsSettings:
+    """The settings of HDFS among storage options that have been checked; `hadoop.NAME` is a setting of Hadoop."""
+    hadoop = sorted((key.removeprefix(HADOOP), text) for key, text in options.items() if key.startswith(HADOOP))
+    return HdfsSettings(
+        tuple(hadoop), HADOOP_CONF.find(options), KERBEROS_PRINCIPAL.find(options), KERBEROS_KEYTAB.find(options)
+    )
 
 
 def _named(key: str) -> str:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.azurite import Azurite
 from tests.support.broker import KafkaBroker
+from tests.support.hdfs_cluster import HdfsCluster
 from tests.support.jars import spark_kafka_jars
 from tests.support.peer import PaimonCatalogs, PaimonJava, PyPaimon
 from tests.support.postgres import Postgres
@@ -63,6 +64,13 @@ def azurite() -> Iterator[Azurite]:
 def versitygw() -> Iterator[VersityGateway]:
     """An S3 gateway over files, with one bucket; needs Go the first time."""
     with VersityGateway() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[HdfsCluster]:
+    """An HDFS cluster of one JVM; needs `java`, and `mvn` the first time."""
+    with HdfsCluster() as server:
         yield server
 
 

@@ -76,6 +76,17 @@ JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
     "spark-kafka-4.0": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0", without=_IN_SPARK),),
     "spark-kafka-4.1": _spark_kafka("4.1.3", kafka="3.9.1", pool="2.12.1"),
     "spark-kafka-4.2": _spark_kafka("4.2.0", kafka="3.9.2", pool="2.13.1"),
+    # HDFS in one process. What it shares with Hadoop's client lies among PySpark's jars.
+    "hdfs": (
+        Coordinate("org.apache.hadoop", "hadoop-client-minicluster", "3.4.1", without=("*:*",)),
+        Coordinate("org.mockito", "mockito-core", "2.28.2"),
+    ),
+    # What Spark needs for a checkpoint on S3, with the Hadoop of PySpark 4.0.
+    "hadoop-aws": (
+        Coordinate("org.apache.hadoop", "hadoop-aws", "3.4.1", without=("*:*",)),
+        Coordinate("software.amazon.awssdk", "bundle", "2.24.6", without=("*:*",)),
+    ),
+    "paimon-s3": (Coordinate("org.apache.paimon", "paimon-s3", "1.4.2", without=("*:*",)),),
     "delta": (
         Coordinate("io.delta", "delta-spark_2.13", "4.0.0", without=("*:*",)),
         Coordinate("io.delta", "delta-storage", "4.0.0", without=("*:*",)),

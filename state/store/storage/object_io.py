@@ -17,13 +17,13 @@ from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.paths import SCHEMA_DIR, temporary_name
 from bucketline.state.store.storage.file_info import FileInfo
+from bucketline.state.store.storage.forks import check_not_forked
 from bucketline.state.store.storage.object_errors import STORE_ERRORS, TAKEN_ERRORS, object_error, object_errors
-from bucketline.state.store.storage.object_reader import ObjectReader
+from bucketline.state.store.storage.object_reader import read_object
 from bucketline.state.store.storage.object_store import (
     StoreAddress,
     StoreClients,
     address_of,
-    check_not_forked,
     clients_of,
 )
 from bucketline.state.store.storage.object_writer import PART_BYTES, ObjectWriter
@@ -167,7 +167,7 @@ class ObjectIO:
                 obstore.delete(clients.patient, keys[start : start + _PAGE_FILES])
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return pa.PythonFile(ObjectReader(self._clients, path, self._key(path)), mode="r")
+        return pa.PythonFile(read_object(self._clients, path, self._key(path)), mode="r")
 
     def open_output(self, path: str) -> pa.NativeFile:
         def whole(data: bytes) -> None:

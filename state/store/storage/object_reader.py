@@ -1,15 +1,9 @@
-"""An object as a file that is read at any position: a plain Python object that Arrow's readers take for a file.
+"""An object as a file that is read at any position.
 
-The first request brings the end of the object, where columnar formats keep their index, and with it the object's size.
-A small object is there by that request alone.
+The first request brings the end of the object, and with it the object's size.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
-
-import pyarrow as pa
+from functools import partial
 
 from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.object_errors import (
@@ -20,7 +14,7 @@ from bucketline.state.store.storage.object_errors import (
     status_of,
 )
 from bucketline.state.store.storage.object_store import StoreClients
-from bucketline.state.store.storage.positioned import PositionedReader
+from bucketline.state.store.storage.ranged_reader import TAIL_BYTES, RangedReader
 from bucketline.state.store.storage.requests import Request
 
 try:
@@ -28,79 +22,13 @@ try:
 except ImportError:
     obstore = None
 
-TAIL_BYTES = 512 << 10
-"""About what a store sends in the time that it takes to answer at all."""
-
 _WHOLE_ANSWER = "non-partial response"
-_PART_BYTES = 4 << 20
-_MOST_AHEAD_BYTES = 1 << 20
-_AT_ONCE = 8
 
 
-class ObjectReader(PositionedReader):
-    """An object that does not change. Errors as in FileIO.
-
-    A long range is fetched in parts at the same time. Who reads on where the last range ended finds the next one on its
-    way. Memory: the end of the object, what is read at once, and a range ahead.
-    """
-
-    def __init__(self, clients: StoreClients, path: str, key: str) -> None:
-        self._clients, self._path, self._key = clients, path, key
-        self._size, self._tail = _open(clients, path, key)
-        self._read_to = -1
-        self._ahead: tuple[int, int, Future[memoryview]] | None = None
-
-    def readall(self) -> bytes:
-        return bytes(self.read())
-
-    def read_buffer(self, size: int = -1) -> pa.Buffer:
-        return pa.py_buffer(self.read(size))
-
-    def close(self) -> None:
-        if self._ahead is not None:
-            self._ahead[2].cancel()
-            self._ahead = None
-        self._tail = memoryview(b"")
-        super().close()
-
-    def _between(self, start: int, end: int) -> "bytes | memoryview":
-        from_tail = self._size - len(self._tail)
-        if start >= from_tail:
-            return self._tail[start - from_tail : end - from_tail]
-        stop = min(end, from_tail)
-        found = self._body(start, stop)
-        return found if stop == end else b"".join((found, self._tail[: end - from_tail]))
-
-    def _body(self, start: int, end: int) -> "bytes | memoryview":
-        """Bytes before the tail."""
-        reads_on = start == self._read_to
-        self._read_to = end
-        parts: list[bytes | memoryview] = []
-        at = start
-        if self._ahead is not None:
-            low, high, coming = self._ahead
-            if low <= at < high:
-                parts.append(coming.result()[at - low : min(end, high) - low])
-                at = min(end, high)
-            if at >= high or not low <= start < high:
-                coming.cancel()
-                self._ahead = None
-        if at < end:
-            parts.extend(self._fetch(at, end))
-        from_tail = self._size - len(self._tail)
-        if reads_on and self._ahead is None and end < from_tail:
-            high = min(from_tail, end + min(end - start, _MOST_AHEAD_BYTES))
-            self._ahead = (end, high, _pool().submit(_range, self._clients, self._path, self._key, end, high))
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _fetch(self, start: int, end: int) -> Sequence[memoryview]:
-        cuts = [*range(start, end, _PART_BYTES), end]
-        if len(cuts) > 2 and end - cuts[-2] < _PART_BYTES // 4:
-            del cuts[-2]
-        spans = list(pairwise(cuts))
-        later = [_pool().submit(_range, self._clients, self._path, self._key, low, high) for low, high in spans[1:]]
-        first = _range(self._clients, self._path, self._key, *spans[0])
-        return [first, *(f.result() for f in later)]
+def read_object(clients: StoreClients, path: str, key: str) -> RangedReader:
+    """The object for reading; it does not change. Errors as in FileIO."""
+    size, tail = _open(clients, path, key)
+    return RangedReader(size, tail, partial(_range, clients, path, key))
 
 
 def _range(clients: StoreClients, path: str, key: str, start: int, end: int) -> memoryview:
@@ -140,8 +68,3 @@ def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memory
                 f"{path}: the store does not send parts of files", path=path, retryable=False, missing=False
             )
         return size, memoryview(found.bytes())
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="bucketline-fetch")

@@ -26,8 +26,8 @@ from bucketline.conf.storage_options import (
     oss_settings,
     s3_settings,
 )
-from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.aws_keys import key_source
+from bucketline.state.store.storage.forks import refuse_after_fork
 from bucketline.state.store.storage.object_errors import SETTINGS_ERRORS
 from bucketline.state.store.storage.remembered import Remembered
 from bucketline.state.store.storage.requests import RequestCounter
@@ -136,26 +136,7 @@ def clients_of(address: StoreAddress) -> StoreClients:
     return StoreClients(patient, once, takes_suffix=address.kind is not StoreKind.AZURE)
 
 
-def check_not_forked(path: str) -> None:
-    """Raises StorageError in a process that was forked from one that had clients: in it they would wait for ever."""
-    if _FORKED:
-        raise StorageError(
-            f"{path}: this process was forked from one that uses object stores, whose threads did not come along; "
-            "start processes by 'spawn' or 'forkserver', or open the first table in each of them",
-            path=path,
-            retryable=False,
-            missing=False,
-        )
-
-
-def _note_fork() -> None:
-    if clients_of.cache_info().currsize:
-        _FORKED.append(os.getpid())
-
-
-_FORKED: list[int] = []
-os.register_at_fork(after_in_child=_note_fork)
-
+refuse_after_fork(lambda: clients_of.cache_info().currsize > 0)
 
 Make = Callable[[dict[str, Any], dict[str, Any]], Any]
 """(options of the HTTP client, how requests are repeated) -> a client"""

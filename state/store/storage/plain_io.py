@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.store.storage.arrow_io import arrow_io_for
+from bucketline.state.store.storage.hdfs_client import HDFS_SCHEMES
+from bucketline.state.store.storage.hdfs_io import hdfs_io_for
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.object_io import object_io_for
 from bucketline.state.store.storage.object_store import OBJECT_SCHEMES
 from bucketline.state.store.storage.wrapped_io import Inner
+
+_SCHEMES = OBJECT_SCHEMES | HDFS_SCHEMES
 
 
 def plain_io(uri: str, options: Mapping[str, str]) -> tuple[Inner, str]:
@@ -23,4 +26,10 @@ def plain_io(uri: str, options: Mapping[str, str]) -> tuple[Inner, str]:
         return LocalIO(), LocalIO.absolute(path)
     if scheme in OBJECT_SCHEMES:
         return object_io_for(f"{scheme}:{rest}", options)
-    return arrow_io_for(f"{scheme}:{rest}", options)
+    if scheme in HDFS_SCHEMES:
+        return hdfs_io_for(f"{scheme}:{rest}", options)
+    raise OptionError(
+        f"{uri}: there is no storage for the scheme '{scheme}'; known are file, {', '.join(sorted(_SCHEMES))}",
+        uri=uri,
+        scheme=scheme,
+    )

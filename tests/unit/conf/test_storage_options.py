@@ -27,7 +27,6 @@ from bucketline.state.format.manifest import (
 )
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage import file_io, plain_io
-from bucketline.state.store.storage.arrow_io import ArrowIO, arrow_io_for
 from bucketline.state.store.storage.object_io import ObjectIO
 from bucketline.state.store.storage.object_store import clients_of
 from bucketline.state.store.table.table import Table, create_table, open_table
@@ -36,6 +35,7 @@ from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.job.job_table import open_or_create
+from tests.support.arrow_io import ArrowIO
 from tests.support.tasks import Cluster
 
 COLUMNS = "id BIGINT NOT NULL, v BIGINT, pt INT"
@@ -78,7 +78,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     root = tmp_path / "store"
     root.mkdir()
     found = Store(root)
-    monkeypatch.setattr(plain_io, "arrow_io_for", found.open)
+    monkeypatch.setattr(plain_io, "hdfs_io_for", found.open)
     return found
 
 
@@ -438,10 +438,34 @@ def test_without_obstore_local_tables_work_and_others_name_the_extra(tmp_path: P
     assert said.count("install bucketline[stores]") == len(said.splitlines()) == 4
 
 
-def test_a_storage_that_cannot_be_opened_is_one_line_without_its_settings() -> None:
-    with pytest.raises(OptionError, match="pyarrow cannot open it") as caught:
-        arrow_io_for("hdfs://namenode/a", {"hadoop.my.password": "hunter2"})
-    assert "\n" not in caught.value.message and "hunter2" not in caught.value.message
+def test_without_hdfs_native_tables_on_hdfs_name_the_extra() -> None:
+    program = """if True:
+        import sys
+        sys.modules["hdfs_native"] = None
+        import bucketline as bl
+        for uri in ("hdfs://cluster/t", "viewfs://cluster/t"):
+            try:
+                bl.open_table(uri)
+            except bl.OptionError as e:
+                print(e)
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300
+    ).stdout
+    assert said.count("install bucketline[hdfs]") == len(said.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"security.kerberos.login.principal": "etl@LAKE"}, "'security.kerberos.login.keytab' is not set"),
+        ({"security.kerberos.login.keytab": "/etc/etl.keytab"}, "'security.kerberos.login.principal' is not set"),
+        ({"security.kerberos.login.use-ticket-cache": "false"}, "nothing else to log in with"),
+    ],
+)
+def test_a_login_with_kerberos_that_cannot_work_is_refused(given: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        check_storage_options(given)
 
 
 def test_the_page_about_storage_options_names_them_all_with_their_meaning() -> None:

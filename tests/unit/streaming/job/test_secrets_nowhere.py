@@ -16,11 +16,11 @@ from bucketline.conf.resolve import load_job
 from bucketline.conf.secrets import MaskingFilter, secret_values
 from bucketline.conf.source_options import source_identity
 from bucketline.state.store.storage import plain_io
-from bucketline.state.store.storage.arrow_io import ArrowIO
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.job.run import run_job
+from tests.support.arrow_io import ArrowIO
 from tests.support.secret_options import SECRET_OPTIONS
 
 SECRETS = {key: f"hunter-{number}-x" for number, key in enumerate(SECRET_OPTIONS)}
@@ -189,7 +189,7 @@ def test_every_command_with_a_path_takes_storage_options_and_shows_none(
         return ArrowIO(files, put_if_absent=lambda path, data: True), uri.removeprefix(HOST).strip("/")
 
     create_table(str(tmp_path / "t"), "id INT NOT NULL", ("id",), options={"bucket": "1"})
-    monkeypatch.setattr(plain_io, "arrow_io_for", opened)
+    monkeypatch.setattr(plain_io, "hdfs_io_for", opened)
     file = tmp_path / "storage.yaml"
     file.write_text("s3: {access-key: hunter-id, secret-key: hunter-old}\nhadoop.fs.x.password: hunter-hadoop\n")
     name, *others = command

@@ -1,4 +1,4 @@
-"""What every FileIO promises, on local files, through pyarrow, and on S3; and what each does on its own."""
+"""What every FileIO promises, on local files, through pyarrow, on S3 and on HDFS; and what each does on its own."""
 
 import os
 import pickle
@@ -15,11 +15,13 @@ from pyarrow import fs
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import StorageError, UnsupportedTableError
-from bucketline.state.store.storage.arrow_io import ArrowIO, Rename, arrow_io_for
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.local_io import LocalIO
+from tests.support.arrow_io import ArrowIO
 from tests.support.azurite import Azurite
+from tests.support.fake_hdfs import FakeHdfs
 from tests.support.faulty_io import FaultyIO
+from tests.support.hdfs_cluster import HdfsCluster
 from tests.support.s3_server import S3Server
 
 ON_LOCAL_FILES: dict[str, Callable[[], FileIO]] = {
@@ -29,15 +31,18 @@ ON_LOCAL_FILES: dict[str, Callable[[], FileIO]] = {
 }
 
 
-EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw")]
+EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw", "hdfs")]
 
 
-@pytest.fixture(params=[*ON_LOCAL_FILES, "s3_server", *EMULATED])
+@pytest.fixture(params=[*ON_LOCAL_FILES, "fake hdfs", "s3_server", *EMULATED])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileIO, str]:
     """An IO, and the path of an empty folder of its own."""
+    if request.param == "fake hdfs":
+        cluster = FakeHdfs(now_ms=lambda: int(time.time() * 1000))
+        return cluster.io(), "/w"
     if request.param in ON_LOCAL_FILES:
         return ON_LOCAL_FILES[request.param](), str(tmp_path)
-    server: S3Server | Azurite = request.getfixturevalue(request.param)
+    server: S3Server | Azurite | HdfsCluster = request.getfixturevalue(request.param)
     return server.new_folder()
 
 
@@ -152,18 +157,11 @@ def test_a_store_without_conditional_put_refuses_commits_and_still_reads(tmp_pat
     io = ArrowIO(fs.LocalFileSystem())
     (tmp_path / "f").write_bytes(b"x")
     assert io.read(f"{tmp_path}/f") == b"x"
-    with pytest.raises(UnsupportedTableError, match="put_if_absent"):
+    with pytest.raises(UnsupportedTableError, match="put-if-absent"):
         io.require_publish()
     with pytest.raises(UnsupportedTableError):
         io.publish(f"{tmp_path}/s", b"1")
     assert io.list_names(str(tmp_path)) == ["f"]
-
-
-def test_a_store_whose_rename_refuses_publishes_by_rename(tmp_path: Path) -> None:
-    io = ArrowIO(fs.LocalFileSystem(), Rename.REFUSES)
-    io.require_publish()
-    assert io.publish(f"{tmp_path}/s", b"1") is True
-    assert io.list_names(str(tmp_path)) == ["s"]
 
 
 @pytest.mark.parametrize("prefix", ["", "file:", "file://", "FILE:", "File://"])
@@ -181,11 +179,6 @@ def test_a_file_uri_with_a_host_is_refused() -> None:
 def test_an_unknown_scheme_is_refused_by_name() -> None:
     with pytest.raises(OptionError, match="ftp"):
         file_io_for("ftp://host/data", {})
-
-
-def test_other_schemes_go_to_pyarrow() -> None:
-    io, root = arrow_io_for("mock:///w/t", {})
-    assert (io.filesystem.type_name, root) == ("mock", "w/t")
 
 
 def test_the_local_io_can_be_sent_to_executors(tmp_path: Path) -> None:

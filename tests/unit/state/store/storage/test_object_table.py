@@ -1,4 +1,4 @@
-"""Tables in object stores: made, written, compacted, read, expired, cleaned and examined there, in every format."""
+"""Tables in object stores and on HDFS: made, written, compacted, read, expired, cleaned and examined there."""
 
 import random
 from datetime import timedelta
@@ -10,6 +10,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.state.store.doctor.examine import examine, open_to_examine
+from bucketline.state.store.storage.hdfs_io import HdfsIO
 from bucketline.state.store.storage.object_io import ObjectIO
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 from bucketline.state.store.table.table import create_table, open_table
@@ -17,6 +18,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.azurite import Azurite
+from tests.support.hdfs_cluster import HdfsCluster
 from tests.support.s3_server import S3Server, wait_until
 from tests.support.tasks import Cluster
 
@@ -35,18 +37,18 @@ TABLES = {
 }
 
 
-EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw")]
+EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw", "hdfs")]
 
 
 @pytest.fixture(params=["s3_server", *EMULATED])
-def server(request: pytest.FixtureRequest) -> S3Server | Azurite:
-    found: S3Server | Azurite = request.getfixturevalue(request.param)
+def server(request: pytest.FixtureRequest) -> S3Server | Azurite | HdfsCluster:
+    found: S3Server | Azurite | HdfsCluster = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_lives_in_an_object_store_in_every_bucket_mode_and_format(
-    name: str, server: S3Server | Azurite
+def test_a_table_lives_far_away_in_every_bucket_mode_and_format(
+    name: str, server: S3Server | Azurite | HdfsCluster
 ) -> None:
     options, keys = TABLES[name]
     uri, storage = server.new_uri(), server.storage
@@ -57,7 +59,7 @@ def test_a_table_lives_in_an_object_store_in_every_bucket_mode_and_format(
     open_table(uri, storage_options=storage).compact()
     table = open_table(uri, storage_options=storage)
     found = table.to_arrow()
-    assert isinstance(table.io, ObjectIO)
+    assert isinstance(table.io, ObjectIO | HdfsIO)
     expected = [(i, f"a b%{i % 2}", n) for i in range(20) for n in (range(4) if name == "append" else (3,))]
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == expected
     assert table.expire_snapshots(retain_max=1).data_files >= 0

@@ -1,4 +1,4 @@
-"""A table on a file system that pyarrow opens by URI: every byte goes there, whichever way the table is written."""
+"""A table on storage that is opened by URI: every byte goes there, whichever way the table is written."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,10 +9,10 @@ from pyarrow import fs
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.storage import plain_io
-from bucketline.state.store.storage.arrow_io import ArrowIO
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.live_table import live_table
+from tests.support.arrow_io import ArrowIO
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 URI = "hdfs://namenode/warehouse/shop.db/t"
@@ -39,7 +39,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         files = fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
         return ArrowIO(files, put_if_absent=put_if_absent), uri.removeprefix("hdfs://namenode/").rstrip("/")
 
-    monkeypatch.setattr(plain_io, "arrow_io_for", remote)
+    monkeypatch.setattr(plain_io, "hdfs_io_for", remote)
     return root
 
 
@@ -69,7 +69,7 @@ def test_a_store_without_safe_commits_is_refused_before_a_file_is_written(
         files = fs.SubTreeFileSystem(str(store), fs.LocalFileSystem())
         return ArrowIO(files), uri.removeprefix("hdfs://namenode/").rstrip("/")
 
-    monkeypatch.setattr(plain_io, "arrow_io_for", unsafe)
+    monkeypatch.setattr(plain_io, "hdfs_io_for", unsafe)
     table = open_table(URI)
     works: dict[str, Callable[[], object]] = {
         "write": lambda: table.write(rows),

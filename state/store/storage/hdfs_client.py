@@ -1,0 +1,157 @@
+"""Clusters of HDFS: which one a URI names, and the client that reaches it, through hdfs-native.
+
+A client is made once in a process for each cluster and its settings: it holds connections and threads.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.storage_options import HdfsSettings, hdfs_settings
+from bucketline.state.store.storage.forks import refuse_after_fork
+
+try:
+    import hdfs_native
+except ImportError:
+    hdfs_native = None
+
+HDFS_SCHEMES = frozenset({"hdfs", "viewfs"})
+_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HdfsAddress:
+    """A cluster, by the scheme and host of a URI (None: the `fs.defaultFS` of the settings), and how it is reached."""
+
+    url: str | None
+    settings: HdfsSettings
+
+    def __repr__(self) -> str:
+        return f"HdfsAddress({self.url!r})"
+
+
+class HdfsStatus(Protocol):
+    """A file or folder of a cluster."""
+
+    path: str
+    isdir: bool
+    length: int
+    modification_time: int
+
+
+class HdfsReader(Protocol):
+    """A file for reading."""
+
+    def __len__(self) -> int: ...
+    def read_range(self, offset: int, len: int) -> bytes: ...
+
+
+class HdfsWriter(Protocol):
+    """A file for writing; it is there for readers once it is closed."""
+
+    def write(self, buf: Any) -> int: ...
+    def close(self) -> None: ...
+
+
+class HdfsClient(Protocol):
+    """What is used of hdfs-native's client. Renaming without `overwrite` never replaces a file, in one step.
+
+    A file that is missing is a FileNotFoundError, one that is there already a FileExistsError; all else is an OSError
+    or a RuntimeError.
+    """
+
+    def get_file_info(self, path: str) -> HdfsStatus: ...
+    def list_status(self, path: str) -> Iterator[HdfsStatus]: ...
+    def read(self, path: str) -> HdfsReader: ...
+    def create(self, path: str) -> HdfsWriter: ...
+    def mkdirs(self, path: str) -> None: ...
+    def rename(self, src: str, dst: str, overwrite: bool) -> None: ...
+    def delete(self, path: str, recursive: bool) -> bool: ...
+
+
+class NativeClient:
+    """hdfs-native's client, with what this library wants of files and folders: parents are made with them."""
+
+    def __init__(self, address: HdfsAddress) -> None:
+        settings = address.settings
+        self._client = hdfs_native.Client(
+            address.url,
+            dict(settings.hadoop),
+            settings.folder,
+            kerberos_principal=settings.principal,
+            kerberos_keytab=settings.keytab,
+        )
+        self._new = hdfs_native.WriteOptions(permission=_MODE, overwrite=False, create_parent=True)
+
+    def get_file_info(self, path: str) -> HdfsStatus:
+        found: HdfsStatus = self._client.get_file_info(path)
+        return found
+
+    def list_status(self, path: str) -> Iterator[HdfsStatus]:
+        found: Iterator[HdfsStatus] = self._client.list_status(path)
+        return found
+
+    def read(self, path: str) -> HdfsReader:
+        found: HdfsReader = self._client.read(path)
+        return found
+
+    def create(self, path: str) -> HdfsWriter:
+        found: HdfsWriter = self._client.create(path, self._new)
+        return found
+
+    def mkdirs(self, path: str) -> None:
+        self._client.mkdirs(path, create_parent=True)
+
+    def rename(self, src: str, dst: str, overwrite: bool) -> None:
+        self._client.rename(src, dst, overwrite)
+
+    def delete(self, path: str, recursive: bool) -> bool:
+        return bool(self._client.delete(path, recursive))
+
+
+@cache
+def native_client(address: HdfsAddress) -> HdfsClient:
+    """The client of a cluster; the same one whenever this process asks. Sends no request.
+
+    Raises OptionError for settings that name no cluster.
+    """
+    try:
+        return NativeClient(address)
+    except (RuntimeError, ValueError, OSError) as e:
+        where = address.url or "the default file system of Hadoop"
+        raise OptionError(f"{where} cannot be opened: {_says(e)}", uri=address.url) from e
+
+
+refuse_after_fork(lambda: native_client.cache_info().currsize > 0)
+
+
+def hdfs_address(uri: str, storage: Mapping[str, str]) -> tuple[HdfsAddress, str]:
+    """The cluster that a URI names, and the path inside it, without a slash at its end. `hdfs:///path` is in the
+    default file system. `storage` are storage options that have been checked.
+
+    Raises OptionError for a URI that names a user, or no path, and where hdfs-native is not installed.
+    """
+    parts = urlsplit(uri.partition("?")[0].partition("#")[0])
+    scheme, _, rest = uri.partition(":")
+    if hdfs_native is None:
+        raise OptionError(
+            f"{uri}: tables on HDFS need the package hdfs-native: install bucketline[hdfs]", uri=uri, scheme=scheme
+        )
+    place, _, path = rest.removeprefix("//").partition("/")
+    if not rest.startswith("//") or not path.strip("/"):
+        raise OptionError(f"{uri}: names no folder, as in {scheme}://cluster/warehouse/shop.db/t", uri=uri)
+    if parts.username is not None:
+        raise OptionError(
+            f"{uri}: a user does not belong into a URI of HDFS; set HADOOP_USER_NAME in the environment", uri=uri
+        )
+    address = HdfsAddress(f"{scheme}://{place}" if place else None, hdfs_settings(storage))
+    return address, f"/{path.strip('/')}"
+
+
+def _says(error: Exception) -> str:
+    """The library's message without the name of its error."""
+    text = str(error).partition("\n")[0]
+    return text.partition('("')[2].removesuffix('")') or text

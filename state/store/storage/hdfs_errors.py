@@ -1,0 +1,66 @@
+"""What HDFS answers as StorageError: what happened, where, and whether trying again may help."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bucketline.state.errors import StorageError
+
+_ANSWER = re.compile(r'(?P<kind>\w+)\("(?P<text>.*)', re.DOTALL)
+"""How the client writes an error: RPCError("a.Java.Class", "message"), or InvalidArgument("message")."""
+
+_FINAL = frozenset(
+    {
+        "AccessControlException",
+        "AuthorizationException",
+        "DSQuotaExceededException",
+        "InvalidPathException",
+        "NSQuotaExceededException",
+        "ParentNotDirectoryException",
+        "PathIsNotEmptyDirectoryException",
+        "InvalidArgument",
+        "UnsupportedErasureCodingPolicy",
+        "UnsupportedFeature",
+    }
+)
+"""Errors that trying again does not help."""
+
+_EXPLAINED = {
+    "AccessControlException": "; let this user read and write the folder",
+    "DSQuotaExceededException": "; free some space, or raise the quota of the folder",
+    "NSQuotaExceededException": "; remove files, or raise the quota of the folder",
+    "SafeModeException": "; the name node takes no changes now: wait until it does",
+    "UnsupportedFeature": "; the client hdfs-native cannot do that",
+}
+
+
+@contextmanager
+def hdfs_errors(path: str) -> Iterator[None]:
+    """Turns the client's errors into StorageError."""
+    try:
+        yield
+    except FileNotFoundError as e:
+        raise StorageError(f"{path}: no such file", path=path, retryable=False, missing=True) from e
+    except FileExistsError as e:
+        raise exists_already(path) from e
+    except (OSError, RuntimeError, ValueError) as e:
+        kind, said = _kind_and_text(str(e))
+        raise StorageError(
+            f"{path}: {said}{_EXPLAINED.get(kind, '')}", path=path, retryable=kind not in _FINAL, missing=False
+        ) from e
+
+
+def exists_already(path: str) -> StorageError:
+    return StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
+
+
+def _kind_and_text(text: str) -> tuple[str, str]:
+    """The name of the error, and the first line of what it says; a Java class without its package."""
+    found = _ANSWER.match(text)
+    if found is None:
+        return "", text.partition("\n")[0]
+    kind, said = found["kind"], re.split(r'\\n|\n|"\)$', found["text"])[0]
+    if kind == "RPCError":
+        name, _, said = said.partition('", "')
+        kind = name.rpartition(".")[2]
+    return kind, f"{kind}: {said}" if said else kind

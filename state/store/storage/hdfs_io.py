@@ -1,0 +1,252 @@
+"""Files on HDFS. Publishing writes a file under a temporary name and renames it, which never replaces another file."""
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.errors import StorageError
+from bucketline.state.format.paths import temporary_name
+from bucketline.state.store.storage.file_info import FileInfo
+from bucketline.state.store.storage.forks import check_not_forked
+from bucketline.state.store.storage.hdfs_client import (
+    HdfsAddress,
+    HdfsClient,
+    HdfsStatus,
+    HdfsWriter,
+    hdfs_address,
+    native_client,
+)
+from bucketline.state.store.storage.hdfs_errors import exists_already, hdfs_errors
+from bucketline.state.store.storage.ranged_reader import TAIL_BYTES, RangedReader
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsIO:
+    """A cluster; paths are absolute. Errors as in FileIO.
+
+    The client sends a request again by itself where a name node goes away: what it answers then is about the first one.
+    """
+
+    address: HdfsAddress
+    ids: IdSource = SYSTEM_IDS
+    connect: Callable[[HdfsAddress], HdfsClient] = native_client
+
+    def require_publish(self) -> None:
+        return
+
+    def read(self, path: str) -> bytes:
+        client = self._client(path)
+        with hdfs_errors(path):
+            found = client.read(path)
+            return bytes(found.read_range(0, len(found)))
+
+    def read_optional(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except StorageError as e:
+            if e.fields["missing"]:
+                return None
+            raise
+
+    def read_unchanging(self, path: str) -> bytes:
+        return self.read(path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        client = self._client(path)
+        try:
+            with hdfs_errors(path):
+                found = client.create(path)
+        except StorageError:
+            # The client may have repeated a request of its own whose answer was lost.
+            if self.read_optional(path) == data:
+                return
+            raise
+        try:
+            with hdfs_errors(path):
+                found.write(data)
+                found.close()
+        except StorageError:
+            with suppress(StorageError):
+                self.delete(path)
+            raise
+
+    def publish(self, path: str, data: bytes) -> bool:
+        temporary = self._beside(path)
+        try:
+            self.write_new(temporary, data)
+        except StorageError as e:
+            raise StorageError(e.message, **{**e.fields, "missing": False, "published": False}) from e
+        try:
+            with hdfs_errors(path):
+                self._client(path).rename(temporary, path, False)
+            return True
+        except StorageError as e:
+            # A repeated request finds the temporary file gone, and the file there.
+            found = self.read_optional(path)
+            if found == data:
+                return True
+            if found is None or not self.exists(temporary):
+                fields = {**e.fields, "retryable": e.fields["retryable"] or e.fields["missing"], "missing": False}
+                raise StorageError(e.message, **fields) from e
+        with suppress(StorageError):
+            self.delete(temporary)
+        return False
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        temporary = self._beside(path)
+        self.write_new(temporary, data)
+        try:
+            with hdfs_errors(path):
+                self._client(path).rename(temporary, path, True)
+        except StorageError:
+            if self.read_optional(path) == data:
+                return
+            with suppress(StorageError):
+                self.delete(temporary)
+            raise
+
+    def list_names(self, directory: str) -> list[str]:
+        return sorted(found.path.rpartition("/")[2] for found in self._list(directory))
+
+    def list_files(self, directory: str) -> list[FileInfo]:
+        return sorted(self._walk(directory), key=lambda f: f.path)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self._status(path)
+        except StorageError as e:
+            if e.fields["missing"]:
+                return False
+            raise
+        return True
+
+    def size(self, path: str) -> int:
+        return int(self._status(path).length)
+
+    def modified_ms(self, path: str) -> int:
+        return int(self._status(path).modification_time)
+
+    def delete(self, path: str) -> None:
+        with hdfs_errors(path), suppress(FileNotFoundError):
+            self._client(path).delete(path, False)
+
+    def delete_folder(self, directory: str) -> None:
+        with hdfs_errors(directory), suppress(FileNotFoundError):
+            self._client(directory).delete(directory, True)
+
+    def make_folder(self, directory: str) -> None:
+        """Creates a folder and its parents; one that is there is no error."""
+        with hdfs_errors(directory):
+            self._client(directory).mkdirs(directory)
+
+    def move(self, path: str, target: str) -> bool:
+        """Gives a file another name, in one step; False when there is none. A file of that name is replaced."""
+        return self._renamed(path, target, overwrite=True)
+
+    def move_folder(self, directory: str, target: str) -> bool:
+        """Gives a folder another name, in one step; False when there is none. Raises StorageError for a name in use."""
+        self.make_folder(target.rpartition("/")[0])
+        return self._renamed(directory, target, overwrite=False)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        client = self._client(path)
+        with hdfs_errors(path):
+            found = client.read(path)
+            size = len(found)
+
+        def fetch(start: int, end: int) -> memoryview:
+            with hdfs_errors(path):
+                return memoryview(found.read_range(start, end - start))
+
+        return pa.PythonFile(RangedReader(size, fetch(max(0, size - TAIL_BYTES), size), fetch), mode="r")
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        client = self._client(path)
+        with hdfs_errors(path):
+            return pa.PythonFile(_NewFile(path, client.create(path)), mode="w")
+
+    def _client(self, path: str) -> HdfsClient:
+        check_not_forked(path)
+        return self.connect(self.address)
+
+    def _beside(self, path: str) -> str:
+        folder, _, name = path.rpartition("/")
+        return f"{folder}/{temporary_name(name, self.ids.new_uuid())}"
+
+    def _status(self, path: str) -> HdfsStatus:
+        with hdfs_errors(path):
+            return self._client(path).get_file_info(path)
+
+    def _renamed(self, path: str, target: str, *, overwrite: bool) -> bool:
+        try:
+            with hdfs_errors(path):
+                self._client(path).rename(path, target, overwrite)
+        except StorageError as e:
+            if e.fields["missing"]:
+                # A repeated request finds the file gone already.
+                return self.exists(target)
+            if not overwrite and e.fields["retryable"] is False and self.exists(target):
+                raise exists_already(target) from e
+            raise
+        return True
+
+    def _list(self, directory: str) -> list[HdfsStatus]:
+        """What is in a folder; nothing where there is none."""
+        with hdfs_errors(directory), suppress(FileNotFoundError):
+            found = list(self._client(directory).list_status(directory))
+            # Of a file, a listing shows the file.
+            return [] if [f.path for f in found] == [directory] else found
+        return []
+
+    def _walk(self, directory: str) -> Iterator[FileInfo]:
+        """Files below a folder, without those that others remove meanwhile."""
+        for found in self._list(directory):
+            if found.isdir:
+                yield from self._walk(found.path)
+            else:
+                yield FileInfo(found.path, int(found.length), int(found.modification_time))
+
+
+class _NewFile(io.RawIOBase):
+    """A file that is being written; errors as in FileIO."""
+
+    def __init__(self, path: str, writer: HdfsWriter) -> None:
+        self._path, self._writer, self._written = path, writer, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, data: Any) -> int:
+        """Takes all of the bytes."""
+        given = memoryview(data).cast("B")
+        with hdfs_errors(self._path):
+            self._writer.write(given)
+        self._written += len(given)
+        return len(given)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            with hdfs_errors(self._path):
+                self._writer.close()
+        finally:
+            super().close()
+
+
+def hdfs_io_for(uri: str, storage: Mapping[str, str]) -> tuple[HdfsIO, str]:
+    """The HdfsIO for a URI and the path inside it; `storage` are storage options that have been checked.
+
+    Raises OptionError for settings that do not fit, and where hdfs-native is not installed. Sends no request.
+    """
+    address, path = hdfs_address(uri, storage)
+    native_client(address)
+    return HdfsIO(address), path
