@@ -85,6 +85,7 @@ class FakeHdfs:
                 raise FileExistsError(f"{path} for client 127.0.0.1 already exists\n\tat org.apache...")
             self._make_folders(path.rpartition("/")[0])
             self.being_written[path] = bytearray()
+            self._times[path] = self.now_ms()
             return FakeWriter(self, path)
 
         return self._do("create", path, made)
