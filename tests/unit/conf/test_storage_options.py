@@ -289,7 +289,7 @@ def test_a_table_of_others_that_stores_such_options_is_written_as_it_is(tmp_path
         ({"s3.acess-key": "x"}, "unknown storage option 's3.acess-key'; did you mean 's3.access-key'?"),
         ({"bucket": "4"}, "unknown storage option 'bucket'"),
         ({"hadoop.": "x"}, "unknown storage option 'hadoop.'"),
-        ({"security.kerberos.login.keytab": "x"}, "unknown storage option"),
+        ({"security.kerberos.login.contexts": "x"}, "unknown storage option"),
         ({"s3.path.style.access": "perhaps"}, "'s3.path.style.access'"),
         ({"s3.access-key": "a"}, "'s3.secret-key' is not set"),
         ({"s3.region": "a", "fs.s3a.endpoint.region": "b"}, "given twice"),
