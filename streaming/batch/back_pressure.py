@@ -70,7 +70,7 @@ def _compact(target: Target, engine: Engine, now: Crowding) -> Crowding:
     trigger = CompactTrigger.MINOR
     states = session.bucket_states(trigger)
     due = [b for b in session.due(trigger, among=now.crowded) if b in states]
-    messages = compact_buckets(engine, session.plan, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
+    messages = compact_buckets(engine, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
     if any(not m.is_empty for m in messages):
         done = session.commit(messages, user=compactor_user(target.user), kind=CommitKind.COMPACT)
         if done.dropped is not None:

@@ -4,7 +4,7 @@ One thread for each table and stream, kept from batch to batch. What fails there
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
@@ -12,20 +12,39 @@ from typing import Any
 
 from bucketline.conf.async_options import ASYNC_POOL
 from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CompactionFailedError
+from bucketline.state.store.engine.engine import Jobs, Outcome, Parts
 from bucketline.state.store.plans.beside import Beside, Turns
-from bucketline.state.store.plans.item_work import BucketJob
 from bucketline.state.store.plans.make_plan import OpenItems, check_plannable
 from bucketline.state.store.plans.when import WhenToPlan
+from bucketline.state.store.write.stages import Stages
+from bucketline.state.store.write.write_plan import Workers
 from bucketline.streaming.batch.target import Target
-from bucketline.streaming.tasks.item_task import SparkItems
+from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 _LOG = logging.getLogger(__name__)
 
 _SCHEDULER_MODE = "spark.scheduler.mode"
 _POOL = "spark.scheduler.pool"
 _LOOK_MS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class InPool:
+    """The engine of a session, in whose tasks that pool of Spark's scheduler works; the setting is one of the thread
+    that runs it."""
+
+    engine: SparkEngine
+    pool: str | None
+
+    @property
+    def workers(self) -> Workers:
+        return self.engine.workers
+
+    def run(self, work: Stages[Parts] | Jobs) -> Outcome:
+        if self.pool is not None:
+            self.engine.spark.sparkContext.setLocalProperty(_POOL, self.pool)
+        return self.engine.run(work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +75,9 @@ def check_beside(target: Target, spark: Any) -> None:
     if found is None or found.context is not context:
         settings = session.plan.sink.beside
         check_pool(settings.pool, context)
-        items = SparkItems(spark)
-        tasks = settings.tasks or max(1, items.parallelism // 2)
-        turns = Turns(session.twin(), _in_pool(items, settings.pool), take=lambda open_items: tasks)
+        engine = InPool(SparkEngine(spark), settings.pool)
+        tasks = settings.tasks or max(1, engine.workers.parallelism // 2)
+        turns = Turns(session.twin(), engine, take=lambda open_items: tasks)
         _keep(session.table.metadata_path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
         return
     with _forgotten_on_error(target):
@@ -142,17 +161,6 @@ def check_pool(pool: str | None, context: Any) -> None:
             f"option '{ASYNC_POOL.key}' = {pool!r} needs {_SCHEDULER_MODE}=FAIR, and the session has {mode}",
             key=ASYNC_POOL.key,
         )
-
-
-def _in_pool(items: SparkItems, pool: str | None) -> Callable[[Sequence[BucketJob]], Sequence[CommitMessage]]:
-    """Does items in tasks of that pool; the setting is that of the calling thread."""
-
-    def run(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
-        if pool is not None:
-            items.spark.sparkContext.setLocalProperty(_POOL, pool)
-        return items.run(jobs)
-
-    return run
 
 
 def _found(path: str, user: str) -> _Running | None:

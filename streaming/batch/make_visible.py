@@ -97,7 +97,7 @@ def _compact_with(session: WriteSession, engine: Engine) -> Compact:
     """Compacts buckets by an engine, on the plan of the session as it is then."""
 
     def compact(trigger: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
-        return compact_buckets(engine, session.plan, session.plan.bucket_write(trigger), work)
+        return compact_buckets(engine, session.plan.bucket_write(trigger), work)
 
     return compact
 

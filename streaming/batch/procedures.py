@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from bucketline.state.store.catalog.table_handle import open_handle
-from bucketline.state.store.engine.engine import Engine, Outcome, Parts, Rows
+from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts, Rows
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.write.stages import Stages
@@ -29,9 +29,9 @@ class _Explained:
     def workers(self) -> Workers:
         return self.engine.workers
 
-    def run(self, stages: Stages[Parts]) -> Outcome:
+    def run(self, work: Stages[Parts] | Jobs) -> Outcome:
         with explained_in_one_line():
-            return self.engine.run(stages)
+            return self.engine.run(work)
 
     @contextmanager
     def rows(self, data: object, row_kinds: object = None) -> Iterator[Rows]:

@@ -161,7 +161,7 @@ def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkE
     due = session.due(trigger) if trigger is not CompactTrigger.NONE else []
     states = session.bucket_states(trigger) if due else {}
     write = session.plan.bucket_write(trigger)
-    messages = compact_buckets(engine, session.plan, write, [(b, states[b]) for b in due])
+    messages = compact_buckets(engine, write, [(b, states[b]) for b in due])
     nothing = CommitReport(Committed(), 0, Upkept())
     return Done(trigger, messages, commit_owed_compaction(target, identity.batch_id, messages) if messages else nothing)
 

@@ -23,11 +23,13 @@ from bucketline.conf.plan_options import (
 from bucketline.conf.table.read_options import BRANCH
 from bucketline.conf.wording import counted
 from bucketline.state.plans.plan import ItemState, Plan, executors_worth_having
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.plan_table import plan_table
-from bucketline.state.store.plans.serve import Stop, compactor_of, few, run_here, serve_plans
+from bucketline.state.store.plans.serve import Stop, compactor_of, few, serve_plans
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.cli.arguments import (
@@ -142,14 +144,15 @@ def compactor(
         raise click.BadParameter("must be at least 1 s", param_hint="--lease")
     if tasks is not None and not spark:
         raise click.UsageError("--tasks goes with --spark")
-    run, take = run_here, few
+    engine: Engine = LOCAL_ENGINE
+    take = few
     if spark:
-        engine = spark_module("tasks.item_task").SparkItems(spark_module("job.session").start_session("bucketline"))
-        most = tasks or engine.parallelism
-        run, take = engine.run, lambda open_items: most
+        engine = spark_module("tasks.spark_engine").SparkEngine(spark_module("job.session").start_session("bucketline"))
+        most = tasks or engine.workers.parallelism
+        take = lambda open_items: most  # noqa: E731
     of_branch = () if branch is None else (f"{BRANCH.key}={branch}",)
     tables = [opened(path, of_branch) for path in paths]
-    compactors = {t.metadata_path: compactor_of(t, given, run, lease_ms=lease_ms, take=take) for t in tables}
+    compactors = {t.metadata_path: compactor_of(t, given, engine, lease_ms=lease_ms, take=take) for t in tables}
     stop = Stop()
     with _stopped_by_signals(stop):
         if not once:

@@ -1,4 +1,4 @@
-"""The engine of Spark: each run of stages is one action, whose tasks read, place and write.
+"""The engine of Spark: each run of stages or jobs is one action, whose tasks read, place and write.
 
 Sealed runs cross between tasks as a few rows of bytes, and so does what comes back. Nothing is cached but a DataFrame
 that is read more than once.
@@ -11,10 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketline.state.store.engine.engine import Outcome, Parts, Rows
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.engine.compaction import idle_jobs
+from bucketline.state.store.engine.engine import Jobs, Outcome, Parts, Rows
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.streaming.tasks.given_frame import given_frame
+from bucketline.streaming.tasks.job_task import JobTask
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.place_task import PlaceTask
@@ -22,7 +25,7 @@ from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import Reading, ReadKafkaTask, ReadPartsTask, ReadTask, Records
 from bucketline.streaming.tasks.wire import RESULT_DDL, ROUTED_DDL
 from bucketline.streaming.tasks.worker import Task, in_worker
-from bucketline.streaming.tasks.write_task import CompactTask, WriteTask
+from bucketline.streaming.tasks.write_task import WriteTask
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Bounds what a write task receives at once; without it ten thousand runs would come in one record batch."""
@@ -38,7 +41,8 @@ _MOST_TASKS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
-    """Runs stages in tasks of a Spark session. Errors of tasks arrive as Spark's."""
+    """Runs stages and jobs in tasks of a Spark session. Errors of tasks arrive as Spark's, and what other tasks of the
+    same run have written by then is left for orphan removal."""
 
     spark: Any
 
@@ -50,10 +54,24 @@ class SparkEngine:
         """As `SpreadEngine.rows`: rows of a DataFrame, or Arrow data that this process sends."""
         return given_frame(self.spark, data, row_kinds)
 
-    def run(self, stages: Stages[Parts] | Stages[Records]) -> Outcome:
+    def run(self, work: Stages[Parts] | Stages[Records] | Jobs) -> Outcome:
         """As `Engine.run`; rows may come from a DataFrame, and from Kafka, as well."""
-        if isinstance(stages.source, Parts) and not stages.source.parts and not stages.idle:
-            return Outcome(stages.retired)
+        if isinstance(work, Jobs):
+            return self._done(work)
+        if isinstance(work.source, Parts) and not work.source.parts:
+            return self._done(idle_jobs(work), work.retired)
+        return self._written(work)
+
+    def _done(self, work: Jobs, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
+        """Jobs send nothing to each other: the session is as they find it, and another thread may use it meanwhile."""
+        jobs = tuple(work.jobs)
+        if not jobs:
+            return Outcome(retired)
+        frame = self._tasks(len(jobs)).mapInArrow(in_worker(JobTask(jobs)), RESULT_DDL)
+        # Rows are collected by the number of their task.
+        return read_outcome(frame.collect(), retired)
+
+    def _written(self, stages: Stages[Parts] | Stages[Records]) -> Outcome:
         _bound_arrow(self.spark)
         with _planned_once(self.spark):
             return read_outcome(self._results(stages).collect(), stages.retired)
@@ -61,10 +79,6 @@ class SparkEngine:
     def _results(self, stages: Stages[Parts] | Stages[Records]) -> Any:
         """The frame of the tasks' results."""
         source, write, place = stages.source, stages.tasks.write, stages.place
-        if isinstance(source, Parts) and not source.parts:
-            count = len(stages.idle)
-            compact = CompactTask(stages.write, stages.idle, count)
-            return self._tasks(count).mapInArrow(in_worker(compact), RESULT_DDL)
         rows, read = self._read(stages)
         if write is None:
             return rows.mapInArrow(in_worker(_after(read, WriteTask(stages.write))), RESULT_DDL)

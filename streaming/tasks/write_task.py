@@ -5,20 +5,21 @@ and only messages that reach the driver are committed, so a retried or speculati
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from bucketline.state.commit.message import encode_messages
 from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.engine.compaction import IdleBucket
 from bucketline.state.store.engine.engine import TaskStats
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.stages import WriteStage
-from bucketline.state.store.write.write_buckets import compact_idle, write_buckets
+from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.read_task import drain, task_number
+from bucketline.streaming.tasks.read_task import task_number
 from bucketline.streaming.tasks.wire import MESSAGES, NEWS, NOTE, RUN, read_routed, result, stats_result
 
 
@@ -59,7 +60,8 @@ class WriteTask:
                 yield result(MESSAGES, encode_messages([made]))
             for bucket_id in self.idle:
                 if bucket_id not in busy and self.among is not None and self.among.task(*bucket_id) == number:
-                    yield result(MESSAGES, encode_messages([compact_idle(self.stage, bucket_id)]))
+                    idle = IdleBucket(write, bucket_id, self.stage.states[bucket_id])
+                    yield result(MESSAGES, encode_messages([idle.message()]))
         yield stats_result(
             TaskStats(
                 accepted_rows=rows,
@@ -68,17 +70,3 @@ class WriteTask:
                 spilled_bytes=buffer.spilled_bytes,
             )
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CompactTask:
-    """Compacts every n-th of the buckets, n the number of tasks."""
-
-    stage: WriteStage
-    buckets: Sequence[BucketId]
-    task_count: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        drain(batches)
-        for bucket_id in self.buckets[task_number() :: self.task_count]:
-            yield result(MESSAGES, encode_messages([compact_idle(self.stage, bucket_id)]))

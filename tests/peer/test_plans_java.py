@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.plans.plan import ItemState
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import Stop, compactor_of, run_here, serve_plans
+from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -42,7 +43,7 @@ def plan(table: Table) -> int | None:
 
 def work_off(table: Table) -> list[ItemState]:
     found: list[ItemState] = []
-    compactors = {table.path: compactor_of(open_table(table.path), {}, run_here, lease_ms=60_000)}
+    compactors = {table.path: compactor_of(open_table(table.path), {}, LOCAL_ENGINE, lease_ms=60_000)}
     tell = lambda path, item: found.append(item.result.state)  # noqa: E731 (one line)
     serve_plans(compactors, poll_ms=1, once=True, stop=Stop(), tell=tell)
     return found

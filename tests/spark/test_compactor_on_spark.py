@@ -13,7 +13,7 @@ from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
-from bucketline.streaming.tasks.item_task import SparkItems
+from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 pytestmark = pytest.mark.spark
 
@@ -32,15 +32,14 @@ def planned(path: Path) -> Table:
 
 def work_off(spark: Any, table: Table) -> list[Finished]:
     found: list[Finished] = []
-    engine = SparkItems(spark)
-    compactor = compactor_of(open_table(table.path), {}, engine.run, lease_ms=60_000, take=lambda open_items: 3)
+    compactor = compactor_of(open_table(table.path), {}, SparkEngine(spark), lease_ms=60_000, take=lambda open_items: 3)
     serve_plans({table.path: compactor}, poll_ms=1, once=True, stop=Stop(), tell=lambda path, item: found.append(item))
     return found
 
 
 def test_items_are_done_in_tasks_and_committed_one_by_one(spark: Any, tmp_path: Path) -> None:
     table = planned(tmp_path)
-    assert SparkItems(spark).parallelism == 2
+    assert SparkEngine(spark).workers.parallelism == 2
     found = work_off(spark, table)
     assert [f.result is not None and f.result.state for f in found] == [ItemState.DONE] * 3
     assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {5}

@@ -15,9 +15,11 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import StorageError
 from bucketline.state.plans.lease import Lease, next_beat_ms
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
+from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.plans.compactor import Compactor
 from bucketline.state.store.plans.item_work import BucketJob, Lost, Unclear
 from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 from tests.support.memory_io import MemoryIO
 
 LEASE_MS = 1000
@@ -225,7 +227,8 @@ class SimIO:
 
 @dataclass
 class SimWork:
-    """Items done on the world's table; `beat` is called while a job runs, as a thread would."""
+    """Items done on the world's table, and the engine that does them; `beat` is called while a job runs, as a thread
+    would."""
 
     world: World
     process: Process
@@ -246,8 +249,12 @@ class SimWork:
     def until(self, job: Any, given_back: str) -> Any:
         return job
 
-    def run(self, jobs: Sequence[Any]) -> Sequence[CommitMessage]:
-        world = self.world
+    @property
+    def workers(self) -> Workers:
+        return ONE_WORKER
+
+    def run(self, work: Any) -> Outcome:
+        world, jobs = self.world, work.jobs
         for plan, item in jobs:
             world.runs.append((plan.plan_id, item.number))
             left = world.chance.randint(50, 3 * LEASE_MS)
@@ -260,7 +267,7 @@ class SimWork:
         if world.happens(world.weather.work_fails):
             world.failures += 1
             raise ValueError("the work fails")
-        return [CommitMessage(item.partition, item.bucket, item.total_buckets) for _, item in jobs]
+        return Outcome(tuple(CommitMessage(item.partition, item.bucket, item.total_buckets) for _, item in jobs))
 
     def commit(
         self, plan: Plan, jobs: Sequence[BucketJob], messages: Sequence[CommitMessage]
@@ -308,7 +315,7 @@ def start_compactor(world: World, name: str, *, most: int = 1) -> None:
         compactor = Compactor(
             PlanFolder(io, "t"),  # type: ignore[arg-type] (what plans need of a FileIO)
             work,
-            work.run,
+            work,
             work.keep_alive,
             lease_ms=LEASE_MS,
             take=lambda open_items: most,

@@ -1,17 +1,39 @@
 """Compaction of buckets as they are, by any engine."""
 
+from dataclasses import dataclass
+
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.store.engine.engine import NO_ROWS, Engine
-from bucketline.state.store.write.bucket_writer import BucketWrite, Work
-from bucketline.state.store.write.grouping import OneBucket
-from bucketline.state.store.write.stages import Stages, WriteStage
-from bucketline.state.store.write.write_plan import WritePlan
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.engine.engine import Engine, Jobs
+from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, Work, write_bucket
+from bucketline.state.store.write.stages import Stages
 
 
-def compact_buckets(engine: Engine, plan: WritePlan, write: BucketWrite, work: Work) -> tuple[CommitMessage, ...]:
+@dataclass(frozen=True, slots=True)
+class IdleBucket:
+    """A job: a bucket that gets no rows is compacted if that is due."""
+
+    write: BucketWrite
+    bucket_id: BucketId
+    state: BucketState
+
+    @property
+    def access(self) -> BucketAccess:
+        return self.write.access
+
+    def message(self) -> CommitMessage:
+        return write_bucket(self.write, self.bucket_id, self.state, [])
+
+
+def compact_buckets(engine: Engine, write: BucketWrite, work: Work) -> tuple[CommitMessage, ...]:
     """The messages of these buckets, of which each is compacted as `write` says; nothing is committed."""
     if not work:
         return ()
-    seal = plan.seal_plan(OneBucket())
-    stages = Stages(NO_ROWS, seal, WriteStage(write, dict(work)), idle=tuple(bucket_id for bucket_id, _ in work))
-    return engine.run(stages).messages
+    return engine.run(Jobs([IdleBucket(write, *bucket) for bucket in work])).messages
+
+
+def idle_jobs(stages: Stages[object], busy: frozenset[BucketId] = frozenset()) -> Jobs:
+    """The idle buckets of stages as jobs, but for those that got rows."""
+    write, states = stages.write.write, stages.write.states
+    return Jobs([IdleBucket(write, b, states[b]) for b in stages.idle if b not in busy])

@@ -1,4 +1,4 @@
-"""What carries work on a table out: it runs stages and says what came of them; nothing is committed."""
+"""What carries work on a table out: it runs stages or jobs and says what came of them; nothing is committed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.write.sealed_runs import SealedRun, SealPlan
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
@@ -30,6 +31,27 @@ class Parts:
 
 
 NO_ROWS = Parts()
+
+
+class Job(Protocol):
+    """Work on one bucket that a task does by itself; plain values, so that it travels."""
+
+    @property
+    def access(self) -> BucketAccess:
+        """The table, as the task reaches it."""
+        ...
+
+    def message(self) -> CommitMessage:
+        """Does the work: what the bucket has become, empty where nothing is left to do. An error leaves no new file
+        behind."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Jobs on buckets of one table, each done by one task, in any order: no rows cross between tasks."""
+
+    jobs: Sequence[Job]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +83,19 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """Runs stages: in this process, or in tasks on other machines."""
+    """Runs stages and jobs: in this process, or in tasks on other machines."""
 
     @property
     def workers(self) -> Workers:
         """Who there is to do the work."""
         ...
 
-    def run(self, stages: Stages[Parts]) -> Outcome:
-        """Reads, places and writes as the stages say, then compacts idle buckets.
+    def run(self, work: Stages[Parts] | Jobs) -> Outcome:
+        """Reads, places and writes as stages say, then compacts idle buckets; or does jobs, all of them or none. The
+        messages of jobs come in the order of the jobs.
 
-        Raises what a stage raises; nothing that was written is left behind then, but for what a task had made that
-        ended without a word.
+        Raises what a stage or a job raises; nothing that was written is left behind then, but for what a task had made
+        that ended without a word.
         """
         ...
 

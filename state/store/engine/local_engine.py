@@ -1,14 +1,16 @@
-"""The engine of this process: stages run one after the other, here."""
+"""The engine of this process: stages run one after the other, here, and so do jobs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.commit.discard import discarded_on_error
-from bucketline.state.store.engine.engine import Outcome, Parts
+from bucketline.state.store.engine.compaction import idle_jobs
+from bucketline.state.store.engine.engine import Jobs, Outcome, Parts
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.stages import Stages
-from bucketline.state.store.write.write_buckets import compact_idle, write_buckets
+from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 
 
@@ -18,7 +20,7 @@ def _nobody(done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """`watch` hears how many idle buckets are compacted, and of how many, before the first and after each."""
+    """`watch` hears how many jobs and idle buckets are done, and of how many, before the first and after each."""
 
     watch: Callable[[int, int], None] = _nobody
 
@@ -26,8 +28,11 @@ class LocalEngine:
     def workers(self) -> Workers:
         return ONE_WORKER
 
-    def run(self, stages: Stages[Parts]) -> Outcome:
+    def run(self, work: Stages[Parts] | Jobs) -> Outcome:
         """As `Engine.run`; an error leaves no new file behind."""
+        return Outcome(self._done(work)) if isinstance(work, Jobs) else self._written(work)
+
+    def _written(self, stages: Stages[Parts]) -> Outcome:
         write, notes = stages.write, list[str]()
         if stages.place is not None:
             write = replace(write, groups=stages.place)
@@ -44,13 +49,20 @@ class LocalEngine:
                         notes.append(made.token)
                     else:
                         messages.append(made)
-            busy = {(m.partition, m.bucket) for m in messages}
-            idle = [b for b in stages.idle if b not in busy]
-            for done, bucket_id in enumerate(idle):
-                self.watch(done, len(idle))
-                messages.append(compact_idle(write, bucket_id))
-            self.watch(len(idle), len(idle))
+            busy = frozenset((m.partition, m.bucket) for m in messages)
+            messages += self._done(idle_jobs(stages, busy))
         return Outcome((*messages, *stages.retired), notes=tuple(notes))
+
+    def _done(self, work: Jobs) -> tuple[CommitMessage, ...]:
+        jobs = work.jobs
+        self.watch(0, len(jobs))
+        if not jobs:
+            return ()
+        with discarded_on_error(jobs[0].access) as messages:
+            for done, job in enumerate(jobs, 1):
+                messages.append(job.message())
+                self.watch(done, len(jobs))
+        return tuple(messages)
 
 
 LOCAL_ENGINE = LocalEngine()

@@ -13,7 +13,8 @@ from bucketline.conf.wording import counted
 from bucketline.state.errors import CompactionFailedError, StorageError
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.plans.plan import ItemState
-from bucketline.state.store.plans.compactor import Compactor, Finished, RunJobs
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.item_work import TableWork
 from bucketline.state.store.plans.make_plan import OpenItems, check_plannable, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
@@ -33,14 +34,14 @@ class Turns:
     """What the thread does in one turn, step by step; the caller's session is used by one thread alone."""
 
     def __init__(
-        self, session: WriteSession, run: RunJobs, *, take: Callable[[int], int], lease_ms: int = LEASE_MS
+        self, session: WriteSession, engine: Engine, *, take: Callable[[int], int], lease_ms: int = LEASE_MS
     ) -> None:
         check_plannable(session)
         self._session = session
         self.path = session.table.metadata_path
         self._folder = PlanFolder(session.table.io, session.table.metadata_path)
         self._owed = OwedFull()
-        self.compactor = Compactor(self._folder, TableWork(session), run, kept_alive, lease_ms=lease_ms, take=take)
+        self.compactor = Compactor(self._folder, TableWork(session), engine, kept_alive, lease_ms=lease_ms, take=take)
 
     def turn(self, stop: Stop, *, plans: bool, full: bool) -> list[Finished]:
         """Plans what is due, if asked to, and works until nothing is left to claim. Raises CompactionFailedError for an

@@ -24,15 +24,13 @@ from bucketline.state.determinism import (
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.plans.lease import Claim, Lease, Sighting, Verdict, judge, sighting
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
+from bucketline.state.store.engine.engine import Engine, Jobs
 from bucketline.state.store.plans.item_work import BucketJob, ItemWork, Lost, Unclear
 from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.plans.plan_files import Listing, PlanFolder
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
-
-RunJobs = Callable[[Sequence[BucketJob]], Sequence[CommitMessage]]
-"""Does jobs, all of them or none; gives their messages in the same order."""
 
 KeepAlive = Callable[[Callable[[], None], Lease], AbstractContextManager[None]]
 """Calls the first argument again and again while the context is open, often enough for the lease."""
@@ -67,7 +65,7 @@ Done = tuple[Claimed, BucketJob, CommitMessage]
 class Compactor:
     """Works on the plans of one table. `name` tells its log lines from those of others.
 
-    `take` says of so many open items how many it takes at a time, `run` does them. What it remembers is when it saw
+    `take` says of so many open items how many it takes at a time, `engine` does them. What it remembers is when it saw
     which heartbeat.
     """
 
@@ -75,7 +73,7 @@ class Compactor:
         self,
         folder: PlanFolder,
         work: ItemWork,
-        run: RunJobs,
+        engine: Engine,
         keep_alive: KeepAlive,
         *,
         lease_ms: int,
@@ -84,7 +82,7 @@ class Compactor:
         ids: IdSource = SYSTEM_IDS,
         random: Random = SYSTEM_RANDOM,
     ) -> None:
-        self._folder, self._work, self._run, self._keep_alive = folder, work, run, keep_alive
+        self._folder, self._work, self._engine, self._keep_alive = folder, work, engine, keep_alive
         self._lease_ms, self._take = lease_ms, take
         self._stopwatch, self._ids, self._random = stopwatch, ids, random
         self._seen: dict[tuple[str, int], Sighting] = {}
@@ -208,6 +206,9 @@ class Compactor:
             made = ends.attempt(c, partial(self._run, [job]))
             found += [] if made is None else [(c, job, made[0])]
         return found
+
+    def _run(self, jobs: Sequence[BucketJob]) -> tuple[CommitMessage, ...]:
+        return self._engine.run(Jobs(jobs)).messages
 
     def _commit(self, group: Sequence[Done], ends: "_Ends") -> None:
         """Commits the items of one plan together; all of them, or none."""

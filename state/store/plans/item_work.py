@@ -42,7 +42,7 @@ class GivenBack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BucketJob:
-    """What a task needs to do an item: plain values, so that it travels.
+    """A job of an engine: what a task needs to do an item.
 
     `files` are the live files of the bucket when it was looked at, `vector_files` those with its deletion vectors.
     `based_on` is the snapshot that was looked at, `planned_ms` when. `given_back` is the path of a file that is there
@@ -62,6 +62,10 @@ class BucketJob:
     @property
     def place(self) -> BucketId:
         return self.item.place
+
+    def message(self) -> CommitMessage:
+        """Does the item; raises GivenBack."""
+        return do_item(self)
 
 
 @dataclass(frozen=True, slots=True)

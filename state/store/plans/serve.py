@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import Pause
 from bucketline.state.plans.lease import Lease, next_beat_ms
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.discard import discarded_on_error
-from bucketline.state.store.plans.compactor import Compactor, Finished, RunJobs
-from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.plans.compactor import Compactor, Finished
+from bucketline.state.store.plans.item_work import TableWork
 from bucketline.state.store.plans.make_plan import check_plannable
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.write.write_session import WriteSession
@@ -55,7 +54,7 @@ def few(open_items: int) -> int:
 def compactor_of(
     table: TableHandle,
     options: Mapping[str, str],
-    run: RunJobs,
+    engine: Engine,
     *,
     lease_ms: int,
     take: Callable[[int], int] = few,
@@ -64,7 +63,7 @@ def compactor_of(
     session = WriteSession(table.uri, options, table=table)
     check_plannable(session)
     folder = PlanFolder(session.table.io, session.table.metadata_path)
-    return Compactor(folder, TableWork(session), run, kept_alive, lease_ms=lease_ms, take=take)
+    return Compactor(folder, TableWork(session), engine, kept_alive, lease_ms=lease_ms, take=take)
 
 
 def serve_plans(
@@ -109,17 +108,6 @@ def _round(path: str, compactor: Compactor, *, once: bool) -> Sequence[Finished]
             raise
         _LOG.warning("%s: %s", path, e)
         return ()
-
-
-def run_here(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
-    """Does jobs, of which there is at least one, in this process, one after the other; an error leaves no new files
-    behind.
-    """
-    # All jobs are of one table.
-    with discarded_on_error(jobs[0].access) as messages:
-        for job in jobs:
-            messages.append(do_item(job))
-    return messages
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def _compact_buckets(
 ) -> tuple[CommitMessage, ...]:
     states = session.bucket_states(write.trigger)
     work = [(b, states[b]) for b in session.due(write.trigger) if chosen(b[0])]
-    return compact_buckets(engine, session.plan, write, work)
+    return compact_buckets(engine, write, work)
 
 
 def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], *, user: str) -> tuple[Snapshot, ...]:

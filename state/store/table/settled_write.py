@@ -55,7 +55,7 @@ def settle_write(
     """
 
     def compact(used: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
-        return compact_buckets(engine, session.plan, session.plan.bucket_write(used, clock=clock, ids=ids), work)
+        return compact_buckets(engine, session.plan.bucket_write(used, clock=clock, ids=ids), work)
 
     def commit(made: Sequence[CommitMessage]) -> Committed:
         return session.commit(made, user=user, kind=CommitKind.COMPACT)

@@ -48,11 +48,6 @@ def write_buckets(
         yield as_result(message, stage)
 
 
-def compact_idle(stage: WriteStage, bucket_id: BucketId) -> CommitMessage:
-    """The message of a bucket without rows, which is compacted if that is due."""
-    return write_bucket(stage.write, bucket_id, stage.states[bucket_id], [])
-
-
 def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
     """The message as the stage wants it."""
     if stage.result is Result.AS_WRITTEN:

@@ -10,9 +10,10 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SystemClock
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import Stop, compactor_of, run_here, serve_plans
+from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -41,7 +42,7 @@ def stream(table: Table, number: int, options: dict[str, str] | None = None) -> 
 
 
 def work_off(table: Table) -> int:
-    compactors = {table.path: compactor_of(open_table(table.path), {}, run_here, lease_ms=60_000)}
+    compactors = {table.path: compactor_of(open_table(table.path), {}, LOCAL_ENGINE, lease_ms=60_000)}
     return serve_plans(compactors, poll_ms=1, once=True, stop=Stop(), tell=lambda path, found: None)
 
 

@@ -2,16 +2,15 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.errors import CompactionFailedError, StorageError
-from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.beside import Beside, Turns
@@ -19,10 +18,11 @@ from bucketline.state.store.plans.compactor import Finished
 from bucketline.state.store.plans.item_work import BucketJob, GivenBack, TableWork, do_item
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import Stop, run_here
+from bucketline.state.store.plans.serve import Stop
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
+from tests.support.engines import JobEngine
 from tests.support.slow_storage import slow_storage
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
@@ -52,8 +52,8 @@ class Stream:
         self.number += 1
 
 
-def beside_of(stream: Stream, run: object = run_here, *, lease_ms: int = WAIT_MS) -> Beside:
-    turns = Turns(stream.session.twin(), run, take=lambda open_items: 3, lease_ms=lease_ms)  # type: ignore[arg-type]
+def beside_of(stream: Stream, engine: Engine = LOCAL_ENGINE, *, lease_ms: int = WAIT_MS) -> Beside:
+    turns = Turns(stream.session.twin(), engine, take=lambda open_items: 3, lease_ms=lease_ms)
     return Beside(turns, lease_ms=lease_ms)
 
 
@@ -109,12 +109,12 @@ def test_a_failing_compaction_is_raised_with_its_reason_and_losing_a_race_is_not
     table = made(tmp_path)
     stream = Stream(table, "async")
 
-    def overtaken(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
-        found = run_here(jobs)
+    def overtaken(work: Jobs) -> Outcome:
+        found = LOCAL_ENGINE.run(work)
         open_table(table.path).compact()
         return found
 
-    beside = beside_of(stream, overtaken)
+    beside = beside_of(stream, JobEngine(overtaken))
     for _ in range(2):
         stream.batch()
         beside.notice()
@@ -122,10 +122,10 @@ def test_a_failing_compaction_is_raised_with_its_reason_and_losing_a_race_is_not
     beside.check()
     beside.stop(WAIT_MS)
 
-    def broken(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
+    def broken(work: Jobs) -> Outcome:
         raise ValueError("the disk is on fire")
 
-    beside = beside_of(stream, broken)
+    beside = beside_of(stream, JobEngine(broken))
     stream.batch()
     beside.notice()
     with pytest.raises(CompactionFailedError, match=r"bucket-. beside the batches failed: .*the disk is on fire"):
@@ -148,7 +148,7 @@ def test_storage_that_fails_for_a_moment_stops_nothing_and_for_long_it_does(tmp_
             return super().turn(stop, plans=plans, full=full)
 
     stream = Stream(made(tmp_path), "async")
-    beside = Beside(Failing(stream.session.twin(), run_here, take=lambda open_items: 3))
+    beside = Beside(Failing(stream.session.twin(), LOCAL_ENGINE, take=lambda open_items: 3))
     stream.batch()
     stream.batch()
     beside.notice()
@@ -197,16 +197,16 @@ def test_a_stop_waits_for_the_compaction_or_drops_it_without_a_trace(tmp_path: P
     stream = Stream(table, "async")
     begun, go_on = threading.Event(), threading.Event()
 
-    def held(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
+    def held(work: Jobs) -> Outcome:
         begun.set()
         assert go_on.wait(WAIT_MS / 1000)
         if not waits:
             # As a task finds it that looks between two record batches.
-            assert all(Path(j.given_back or "").exists() for j in jobs)
+            assert all(isinstance(j, BucketJob) and Path(j.given_back or "").exists() for j in work.jobs)
             raise ValueError("given back")
-        return run_here(jobs)
+        return LOCAL_ENGINE.run(work)
 
-    beside = beside_of(stream, held)
+    beside = beside_of(stream, JobEngine(held))
     stream.batch()
     stream.batch()
     beside.notice()
@@ -236,12 +236,12 @@ def test_what_a_killed_process_left_is_done_once_its_lease_has_ended(tmp_path: P
     stream = Stream(table, "async")
     killed = threading.Event()
 
-    def never(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
+    def never(work: Jobs) -> Outcome:
         killed.set()
         threading.Event().wait()
-        return ()
+        return Outcome()
 
-    turns = Turns(stream.session.twin(), never, take=lambda open_items: 3, lease_ms=200)
+    turns = Turns(stream.session.twin(), JobEngine(never), take=lambda open_items: 3, lease_ms=200)
     turns.compactor._keep_alive = lambda renew, lease: threading.Lock()  # type: ignore[assignment,return-value]
     stream.batch()
     stream.batch()

@@ -1,6 +1,6 @@
 """Readers at every moment of a plan's run: batches that commit beside it are merged before, during and after."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,14 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.doctor.finding import Severity
+from bucketline.state.store.engine.engine import Jobs, Outcome
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.compactor import Compactor
-from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
+from bucketline.state.store.plans.item_work import BucketJob, TableWork
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
+from tests.support.engines import JobEngine
 from tests.support.faulty_io import FaultyIO
 from tests.support.watched_access import through
 
@@ -81,8 +83,8 @@ def test_rows_are_right_after_every_call_to_storage_of_a_plans_run(tmp_path: Pat
     handle = replace(open_table(table.path), io=io)
     bases: list[Rows] = [{}]
 
-    def run(jobs: Sequence[BucketJob]) -> Sequence[CommitMessage]:
-        return [do_item(through(io, job)) for job in jobs]
+    def run(work: Jobs) -> Outcome:
+        return LOCAL_ENGINE.run(Jobs([through(io, job) for job in work.jobs if isinstance(job, BucketJob)]))
 
     batches.write()
     for _ in range(1 if hides else 2):
@@ -98,7 +100,7 @@ def test_rows_are_right_after_every_call_to_storage_of_a_plans_run(tmp_path: Pat
         compactor = Compactor(
             folder,
             TableWork(WriteSession(table.uri, {}, table=handle)),
-            run,
+            JobEngine(run),
             lambda renew, lease: nullcontext(),
             lease_ms=60_000,
             take=lambda open_items: 2,

@@ -14,15 +14,18 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.plans.lease import Lease
 from bucketline.state.plans.plan import ItemState, Plan
+from bucketline.state.store.engine.engine import Jobs, Outcome
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from bucketline.state.store.plans.compactor import Compactor, Finished
-from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
+from bucketline.state.store.plans.item_work import BucketJob, TableWork
 from bucketline.state.store.plans.make_plan import KEPT_PLANS, Planned, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import compactor_of, run_here
+from bucketline.state.store.plans.serve import compactor_of
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
+from tests.support.engines import JobEngine
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 FULL = {"compaction-plan.strategy": "full"}
@@ -62,16 +65,16 @@ class Worker:
         self.compactor = Compactor(
             self.folder,
             self.work,
-            self.run,
+            JobEngine(self.run),
             lambda renew, lease: nullcontext(),
             lease_ms=lease_ms,
             take=lambda open_items: at_once,
         )
 
-    def run(self, jobs: object) -> list[object]:
-        made = [do_item(job) for job in jobs]  # type: ignore[attr-defined]
+    def run(self, work: Jobs) -> Outcome:
+        made = LOCAL_ENGINE.run(work)
         self.before_commit()
-        return made  # type: ignore[return-value]
+        return made
 
     def all(self) -> list[Finished]:
         found: list[Finished] = []
@@ -359,13 +362,13 @@ def test_items_done_before_one_fails_leave_neither_data_files_nor_index_files_be
     jobs = [work.look(found, item) for item in found.items]
     first, last = jobs[0], jobs[-1]
     assert len(jobs) > 1 and isinstance(first, BucketJob) and isinstance(last, BucketJob)
-    (done,) = run_here([first])
+    (done,) = LOCAL_ENGINE.run(Jobs([first])).messages
     assert done.compact_index_files and done.compact_after
     bucket = BucketFiles(*last.place, total_buckets=0, files=())
     os.remove(last.access.files.place(bucket, last.unit.files[0])[1])
     before = all_files(table)
     with pytest.raises(StorageError):
-        run_here([first, last])
+        LOCAL_ENGINE.run(Jobs([first, last]))
     assert all_files(table) == before
 
 
@@ -387,7 +390,7 @@ def test_a_branch_has_plans_of_its_own_and_its_table_is_not_touched(tmp_path: Pa
     assert Path(table.path, "branch", "branch-b", "compaction", "plan-1").is_file()
     # The table's own plan takes the same files, and neither is in the way of the other.
     assert plan(table).number == 1
-    compactor = compactor_of(branch, {}, run_here, lease_ms=60_000, take=lambda open_items: 9)
+    compactor = compactor_of(branch, {}, LOCAL_ENGINE, lease_ms=60_000, take=lambda open_items: 9)
     assert {f.result.state for f in compactor.round() if f.result} == {ItemState.DONE}
     found = open_table(table.path, options=of_branch)
     assert {f["level"] for f in found.files().to_pylist()} == {5} and found.to_arrow().num_rows == before
