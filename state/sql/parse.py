@@ -15,6 +15,7 @@ from bucketline.state.sql.definitions import (
     read_use,
 )
 from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.merges import read_merge
 from bucketline.state.sql.queries import read_change, read_insert, read_query, read_truncate
 from bucketline.state.sql.statement import Statement
 from bucketline.state.sql.words import Words, split_script
@@ -34,8 +35,10 @@ def parse_statement(text: str) -> Statement:
         return _READ_WORDS[verb](words)
     if verb in ("SELECT", "WITH", "VALUES", "(", "FROM"):
         return read_query(text)
-    if verb in ("UPDATE", "DELETE", "MERGE"):
+    if verb in ("UPDATE", "DELETE"):
         return read_change(text)
+    if verb == "MERGE":
+        return read_merge(text)
     remedy = _REMEDIES.get(verb) or f"{did_you_mean(verb, _VERBS) or f'; supported are {_LIST}'}"
     raise refused(f"{verb or text.strip()[:20]!r} is not supported{remedy}", statement=verb)
 

@@ -198,25 +198,28 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class MergeAction:
-    """What a MERGE does with a row: `what` is update, delete or insert; `values` maps columns to expressions, None for
-    `UPDATE SET *` and `INSERT *`."""
+    """What a clause of MERGE does with a row for which the condition is true: `what` is update, delete or insert;
+    `values` maps columns to expressions, None for `UPDATE SET *` and `INSERT *`."""
 
     what: str
     values: Mapping[str, exp.Expression] | None = None
+    condition: exp.Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`source` is a table or a query in brackets. Without `matched` the rows that match stay as they are; without
-    `not_matched` the others are left out."""
+    """`source` is a table or a query in brackets, `source_columns` the names that its columns get, none for their own.
+    Of each kind of rows the first clause decides whose condition is true; a row that none takes stays as it is."""
 
     table: Relation
     alias: str
     source: Query
     source_alias: str
+    source_columns: tuple[str, ...]
     on: exp.Expression
-    matched: MergeAction | None
-    not_matched: MergeAction | None
+    matched: tuple[MergeAction, ...]
+    not_matched: tuple[MergeAction, ...]
+    by_source: tuple[MergeAction, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,20 @@ from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.table_read import Filter
 from bucketline.state.store.sql.queries import LOCAL_QUERIES, Columns, Queries
-from bucketline.state.store.sql.relation import bind_columns, is_time_literal, refuse_subqueries
+from bucketline.state.store.sql.relation import (
+    bind_columns,
+    is_literal,
+    is_time_literal,
+    is_zoned,
+    literal_of,
+    refuse_subqueries,
+)
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.table import Table
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_expression import expr
-from bucketline.state.types.sql_filter import literal_scalar
-
-_TIMES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
@@ -96,22 +100,11 @@ def _literal_table(rows: Sequence[Sequence[exp.Expression]], fields: Sequence[Da
     columns = []
     for at, field in enumerate(fields):
         nodes = [row[at] for row in rows]
-        if not all(_is_literal(node, field) for node in nodes):
+        if not all(is_literal(node, field) for node in nodes):
             return None
-        values = [literal_scalar(field, node.this if is_time_literal(node) else node) for node in nodes]
+        values = [literal_of(node, field) for node in nodes]
         columns.append(pa.array([v.as_py() for v in values], arrow_type(field.type)))
     return pa.table(columns, names=[f.name for f in fields])
-
-
-def _is_literal(node: exp.Expression, field: DataField) -> bool:
-    """Whether a node is a literal that a column of that type can take as it is written."""
-    while isinstance(node, exp.Paren | exp.Neg):
-        node = node.this
-    if is_time_literal(node):
-        return field.type.root in _TIMES
-    if not field.type.is_atomic:
-        return isinstance(node, exp.Null)
-    return isinstance(node, exp.Literal | exp.Null | exp.Boolean | exp.HexString)
 
 
 def _completed(
@@ -122,7 +115,7 @@ def _completed(
     given = list(names) or list(rows.schema.names)
     missing = [f for f in schema if f.name not in given and f.name not in fixed]
     local = {
-        n: _is_zoned(f.type) and n in schema.names and _is_local(schema.field(n).type)
+        n: is_zoned(f.type) and n in schema.names and _is_local(schema.field(n).type)
         for n, f in zip(given, rows.schema, strict=True)
     }
     types = [pa.timestamp(f.type.unit) if local[n] else f.type for n, f in zip(given, rows.schema, strict=True)]
@@ -137,10 +130,6 @@ def _completed(
             yield pa.RecordBatch.from_arrays([*own, *added], schema=whole)
 
     return pa.RecordBatchReader.from_batches(whole, batches())
-
-
-def _is_zoned(found: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(found)) and found.tz is not None
 
 
 def _is_local(found: pa.DataType) -> bool:
@@ -182,8 +171,8 @@ def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
     for name, node in found.assignments.items():
         column = bind_columns(exp.column(name), fields, found.alias).name
         field = table.table_schema.field(column)
-        if _is_literal(node, field):
-            values[column] = literal_scalar(field, node.this if is_time_literal(node) else node).as_py()
+        if is_literal(node, field):
+            values[column] = literal_of(node, field).as_py()
         else:
             refuse_subqueries(node, "UPDATE")
             values[column] = expr(sql_text(bind_columns(node, fields, found.alias)))

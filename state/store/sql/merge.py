@@ -1,138 +1,185 @@
-"""MERGE INTO over `Table.merge`.
+"""MERGE INTO over the clauses of a merge.
 
-The source gets the table's columns by name: those of the join, and those that are inserted. Its own columns are beside
-them, for the values of matched rows.
+The source gets the columns that rows are joined by under the table's names. Its own columns are beside them, for
+conditions and values.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Merge, MergeAction
+from bucketline.state.store.sql.merge_names import MergeNames, own_columns
 from bucketline.state.store.sql.queries import Queries
+from bucketline.state.store.sql.relation import bind_columns, is_literal, literal_of, refuse_subqueries
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.table.merge import merge_by_clauses
+from bucketline.state.store.table.merge_clauses import DeleteClause, InsertClause, MergeClauses, UpdateClause
 from bucketline.state.store.table.table import Table
 from bucketline.state.types.sql_expression import SOURCE, TARGET, SqlExpression, evaluate, expr
+from bucketline.state.types.sql_filter import translate_filter
 
-_OWN = "_source_"
-"""Before the names of the source's own columns, which may be those of other columns of the table."""
+Names: TypeAlias = Callable[[exp.Expression], exp.Expression]
+"""What names mean in a clause."""
+
+KeyValue: TypeAlias = SqlExpression | pa.Scalar
+"""What a column of the table is compared with by ON, in terms of the source's columns."""
 
 
 def merge(session: SqlSession, found: Merge, queries: Queries) -> pa.Table:
-    """Changes the rows that match, and inserts the others."""
+    """Changes the rows that match, and those that do not, as the clauses say; one commit."""
     if found.table.name.system is not None:
         raise refused(f"{found.table.name} is a system table, which only reads", statement="MERGE")
     table = session.table(found.table.name, found.table.options, writes=True)
-    rows = queries.rows(session, found.source)
-    names = _Names(found, table, rows.schema)
-    on = dict(names.joined(found.on))
-    given = names.inserted(found.not_matched, on)
-    matched: Mapping[str, object] | str | None = None
-    if found.matched is not None:
-        matched = "delete" if found.matched.what == "delete" else names.assigned(found.matched, on)
-    source = _source(rows, given)
-    done = table.merge(source, list(on), matched, None if found.not_matched is None else "insert")
-    return snapshot_result(done)
+    rows = _named(queries.rows(session, found.source), found.source_columns)
+    clauses = _Clauses(found, table, rows.schema)
+    source = _source(rows, clauses.key)
+    return snapshot_result(merge_by_clauses(table, source, list(clauses.key), clauses.planned()))
 
 
-class _Names:
-    """Which column a name in the statement means."""
+class _Clauses:
+    """The clauses of a statement, in terms of `Table.merge`."""
 
     def __init__(self, found: Merge, table: Table, source: pa.Schema) -> None:
-        self._target_alias, self._source_alias = found.alias, found.source_alias
-        self._target, self._source = table.schema.names, source.names
+        self._found, self._table, self._schema = found, table, table.table_schema
+        self._names = MergeNames(found.alias, table.schema.names, found.source_alias, source)
+        self.key: dict[str, KeyValue] = {}
+        self._rest: list[exp.Expression] = []
+        refuse_subqueries(found.on, "MERGE")
+        for part in found.on.flatten() if isinstance(found.on, exp.And) else [found.on]:
+            if not self._joins(part.unnest()):
+                self._rest.append(part)
+        if not self.key:
+            raise refused(
+                f"MERGE: ON {found.on.sql(DIALECT)} is not supported: joined by AND, it takes at least one "
+                f"{found.alias}.column = value of {found.source_alias}"
+                + (" for a column of the primary key" if self._inserts_by_key else ""),
+                statement="MERGE",
+            )
 
-    def joined(self, condition: exp.Expression) -> Iterator[tuple[str, SqlExpression]]:
-        """The table's columns of the join, each with the source's value. Raises OptionError for another condition."""
-        for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
-            part = part.unnest()
-            sides = [self._side(n) for n in (part.this, part.expression)] if isinstance(part, exp.EQ) else []
-            if {side for side, _ in sides} != {SOURCE, TARGET}:
-                raise refused(
-                    f"MERGE: ON {part.sql(DIALECT)} is not supported; ON compares columns of both by =, joined by AND",
-                    statement="MERGE",
-                )
-            named = dict(sides)
-            yield named[TARGET], expr(sql_text(exp.column(named[SOURCE])))
+    @property
+    def _inserts_by_key(self) -> bool:
+        """Whether new rows could replace those of the table."""
+        return bool(self._found.not_matched) and bool(self._schema.primary_keys)
 
-    def _side(self, node: exp.Expression) -> tuple[str, str]:
-        """Whether a column is the table's or the source's, and its name there."""
-        if not isinstance(node, exp.Column):
-            return "", ""
-        alias = node.table.lower()
-        for side, own, names in (
-            (TARGET, self._target_alias, self._target),
-            (SOURCE, self._source_alias, self._source),
-        ):
-            if alias and alias != own.lower():
+    def _joins(self, part: exp.Expression) -> bool:
+        """Whether a part of ON compares a column of the table with a value of the source, by which rows are joined."""
+        if not isinstance(part, exp.EQ):
+            return False
+        for column, value in ((part.this, part.expression), (part.expression, part.this)):
+            if not isinstance(column, exp.Column) or self._names.sides(value) - {SOURCE}:
                 continue
-            spelled = [n for n in names if n == node.name] or [n for n in names if n.lower() == node.name.lower()]
-            if len(spelled) == 1 and (alias or not self._is_in_both(node.name)):
-                return side, spelled[0]
-        raise refused(
-            f"MERGE: {node.sql(DIALECT)!r} is no column of {self._target_alias} or {self._source_alias} alone; write "
-            f"{self._target_alias}.column or {self._source_alias}.column",
-            column=node.name,
+            side, name = self._names.find(column)
+            if side != TARGET or name in self.key or not self._schema.field(name).type.is_atomic:
+                continue
+            if self._inserts_by_key and name not in self._schema.primary_keys:
+                continue
+            field = self._schema.field(name)
+            if is_literal(value, field):
+                self.key[name] = literal_of(value, field)
+            else:
+                self.key[name] = expr(sql_text(value.transform(self._names.plain)))
+            return True
+        return False
+
+    def planned(self) -> MergeClauses:
+        found, names = self._found, self._names
+        rest = [self._condition(part, names.both) for part in self._rest]
+        return MergeClauses(
+            tuple(self._change(a, names.both) for a in found.matched),
+            tuple(self._insert(a) for a in found.not_matched),
+            tuple(self._change(a, names.target) for a in found.by_source),
+            on=expr(" AND ".join(f"({part.text})" for part in rest)) if rest else None,
+            target=self._target_filter(),
         )
 
-    def _is_in_both(self, name: str) -> bool:
-        return all(name.lower() in (n.lower() for n in names) for names in (self._target, self._source))
+    def _target_filter(self) -> pc.Expression | None:
+        """What ON asks of the table's columns alone, where rows that do not pass are of no interest."""
+        if self._found.by_source or self._inserts_by_key:
+            return None
+        passing = None
+        for part in self._rest:
+            if self._names.sides(part) != {TARGET}:
+                continue
+            try:
+                own = translate_filter(bind_columns(part, self._schema.fields, self._found.alias), self._schema.fields)
+            except OptionError:
+                continue  # it is computed for each pair
+            passing = own if passing is None else passing & own
+        return passing
 
-    def inserted(self, action: MergeAction | None, on: Mapping[str, SqlExpression]) -> dict[str, SqlExpression]:
-        """For each column of the table that the source gives, its value in terms of the source's columns."""
-        if action is None:
-            return dict(on)
+    def _condition(self, node: exp.Expression, names: Names) -> SqlExpression:
+        refuse_subqueries(node, "MERGE")
+        return expr(sql_text(node.transform(names)))
+
+    def _optional(self, action: MergeAction, names: Names) -> SqlExpression | None:
+        return None if action.condition is None else self._condition(action.condition, names)
+
+    def _change(self, action: MergeAction, names: Names) -> UpdateClause | DeleteClause:
+        condition = self._optional(action, names)
+        if action.what == "delete":
+            return DeleteClause(condition)
         if action.values is None:
-            missing = next((n for n in self._target if n not in on and n not in self._source), None)
-            if missing is not None:
-                raise refused(f"MERGE: INSERT * needs column {missing!r} in the source; list columns and values")
-            return {n: expr(sql_text(exp.column(n))) for n in self._target if n not in on} | dict(on)
-        given = {n: expr("NULL") for n in self._target}
-        for name, node in action.values.items():
-            if name not in self._target:
-                raise refused(f"MERGE: unknown column {name!r}; there are {', '.join(self._target)}", column=name)
-            given[name] = expr(sql_text(node.transform(self._in_source)))
-        for name, value in on.items():
-            if given[name] != value:
-                raise refused(f"MERGE: column {name!r} is joined by, so that INSERT gives it {value.text}")
-        return given
+            columns = {n: self._names.of_source(n, "UPDATE SET *") for n in self._table.schema.names}
+            values = {n: node for n, node in columns.items() if n not in self.key}
+        else:
+            values = {self._names.of_target(n): node for n, node in action.values.items()}
+            values = {n: node for n, node in values.items() if not self._is_joined(n, node)}
+        if not values:
+            raise refused("MERGE: UPDATE SET sets only columns that ON makes equal", statement="MERGE")
+        return UpdateClause({n: self._value(n, node, names) for n, node in values.items()}, condition)
 
-    def _in_source(self, node: exp.Expression) -> exp.Expression:
-        if not isinstance(node, exp.Column):
-            return node
-        side, name = self._side(node) if node.table else (SOURCE, node.name)
-        if side != SOURCE:
-            raise refused(f"MERGE: INSERT takes columns of the source alone, not {node.sql(DIALECT)}")
-        return exp.column(name)
+    def _is_joined(self, name: str, node: exp.Expression) -> bool:
+        """Whether a column of the primary key is set to what it equals by ON."""
+        if name not in self._schema.primary_keys or name not in self.key or self._names.sides(node) != {SOURCE}:
+            return False
+        return expr(sql_text(node.transform(self._names.plain))) == self.key[name]
 
-    def assigned(self, action: MergeAction, on: Mapping[str, SqlExpression]) -> dict[str, object]:
-        """The new values of matched rows."""
+    def _insert(self, action: MergeAction) -> InsertClause:
+        names = self._names.source
         if action.values is None:
-            names = [n for n in self._target if n in self._source and n not in on]
-            return {n: expr(f'{SOURCE}."{_OWN}{n}"') for n in names}
-        found: dict[str, object] = {}
-        for name, node in action.values.items():
-            found[name] = expr(sql_text(node.transform(self._in_both_sides)))
-        return found
+            values = {n: self._names.of_source(n, "INSERT *") for n in self._table.schema.names}
+        else:
+            values = {self._names.of_target(n): node for n, node in action.values.items()}
+        return InsertClause({n: self._value(n, e, names) for n, e in values.items()}, self._optional(action, names))
 
-    def _in_both_sides(self, node: exp.Expression) -> exp.Expression:
-        if not isinstance(node, exp.Column):
-            return node
-        side, name = self._side(node)
-        return exp.column(f"{_OWN}{name}" if side == SOURCE else name, table=side)
+    def _value(self, name: str, node: exp.Expression, names: Names) -> object:
+        field = self._schema.field(name)
+        if is_literal(node, field):
+            return literal_of(node, field).as_py()
+        refuse_subqueries(node, "MERGE")
+        return expr(sql_text(self._names.local(node.transform(names), self._table.schema.field(name).type)))
 
 
-def _source(rows: pa.RecordBatchReader, given: Mapping[str, SqlExpression]) -> pa.RecordBatchReader:
-    """The source's rows: the values for the table's columns, then its own columns."""
+def _named(rows: pa.RecordBatchReader, names: Sequence[str]) -> pa.RecordBatchReader:
+    """The rows under other names, if there are any."""
+    if not names:
+        return rows
+    if len(names) != len(rows.schema):
+        raise refused(f"MERGE: USING has {len(rows.schema)} columns and {len(names)} names for them", statement="MERGE")
+    schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
+    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
-    def columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-        known = dict(zip(batch.schema.names, batch.columns, strict=True))
-        values = [evaluate(value, known, batch.num_rows) for value in given.values()]
-        own = [f"{_OWN}{name}" for name in batch.schema.names]
-        return pa.RecordBatch.from_arrays([*values, *batch.columns], names=[*given, *own])
 
-    schema = columns(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
-    return pa.RecordBatchReader.from_batches(schema, (columns(batch).cast(schema) for batch in rows))
+def _source(rows: pa.RecordBatchReader, key: Mapping[str, KeyValue]) -> pa.RecordBatchReader:
+    """The source's rows: what they are joined by, then their own columns."""
+
+    def prepared(batch: pa.RecordBatch) -> pa.RecordBatch:
+        known, own = dict(zip(batch.schema.names, batch.columns, strict=True)), own_columns(batch)
+        values = [
+            evaluate(value, known, batch.num_rows)
+            if isinstance(value, SqlExpression)
+            else pa.repeat(value, batch.num_rows)
+            for value in key.values()
+        ]
+        return pa.RecordBatch.from_arrays([*values, *own.columns], names=[*key, *own.schema.names])
+
+    schema = prepared(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
+    return pa.RecordBatchReader.from_batches(schema, (prepared(batch).cast(schema) for batch in rows))

@@ -16,11 +16,12 @@ from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import Table
 from bucketline.state.types.arrow import arrow_schema, logical_fields
-from bucketline.state.types.logical import DataField
+from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_expression import condition, expr
-from bucketline.state.types.sql_filter import translate_filter
+from bucketline.state.types.sql_filter import literal_scalar, translate_filter
 
 _TIMES = ("date", "time", "timestamp", "timestamptz", "timestampltz", "timestampntz")
+_TIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,27 @@ def is_time_literal(node: exp.Expression) -> bool:
     """Whether a node is `DATE '...'`, `TIMESTAMP '...'` or a CAST of a text to such a type."""
     is_text = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string
     return is_text and bool(node.to.is_type(*_TIMES))
+
+
+def is_literal(node: exp.Expression, field: DataField) -> bool:
+    """Whether a node is a literal that a column of that type can take as it is written."""
+    while isinstance(node, exp.Paren | exp.Neg):
+        node = node.this
+    if is_time_literal(node):
+        return field.type.root in _TIME_TYPES
+    if not field.type.is_atomic:
+        return isinstance(node, exp.Null)
+    return isinstance(node, exp.Literal | exp.Null | exp.Boolean | exp.HexString)
+
+
+def literal_of(node: exp.Expression, field: DataField) -> pa.Scalar:
+    """The value of a literal in a column. Raises OptionError for one that it cannot hold."""
+    return literal_scalar(field, node.this if is_time_literal(node) else node)
+
+
+def is_zoned(found: pa.DataType) -> bool:
+    """Whether values are instants."""
+    return bool(pa.types.is_timestamp(found)) and found.tz is not None
 
 
 def refuse_subqueries(node: exp.Expression, verb: str) -> None:

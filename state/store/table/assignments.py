@@ -102,7 +102,9 @@ def plan_assignments(
         if name in fixed:
             raise SchemaMismatchError(f"column {name!r} is {fixed[name]}, and cannot be set; write rows", column=name)
         is_computed = isinstance(value, pc.Expression | SqlExpression)
-        found[name] = value if is_computed else _constant(arrow_schema(schema.fields).field(name), value)
+        found[name] = (
+            value if is_computed else pc.scalar(constant_scalar(arrow_schema(schema.fields).field(name), value))
+        )
     planned = Assignments(schema, found)
     fields = [*arrow_schema(schema.fields), *(() if source is None else source)]
     after = planned.changed(pa.RecordBatch.from_pylist([], schema=pa.schema(fields)))
@@ -110,9 +112,10 @@ def plan_assignments(
     return planned
 
 
-def _constant(field: pa.Field, value: object) -> pc.Expression:
+def constant_scalar(field: pa.Field, value: object) -> pa.Scalar:
+    """A plain value as one of a column. Raises SchemaMismatchError for one that it cannot hold."""
     try:
-        return pc.scalar(pa.scalar(value, field.type))
+        return pa.scalar(value, field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, ValueError) as e:
         raise SchemaMismatchError(f"{value!r} is no value of column {field.name!r}: {e}", column=field.name) from e
 

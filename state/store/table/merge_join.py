@@ -4,7 +4,7 @@ A source of one share is held in memory, and the table's rows pass by it. A larg
 the table that may match are kept aside, on local disk past the budget, until it is the turn of their share.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,12 @@ from bucketline.state.store.table.merge_source import JoinKey, MergeSource, run_
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import unseal
 
+Passes = Callable[[pa.RecordBatch, pa.Table], np.ndarray]
+"""Which pairs of rows with one key belong together."""
+
+_PAIRS = 1 << 18
+"""Pairs that are tried at once; more only where one row of the table has more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Matched:
@@ -27,96 +33,147 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """Rows of the table that no source row matches."""
+
+    target: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Source rows that match no row of the table."""
+    """Source rows that match no row of the table; `is_key_in_table` says for each whether a row has its key."""
 
     source: pa.Table
+    is_key_in_table: np.ndarray
 
 
 def join(
     source: MergeSource,
     target: Iterable[pa.RecordBatch],
     *,
+    passes: Passes | None,
     is_matched_used: bool,
+    keeps_alone: bool,
     memory_bytes: int,
     directory: str | None,
-) -> Iterator[Matched | Unmatched]:
-    """The pairs, then the source rows that are left; share after share.
+) -> Iterator[Matched | Alone | Unmatched]:
+    """The pairs of rows with one key that pass, then the source rows that are left; share after share. With
+    `keeps_alone` also the rows of the table without a source row.
 
     Raises SchemaMismatchError for a row of the table with several source rows, where matched rows are changed.
     """
-    candidates = _candidates(source, target)
+
+    def side(share: int) -> _Side:
+        return _Side(source.key, source.rows(share), passes, is_matched_used, keeps_alone)
+
     if source.share_count == 1:
-        side = _Side(source.key, source.rows(0), is_matched_used)
-        for rows, _ in candidates:
-            yield from side.matched(rows)
-        yield from side.unmatched()
+        only = side(0)
+        for rows, _, may in _candidates(source, target):
+            if keeps_alone and not may.all():
+                yield Alone(rows.filter(pa.array(~may)))
+            yield from only.matched(_those(rows, may))
+        yield from only.unmatched()
         return
     with RunBuffer(budget_bytes=memory_bytes, directory=directory) as kept:
-        for number, (rows, hashes) in enumerate(candidates):
-            shares = source.share_of(hashes)
+        for number, (rows, hashes, may) in enumerate(_candidates(source, target)):
+            if keeps_alone and not may.all():
+                yield Alone(rows.filter(pa.array(~may)))
+            candidates, shares = _those(rows, may), source.share_of(hashes[may])
             for share in np.unique(shares).tolist():
-                mine = pa.Table.from_batches([rows.filter(pa.array(shares == share))])
+                mine = pa.Table.from_batches([candidates.filter(pa.array(shares == share))])
                 kept.add(run_of_share(share, number, mine))
         for share in range(source.share_count):
-            side = _Side(source.key, source.rows(share), is_matched_used)
+            found = side(share)
             for _, blob in kept.take((b"", share)):
                 for rows in unseal(blob):
-                    yield from side.matched(rows)
-            yield from side.unmatched()
+                    yield from found.matched(rows)
+            yield from found.unmatched()
 
 
-def _candidates(source: MergeSource, target: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
-    """The rows whose key has the hash of a source row's key, and their hashes."""
+def _candidates(
+    source: MergeSource, target: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray]]:
+    """The rows, the hashes of their keys, and which of these a source row's key has."""
     for rows in target:
         hashes = source.key.hashes(rows)
         found = np.searchsorted(source.hashes, hashes)
         found[found == len(source.hashes)] = 0
         may = source.hashes[found] == hashes if len(source.hashes) else np.zeros(len(hashes), bool)
-        if may.all():
-            yield rows, hashes
-        elif may.any():
-            yield rows.filter(pa.array(may)), hashes[may]
+        yield rows, hashes, may
+
+
+def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
+    return rows if mask.all() else rows.filter(pa.array(mask))
 
 
 class _Side:
     """The source rows of one share, by key."""
 
-    def __init__(self, key: JoinKey, rows: pa.Table, is_matched_used: bool) -> None:
-        self._key, self._rows, self._is_matched_used = key, rows, is_matched_used
+    def __init__(
+        self, key: JoinKey, rows: pa.Table, passes: Passes | None, is_matched_used: bool, keeps_alone: bool
+    ) -> None:
+        self._key, self._rows, self._passes = key, rows, passes
+        self._is_matched_used, self._keeps_alone = is_matched_used, keeps_alone
         encoded = key.of(rows).dictionary_encode()
         self._keys = encoded.dictionary
         self._codes = np.asarray(encoded.indices.fill_null(-1))
         count = len(self._keys)
-        self._first = np.zeros(count, np.int64)
-        known = np.flatnonzero(self._codes >= 0)[::-1]
-        self._first[self._codes[known]] = known
+        known = np.flatnonzero(self._codes >= 0)
+        self._by_key = known[np.argsort(self._codes[known], kind="stable")]
         self._counts = np.bincount(self._codes[known], minlength=count)
-        self._was_matched = np.zeros(count, bool)
+        self._first = np.cumsum(self._counts) - self._counts
+        self._is_in_table = np.zeros(count, bool)
+        self._was_matched = np.zeros(rows.num_rows, bool)
 
-    def matched(self, target: pa.RecordBatch) -> Iterator[Matched]:
+    def matched(self, target: pa.RecordBatch) -> Iterator[Matched | Alone]:
+        """The rows with their source rows, and the rows without one where those are kept."""
         found = pc.index_in(self._key.of(target), value_set=self._keys, skip_nulls=True)
         hit = np.asarray(found.is_valid())
+        if self._keeps_alone and not hit.all():
+            yield Alone(target.filter(pa.array(~hit)))
         if not hit.any():
             return
         codes = np.asarray(found.drop_null()).astype(np.int64)
-        self._was_matched[codes] = True
-        rows = target.filter(pa.array(hit))
-        if self._is_matched_used:
-            self._refuse_several(rows, codes)
-        yield Matched(rows, self._rows.take(pa.array(self._first[codes])))
+        self._is_in_table[codes] = True
+        rows = _those(target, hit)
+        if self._passes is None and not self._is_matched_used:
+            return
+        ends = np.cumsum(self._counts[codes])
+        start = 0
+        while start < len(codes):
+            before = int(ends[start - 1]) if start else 0
+            end = max(start + 1, int(np.searchsorted(ends, before + _PAIRS, side="right")))
+            yield from self._paired(rows.slice(start, end - start), codes[start:end])
+            start = end
+
+    def _paired(self, target: pa.RecordBatch, codes: np.ndarray) -> Iterator[Matched | Alone]:
+        counts = self._counts[codes]
+        of_target = np.repeat(np.arange(len(codes)), counts)
+        within = np.arange(len(of_target)) - np.repeat(np.cumsum(counts) - counts, counts)
+        of_source = self._by_key[np.repeat(self._first[codes], counts) + within]
+        if self._passes is not None:
+            passing = self._passes(target.take(pa.array(of_target)), self._rows.take(pa.array(of_source)))
+            of_target, of_source = of_target[passing], of_source[passing]
+        self._was_matched[of_source] = True
+        matches = np.bincount(of_target, minlength=len(codes))
+        if self._keeps_alone and not matches.all():
+            yield Alone(target.filter(pa.array(matches == 0)))
+        if self._is_matched_used and len(of_target):
+            self._refuse_several(target, matches)
+            yield Matched(target.take(pa.array(of_target)), self._rows.take(pa.array(of_source)))
 
     def unmatched(self) -> Iterator[Unmatched]:
-        is_left = np.ones(self._rows.num_rows, bool)
-        known = self._codes >= 0
-        is_left[known] = ~self._was_matched[self._codes[known]]
-        if is_left.any():
-            yield Unmatched(self._rows.filter(pa.array(is_left)))
+        """The source rows that are left."""
+        is_in_table = (self._codes >= 0) & self._is_in_table[self._codes]
+        was_matched = is_in_table if self._passes is None else self._was_matched
+        if not was_matched.all():
+            left = np.flatnonzero(~was_matched)
+            yield Unmatched(self._rows.take(pa.array(left)), is_in_table[left])
 
-    def _refuse_several(self, rows: pa.RecordBatch, codes: np.ndarray) -> None:
-        several = np.flatnonzero(self._counts[codes] > 1)
+    def _refuse_several(self, rows: pa.RecordBatch, matches: np.ndarray) -> None:
+        several = np.flatnonzero(matches > 1)
         if len(several):
-            at, count = int(several[0]), int(self._counts[codes[several[0]]])
+            at, count = int(several[0]), int(matches[several[0]])
             where = ", ".join(f"{name} = {rows[name][at].as_py()!r}" for name in self._key.columns)
             raise SchemaMismatchError(
                 f"{counted(count, 'source row')} match the row of the table with {where}: it is not known which of "

@@ -214,8 +214,8 @@ def test_changes_of_rows_name_the_table_its_alias_and_what_is_set() -> None:
     merge = parse_statement(
         "MERGE INTO t USING s ON t.k = s.k WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT (k) VALUES (s.k)"
     )
-    assert isinstance(merge, Merge) and merge.matched == MergeAction("update")
-    assert merge.not_matched is not None and list(merge.not_matched.values or ()) == ["k"]
+    assert isinstance(merge, Merge) and merge.matched == (MergeAction("update"),)
+    assert [list(a.values or ()) for a in merge.not_matched] == [["k"]] and merge.by_source == ()
 
 
 def test_semicolons_end_statements_but_not_inside_texts() -> None:
@@ -251,7 +251,16 @@ REFUSED = {
     "SELECT * FROM": "something is missing, at 'FROM'",
     "SELECT 'a": "the text cannot be read",
     "UPDATE t SET a = 1, a = 2": "a column is set twice",
-    "MERGE INTO t USING s ON t.a=s.a WHEN MATCHED AND s.b=1 THEN DELETE": "CONDITION is not supported",
+    "MERGE INTO t USING s ON t.a=s.a": "a WHEN clause is missing",
+    "MERGE INTO t USING s ON t.a=s.a WHEN MATCHED THEN DELETE WHEN MATCHED THEN DELETE": "only the last may be without",
+    "MERGE INTO t USING s ON t.a=s.a WHEN MATCHED THEN INSERT *": "WHEN MATCHED takes UPDATE or DELETE, not INSERT",
+    "MERGE INTO t USING s ON t.a=s.a WHEN NOT MATCHED THEN DELETE": "WHEN NOT MATCHED takes INSERT, not DELETE",
+    "MERGE INTO t USING s ON t.a=s.a WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *": "needs a source row",
+    "MERGE INTO t USING s ON t.a=s.a WHEN NOT MATCHED THEN INSERT (a)": r"INSERT takes \* or \(columns\) VALUES",
+    "MERGE INTO t USING s ON t.a=s.a WHEN NOT MATCHED THEN INSERT (a, A) VALUES (1, 2)": "names a column twice",
+    "MERGE INTO t USING s ON t.a=s.a WHEN MATCHED THEN DO NOTHING": "THEN DO NOTHING is not supported",
+    "MERGE INTO t USING range(3) s ON t.a=s.id WHEN MATCHED THEN DELETE": "USING takes a table, a view or",
+    "MERGE WITH SCHEMA EVOLUTION INTO t USING s ON t.a=s.a WHEN MATCHED THEN DELETE": "ADD COLUMN first",
     "SHOW VIEWS": "SHOW VIEWS is not supported; SHOW TABLES",
     "DROP VIEW v": "DROP VIEW is not supported",
     "TRUNCATE TABLE t PARTITION (dt)": "partition column 'dt' has no value",

@@ -250,9 +250,3 @@ def test_a_compaction_by_call_sorts_an_append_table(run: Run) -> None:
     run("CALL sys.compact(table => 's', order_strategy => 'order', order_by => 'a')")
     assert run("SELECT a FROM s") == [1, 2, 3]
     assert run("SELECT commit_kind FROM `s$snapshots`") == ["APPEND", "APPEND", "COMPACT"]
-
-
-def test_a_condition_of_a_merge_is_refused_with_what_to_use(run: Run) -> None:
-    run("CREATE TABLE m (a INT NOT NULL, b INT) TBLPROPERTIES ('primary-key'='a', 'bucket'='1')")
-    with pytest.raises(OptionError, match=r"MERGE: WHEN \.\.\. AND CONDITION is not supported; .* USING"):
-        run("MERGE INTO m USING m AS s ON m.a = s.a WHEN MATCHED AND s.b = 1 THEN DELETE")

@@ -1,0 +1,117 @@
+"""Which column a name in a MERGE means: one of the table, or one of the source."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from bucketline.state.sql.dialect import DIALECT, refused
+from bucketline.state.store.sql.relation import is_zoned
+from bucketline.state.types.sql_expression import SOURCE, TARGET
+
+_OWN, _LOCAL = "_source_", "_local_"
+"""Before the names of the source's own columns, which may be those of columns that rows are joined by; the second for
+instants as local times."""
+
+
+class MergeNames:
+    """The columns of both sides. Names are found in another case too, if that names one column."""
+
+    def __init__(self, target_alias: str, target: Sequence[str], source_alias: str, source: pa.Schema) -> None:
+        self._sides = ((TARGET, target_alias, target), (SOURCE, source_alias, source.names))
+        self._source = source
+
+    def find(self, node: exp.Column) -> tuple[str, str]:
+        """The side of a column, and its name there. Raises OptionError for a name that is unknown or ambiguous."""
+        found = [
+            (side, name)
+            for side, alias, names in self._sides
+            if not node.table or node.table.lower() == alias.lower()
+            for name in _spelled(node.name, names)
+        ]
+        if len(found) == 1:
+            return found[0]
+        (_, target, _), (_, source, _) = self._sides
+        raise refused(
+            f"MERGE: {node.sql(DIALECT)!r} is no column of {target} or {source} alone; write {target}.column or "
+            f"{source}.column",
+            column=node.name,
+        )
+
+    def sides(self, node: exp.Expression) -> set[str]:
+        """The sides whose columns a value needs."""
+        return {self.find(column)[0] for column in node.find_all(exp.Column)}
+
+    def both(self, node: exp.Expression) -> exp.Expression:
+        """A name in a clause that sees both rows."""
+        return node if not isinstance(node, exp.Column) else _placed(*self.find(node))
+
+    def source(self, node: exp.Expression) -> exp.Expression:
+        """A name in a clause that sees source rows alone."""
+        return self._of_one(node, SOURCE, "a row without a match has columns of the source alone")
+
+    def target(self, node: exp.Expression) -> exp.Expression:
+        """A name in a clause that sees rows of the table alone."""
+        return self._of_one(node, TARGET, "a row that is not matched by the source has columns of the table alone")
+
+    def plain(self, node: exp.Expression) -> exp.Expression:
+        """A column of the source under the name that it has there."""
+        return node if not isinstance(node, exp.Column) else exp.column(exp.to_identifier(self.find(node)[1]))
+
+    def of_target(self, name: str) -> str:
+        """The column of the table of that name. Raises OptionError for an unknown one."""
+        names = self._sides[0][2]
+        found = _spelled(name, names)
+        if len(found) != 1:
+            raise refused(f"MERGE: unknown column {name!r}; there are {', '.join(names)}", column=name)
+        return found[0]
+
+    def of_source(self, name: str, what: str) -> exp.Expression:
+        """The column of the source of that name, for * in a clause. Raises OptionError if there is none."""
+        found = _spelled(name, self._sides[1][2])
+        if len(found) != 1:
+            raise refused(f"MERGE: {what} needs column {name!r} in the source; list columns and values", column=name)
+        return exp.column(exp.to_identifier(found[0]), table=exp.to_identifier(self._sides[1][1]))
+
+    def _of_one(self, node: exp.Expression, wanted: str, why: str) -> exp.Expression:
+        if not isinstance(node, exp.Column):
+            return node
+        if not node.table:
+            names = next(names for side, _, names in self._sides if side == wanted)
+            found = _spelled(node.name, names)
+            if len(found) == 1:
+                return _placed(wanted, found[0])
+        side, name = self.find(node)
+        if side != wanted:
+            raise refused(f"MERGE: {node.sql(DIALECT)!r} cannot be used here: {why}", column=node.name)
+        return _placed(side, name)
+
+    def local(self, node: exp.Expression, wanted: pa.DataType) -> exp.Expression:
+        """A value for a column: an instant of the source is a local time of its zone in a column without one, as in
+        Spark."""
+        if not isinstance(node, exp.Column) or node.table != SOURCE:
+            return node
+        name = node.name.removeprefix(_OWN)
+        if not is_zoned(self._source.field(name).type) or not pa.types.is_timestamp(wanted) or is_zoned(wanted):
+            return node
+        return exp.column(exp.to_identifier(f"{_LOCAL}{name}"), table=SOURCE)
+
+
+def own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of a source under the names that clauses use."""
+    names, columns = [f"{_OWN}{name}" for name in rows.schema.names], list(rows.columns)
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if is_zoned(field.type):
+            names.append(f"{_LOCAL}{field.name}")
+            columns.append(pc.local_timestamp(column))
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _placed(side: str, name: str) -> exp.Expression:
+    own = f"{_OWN}{name}" if side == SOURCE else name
+    return exp.column(exp.to_identifier(own), table=side)
+
+
+def _spelled(name: str, names: Sequence[str]) -> list[str]:
+    return [n for n in names if n == name] or [n for n in names if n.lower() == name.lower()]

@@ -1,0 +1,275 @@
+"""The clauses of a merge: what becomes of a pair of rows, of a source row without a match, of a row of the table alone.
+
+Of each kind the first clause decides whose condition is true; a row that no clause takes stays as it is. A condition is
+computed for the rows alone that reach it. Plain values, so that they travel.
+Source: SQL's MERGE; Paimon 2.0 MergeIntoPaimonTable.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.table.assignments import Assignments, constant_scalar, plan_assignments
+from bucketline.state.store.table.change_rules import fixed_columns
+from bucketline.state.store.table.conditions import columns_of
+from bucketline.state.store.table.row_changes import check_removed, updated, with_kind
+from bucketline.state.store.write.row_acceptance import RowAcceptance
+from bucketline.state.types.arrow import arrow_schema, arrow_type, conform
+from bucketline.state.types.binary_row import encode_rows
+from bucketline.state.types.row_kind import RowKind
+from bucketline.state.types.sql_expression import SOURCE, SqlExpression, assigned, condition
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateClause:
+    """Rows of the table get new values, as in `Table.update`."""
+
+    values: Mapping[str, object]
+    condition: SqlExpression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteClause:
+    """Rows of the table are deleted."""
+
+    condition: SqlExpression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InsertClause:
+    """Source rows become rows of the table: constants or SQL by column, null for the others; without `values` the
+    columns of the source by their names."""
+
+    values: Mapping[str, object] | None = None
+    condition: SqlExpression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeClauses:
+    """`on` is what a pair must pass besides equal columns. `target` is passed by every row of the table that can be in
+    a pair; it may only be given where nothing depends on the others."""
+
+    matched: Sequence[UpdateClause | DeleteClause] = ()
+    not_matched: Sequence[InsertClause] = ()
+    not_matched_by_source: Sequence[UpdateClause | DeleteClause] = ()
+    on: SqlExpression | None = None
+    target: pc.Expression | None = None
+
+    @property
+    def deletes(self) -> bool:
+        return any(isinstance(c, DeleteClause) for c in (*self.matched, *self.not_matched_by_source))
+
+    @property
+    def looks_at_keys_alone(self) -> bool:
+        """Whether no column of the table is needed but those that rows are joined by."""
+        clauses = (*self.matched, *self.not_matched_by_source)
+        return self.on is None and all(c == DeleteClause() for c in clauses)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Rows of the table that change, and what is written for them; None for nothing."""
+
+    before: pa.RecordBatch
+    written: pa.Table | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """An update or delete clause that fits the table; without new values rows are deleted."""
+
+    condition: SqlExpression | None
+    assignments: Assignments | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMerge:
+    """Clauses that fit a table and a source; rows are joined by the columns `key`."""
+
+    schema: TableSchema
+    key: tuple[str, ...]
+    clauses: MergeClauses
+    matched: tuple[_Change, ...]
+    by_source: tuple[_Change, ...]
+
+    def paired(self, target: pa.RecordBatch, source: pa.Table) -> Iterator[Outcome]:
+        """What becomes of rows of the table, each with its source row."""
+        return self._outcomes(self.matched, target, _seen(target, source))
+
+    def alone(self, target: pa.RecordBatch) -> Iterator[Outcome]:
+        """What becomes of rows of the table that no source row matches."""
+        return self._outcomes(self.by_source, target, target)
+
+    def passing(self, target: pa.RecordBatch, source: pa.Table) -> np.ndarray:
+        """Which pairs pass `on`."""
+        found = np.ones(target.num_rows, bool)
+        if self.clauses.on is not None:
+            found = np.asarray(condition(self.clauses.on, columns_of(_seen(target, source)), target.num_rows))
+        return found
+
+    def inserted(self, source: pa.Table, is_key_in_table: np.ndarray) -> pa.Table | None:
+        """The rows to write for source rows without a match; `is_key_in_table` says for which a row of the table has
+        the same key all the same. None for none.
+
+        Raises SchemaMismatchError for a row that would replace one of the table, or another of the source.
+        """
+        found, seen = [], _of_source(source)
+        for clause, rows in _first_true([(c.condition, c) for c in self.clauses.not_matched], seen):
+            taken = source.take(rows)
+            made = _new_rows(self.schema, clause, taken, seen.take(rows))
+            if self.schema.primary_keys and clause.values is not None:
+                self._refuse_other_keys(taken, made)
+            if self.schema.primary_keys:
+                self._refuse_replacing(made, is_key_in_table[np.asarray(rows)])
+            found.append(with_kind(made, RowKind.INSERT, self.schema))
+        if not found:
+            return None
+        written = pa.concat_tables(found)
+        _refuse_doubled(written, self.schema)
+        return written
+
+    def _outcomes(self, changes: Sequence[_Change], target: pa.RecordBatch, seen: pa.RecordBatch) -> Iterator[Outcome]:
+        own = [f.name for f in self.schema.fields if f.name in target.schema.names]
+        for change, rows in _first_true([(c.condition, c) for c in changes], seen):
+            before = target.take(rows)
+            if change.assignments is not None:
+                yield Outcome(before, updated(before.select(own), seen.take(rows), change.assignments))
+            elif self.schema.primary_keys:
+                check_removed(before.select(own), self.schema)
+                yield Outcome(before, with_kind(before.select(own), RowKind.DELETE, self.schema))
+            else:
+                yield Outcome(before, None)
+
+    def _refuse_other_keys(self, source: pa.Table, made: pa.RecordBatch) -> None:
+        """A new row has the values that it was joined by: whether another key is in the table was not looked at."""
+        for name in self.key:
+            joined = source[name].combine_chunks()
+            new = conform(pa.table([made[name]], [name]), replace(self.schema, fields=(self.schema.field(name),)))
+            same = pc.fill_null(pc.equal(joined, new[name].combine_chunks()), False)
+            both_null = pc.and_(pc.is_null(joined), pc.is_null(new[name].combine_chunks()))
+            if not pc.all(pc.or_(same, both_null)).as_py():
+                raise SchemaMismatchError(
+                    f"a merge inserts a row with another {name!r} than it is joined by, which could replace a row of "
+                    "the table; insert the value that ON compares it with",
+                    column=name,
+                )
+
+    def _refuse_replacing(self, made: pa.RecordBatch, is_key_in_table: np.ndarray) -> None:
+        if is_key_in_table.any():
+            at = int(np.flatnonzero(is_key_in_table)[0])
+            where = ", ".join(f"{name} = {made[name][at].as_py()!r}" for name in self.key)
+            raise SchemaMismatchError(
+                f"a source row with {where} matches no row by the whole of ON, but the table has a row with that key, "
+                "which the new row would replace; put what ON asks besides the key into WHEN ... AND",
+                columns=self.key,
+            )
+
+
+def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, source: pa.Schema) -> PlannedMerge:
+    """The clauses, checked against the columns of both. Raises SchemaMismatchError and OptionError for what does not
+    fit, before anything is read."""
+    of_source = _of_source(source.empty_table())
+    target = pa.RecordBatch.from_pylist([], schema=arrow_schema(schema.fields))
+    both = _seen(target, source.empty_table())
+
+    def planned(changes: Sequence[UpdateClause | DeleteClause], seen: pa.RecordBatch) -> tuple[_Change, ...]:
+        found, fixed = [], fixed_columns(schema)
+        more = pa.schema([f for f in seen.schema if f.name.startswith(f"{SOURCE}.")])
+        for change in changes:
+            _check_condition(change.condition, seen)
+            values = change.values if isinstance(change, UpdateClause) else None
+            found.append(
+                _Change(change.condition, None if values is None else plan_assignments(schema, values, fixed, more))
+            )
+        return tuple(found)
+
+    _check_condition(clauses.on, both)
+    matched, by_source = planned(clauses.matched, both), planned(clauses.not_matched_by_source, target)
+    for clause in clauses.not_matched:
+        _check_condition(clause.condition, of_source)
+        made = _new_rows(schema, clause, source.empty_table(), of_source)
+        RowAcceptance(schema).accept(with_kind(made, RowKind.INSERT, schema))
+    return PlannedMerge(schema, tuple(key), clauses, matched, by_source)
+
+
+def _check_condition(found: SqlExpression | None, seen: pa.RecordBatch) -> None:
+    if found is not None:
+        condition(found, columns_of(seen), 0)
+
+
+def _first_true(
+    clauses: Sequence[tuple[SqlExpression | None, T]], seen: pa.RecordBatch
+) -> Iterator[tuple[T, pa.Array]]:
+    """Each clause with the rows that it takes, which no earlier one has taken; none without rows."""
+    left = np.arange(seen.num_rows)
+    for test, clause in clauses:
+        if not len(left):
+            return
+        mask = np.ones(len(left), bool)
+        if test is not None:
+            rows = seen if len(left) == seen.num_rows else seen.take(pa.array(left))
+            mask = np.asarray(condition(test, columns_of(rows), rows.num_rows))
+        if mask.any():
+            yield clause, pa.array(left[mask])
+        left = left[~mask]
+
+
+def _seen(target: pa.RecordBatch, source: pa.Table) -> pa.RecordBatch:
+    """The columns of the table, and those of the source under `source.`."""
+    of_source = _of_source(source)
+    names = [*target.schema.names, *of_source.schema.names]
+    return pa.RecordBatch.from_arrays([*target.columns, *of_source.columns], names=names)
+
+
+def _of_source(source: pa.Table) -> pa.RecordBatch:
+    names = [f"{SOURCE}.{n}" for n in source.column_names]
+    columns = [c.combine_chunks() for c in source.columns]
+    return pa.RecordBatch.from_arrays([c if isinstance(c, pa.Array) else c.chunk(0) for c in columns], names=names)
+
+
+def _new_rows(schema: TableSchema, clause: InsertClause, source: pa.Table, seen: pa.RecordBatch) -> pa.RecordBatch:
+    names = [f.name for f in schema.fields]
+    if clause.values is None:
+        missing = next((n for n in names if n not in source.column_names), None)
+        if missing is not None:
+            raise SchemaMismatchError(
+                f"the source has no column {missing!r} to insert; add it, or set when_not_matched=None", column=missing
+            )
+        return pa.RecordBatch.from_arrays([source[n].combine_chunks() for n in names], names=names)
+    unknown = next((n for n in clause.values if n not in names), None)
+    if unknown is not None:
+        raise SchemaMismatchError(f"there is no column {unknown!r} ({', '.join(names)})", column=unknown)
+    columns, known = [], columns_of(seen)
+    for name, stored in zip(names, arrow_schema(schema.fields), strict=True):
+        value = clause.values.get(name)
+        if isinstance(value, SqlExpression):
+            columns.append(assigned(value, known, seen.num_rows, schema.field(name)))
+        else:
+            columns.append(pa.repeat(constant_scalar(stored, value), seen.num_rows))
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _refuse_doubled(rows: pa.Table, schema: TableSchema) -> None:
+    """Two new rows with one key: the second would replace the first."""
+    if not schema.primary_keys or rows.num_rows < 2:
+        return
+    fields = schema.select(schema.primary_keys)
+    columns = [rows[f.name].combine_chunks().cast(arrow_type(f.type)) for f in fields]
+    keys = encode_rows(columns, [f.type.as_nullable() for f in fields], with_arity=False)
+    counts = pc.value_counts(keys)
+    doubled = pc.filter(counts.field("values"), pc.greater(counts.field("counts"), 1))
+    if len(doubled):
+        at = pc.index(keys, doubled[0]).as_py()
+        where = ", ".join(f"{f.name} = {rows[f.name][at].as_py()!r}" for f in fields)
+        raise SchemaMismatchError(
+            f"several source rows without a match have the key {where}: one would replace the others; leave one",
+            columns=schema.primary_keys,
+        )
