@@ -17,13 +17,20 @@ _NO_NAMES = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, Toke
 
 
 def split_script(text: str) -> Iterator[str]:
-    """The statements of a text, without the semicolons between them; empty ones are left out."""
-    start, at, tokens = 0, 0, tokens_of(text)
+    """The statements of a text, without the semicolons between them; empty ones are left out. After CALL the semicolon
+    may be missing at the end of a line, since nothing can follow the bracket."""
+    start, at, depth, tokens = 0, 0, 0, tokens_of(text)
     for i, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
         if token.token_type is TokenType.SEMICOLON:
             if i > at:
                 yield text[start : token.start]
-            start, at = token.end + 1, i + 1
+            start, at, depth = token.end + 1, i + 1, 0
+        elif token.token_type is TokenType.R_PAREN and depth == 0 and tokens[at].text.upper() == "CALL":
+            following = tokens[i + 1] if i + 1 < len(tokens) else None
+            if following is not None and following.line > token.line:
+                yield text[start : token.end + 1]
+                start, at = token.end + 1, i + 1
     if at < len(tokens):
         yield text[start:]
 

@@ -218,6 +218,21 @@ def test_changes_of_rows_name_the_table_its_alias_and_what_is_set() -> None:
     assert [list(a.values or ()) for a in merge.not_matched] == [["k"]] and merge.by_source == ()
 
 
+def test_the_semicolon_after_a_call_may_be_missing_at_the_end_of_its_line() -> None:
+    script = "call sys.compact(`table` => 'T')\nINSERT INTO T VALUES (5, (50));\nCALL sys.compact('T') -- again\n"
+    texts = [text for text, _ in parse_script(script + "SHOW TABLES")]
+    assert texts == [
+        "call sys.compact(`table` => 'T')",
+        "INSERT INTO T VALUES (5, (50))",
+        "CALL sys.compact('T')",
+        "-- again\nSHOW TABLES",
+    ]
+    with pytest.raises(OptionError, match="found 'INSERT'"):
+        parse_script("CALL sys.compact('T') INSERT INTO T VALUES (1)")
+    with pytest.raises(OptionError):
+        parse_script("SELECT count(*)\nINSERT INTO T VALUES (1)")
+
+
 def test_semicolons_end_statements_but_not_inside_texts() -> None:
     texts = [text for text, _ in parse_script("SET a = 'x;y'; -- c;\n;; SHOW TABLES ;")]
     assert texts[0] == "SET a = 'x;y'"
