@@ -75,16 +75,28 @@ def compact(
     partitions: Sequence[Mapping[str, object]] | None = None,
     options: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    order_by: Sequence[str] | None = None,
+    order_strategy: str | None = None,
 ) -> int | None:
     """Compacts a table in Spark tasks; the new snapshot's id, None when there was nothing to do.
 
     `strategy` is "full" or "minor"; `partitions` are mappings from partition column to value; `options` override the
     table's for this run; `storage_options` say how its storage is reached. Postponed rows are moved to their buckets
     on the way; a partition without a bucket count gets `postpone.default-bucket-num`, or as many as Spark has cores.
+    `order_by` and `order_strategy` sort the rows of an append table without buckets, as in `Table.compact`.
     Raises as `Table.compact` does; SparkFailedError for what Spark fails of.
     """
     engine, table = spark_engine(spark), open_handle(path, storage_options)
-    return compact_table(table, strategy, partitions, engine=engine, options=options)
+    return compact_table(
+        table,
+        strategy,
+        partitions,
+        order_by=order_by,
+        order_strategy=order_strategy,
+        engine=engine,
+        options=options,
+    )
 
 
 def rescale(

@@ -108,7 +108,7 @@ def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Qu
     if sort == "none":
         table.compact(wanted, partitions, engine=queries.engine)
     else:
-        table.compact(wanted, partitions, order_by=columns, order_strategy=sort)
+        table.compact(wanted, partitions, order_by=columns, order_strategy=sort, engine=queries.engine)
     return _result(True)
 
 

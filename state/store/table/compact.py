@@ -1,6 +1,6 @@
 """Compaction asked for by hand: planned on the newest snapshot, done by an engine, committed once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.conflict import Conflict
@@ -14,7 +14,7 @@ from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
-from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.table.postpone_compact import compact_postponed
@@ -52,19 +52,13 @@ def compact_table(
             session.refresh()
             schema = session.plan.schema
             by = check_order(schema, order_by, order_strategy, strategy=strategy, path=table.path)
-            chosen, watch = choose_partitions(schema, partitions), _watch_of(engine)
-            messages = sort_partitions(session, chosen, order_by or (), by, watch=watch, clock=clock, ids=ids)
+            chosen = choose_partitions(schema, partitions)
+            messages = sort_partitions(session, chosen, order_by or (), by, engine=engine, clock=clock, ids=ids)
         done = commit_compaction(session, messages, user=ids.new_uuid())
         Upkeep(clock=clock, ids=ids).after_batch(session, (), done, forced=True)
         return done[-1].id if done else None
 
     return repeat_if_gone(compact)
-
-
-def _watch_of(engine: Engine) -> Callable[[int, int], None]:
-    if not isinstance(engine, LocalEngine):
-        raise OptionError("rows are sorted in this process, not by another engine; leave 'engine' out", key="engine")
-    return engine.watch
 
 
 def compact_now(

@@ -4,8 +4,9 @@ Unlike Paimon's procedure, which overwrites partitions, it is a COMPACT commit: 
 and readers of changes see nothing. Source: Paimon 2.0 CompactProcedure.sortCompactUnAwareBucketTable, TableSorter.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.mode import bucket_mode
@@ -20,12 +21,29 @@ from bucketline.state.store.compact.append_compact import index_change
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import CompactResult
 from bucketline.state.store.datafile.rolling_writer import write_data_files
-from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
-from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.engine.engine import Engine, Parts
+from bucketline.state.store.engine.local_engine import LocalEngine
+from bucketline.state.store.engine.sorted_ranges import (
+    AppendedFile,
+    KeyBounds,
+    SampledKeys,
+    SortedFiles,
+    SortRanges,
+    in_range_order,
+    read_bounds,
+)
+from bucketline.state.store.engine.sorted_rows import RowSort
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files
 from bucketline.state.store.table.partition_choice import PartitionTest
-from bucketline.state.store.table.sorted_rows import RowSort
+from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
+from bucketline.state.store.write.grouping import OneBucket
+from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.write_plan import WritePlan
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.curves import OrderStrategy
+
+_MOST_FILES_A_RANGE = 4
+_SAMPLED_ROWS_A_RANGE = 200
 
 ORDER_STRATEGIES = tuple(s.value for s in OrderStrategy)
 
@@ -63,42 +81,128 @@ def sort_partitions(
     order_by: Sequence[str],
     strategy: OrderStrategy,
     *,
-    watch: Callable[[int, int], None] = lambda done, total: None,
+    engine: Engine,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
 ) -> tuple[CommitMessage, ...]:
-    """The messages of the chosen partitions, all files of which are rewritten; nothing is committed."""
-    sink = session.plan.sink
-    by = RowSort(tuple(order_by), strategy, sink.compact_memory_bytes, sink.local_directory)
-    access, vectors = BucketAccess(session.table.uri, session.plan.schema, clock, ids), session.deletion_entries()
-    places = [b for b in session.view.buckets() if chosen(b[0]) and session.view.files(b)]
-    with discarded_on_error(access) as messages:
+    """The messages of the chosen partitions, all files of which are rewritten; nothing is committed.
+
+    This process sorts one partition after the other; tasks of another engine sort ranges of the sort key. Rows and
+    their order are the same.
+    """
+    plan, view, vectors = session.plan, session.view, session.deletion_entries()
+    by = RowSort(tuple(order_by), strategy, plan.sink.compact_memory_bytes, plan.sink.local_directory)
+    write = plan.bucket_write(CompactTrigger.NONE, clock=clock, ids=ids)
+    places = [
+        _Place(b, view.total_of_bucket(b), view.files(b), vectors.get(b, ()))
+        for b in view.buckets()
+        if chosen(b[0]) and view.files(b)
+    ]
+    with discarded_on_error(write.access) as messages:
+        if not isinstance(engine, LocalEngine):
+            messages += _sort_ranges(plan, write, places, by, engine)
+            return _joined(write.access, places, messages)
         for done, place in enumerate(places):
-            watch(done, len(places))
-            result = _sort(access, place, session.view.files(place), by, vectors.get(place, ()))
-            messages.append(result.message(place, session.view.total_of_bucket(place)))
-        watch(len(places), len(places))
+            engine.watch(done, len(places))
+            messages.append(_sort(write.access, place, by))
+        engine.watch(len(places), len(places))
     return tuple(messages)
 
 
-def _sort(
-    access: BucketAccess, place: BucketId, files: Sequence[DataFileMeta], by: RowSort, vector_files: VectorFiles
-) -> CompactResult:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A partition: its bucket, all its files, and those with its deletion vectors."""
+
+    bucket_id: BucketId
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    vector_files: VectorFiles
+
+    @property
+    def first(self) -> int:
+        """The sequence number of its first row."""
+        return min(f.min_sequence_number for f in self.files)
+
+
+def range_counts(sizes: Mapping[bytes, int], *, target_bytes: int, parallelism: int) -> dict[bytes, int]:
+    """Into how many ranges partitions of so many bytes are divided.
+
+    There are enough for all tasks that run at a time. But each range has one to four times the size of a file, so that
+    few files are small and no task sorts much.
+    """
+    share = -(-sum(sizes.values()) // max(1, parallelism))
+    each = min(max(target_bytes, share), _MOST_FILES_A_RANGE * target_bytes)
+    return {partition: max(1, -(-size // each)) for partition, size in sizes.items()}
+
+
+def _sort_ranges(
+    plan: WritePlan, write: BucketWrite, places: Sequence[_Place], by: RowSort, engine: Engine
+) -> Sequence[CommitMessage]:
+    """What the tasks have written: the rows of all places, range by range."""
+    sizes = {p.bucket_id[0]: sum(f.file_size for f in p.files) for p in places}
+    target_bytes = plan.schema.settings.files.target_bytes(has_primary_key=False)
+    counts = range_counts(sizes, target_bytes=target_bytes, parallelism=engine.workers.parallelism)
+    parts = [_parts(write.access, p) for p in places]
+    drawn = [s for p, files in zip(places, parts, strict=True) for s in _samples(files, counts[p.bucket_id[0]], by)]
+    seal = replace(plan.seal_plan(OneBucket()), keep_order=True, fold=None)
+    bounds = {}
+    if drawn:
+        bounds = read_bounds(engine.run(Stages(Parts(drawn), seal, WriteStage(write, groups=KeyBounds(counts)))).notes)
+    stages = Stages(
+        source=Parts([part for found in parts for part in found]),
+        seal=replace(seal, grouping=SortRanges(by, bounds)),
+        write=WriteStage(write, groups=SortedFiles(write.access, by)),
+        tasks=TaskCounts(engine.workers.tasks(sum(counts.values()))),
+    )
+    return engine.run(stages).messages
+
+
+def _parts(access: BucketAccess, place: _Place) -> list[AppendedFile]:
+    masked = [(entry, masked_files((entry,))) for entry in place.vector_files]
+    found = []
+    for origin, file in enumerate(place.files):
+        vector_files = tuple(entry for entry, names in masked if file.file_name in names)
+        found.append(AppendedFile(access, place.bucket_id, file, origin, vector_files))
+    return found
+
+
+def _samples(parts: Sequence[AppendedFile], ranges: int, by: RowSort) -> list[SampledKeys]:
+    """Every so many rows of a partition, counted through its files; nothing where it is one range."""
+    if ranges < 2:
+        return []
+    rows = [part.file.row_count for part in parts]
+    step = max(1, sum(rows) // (ranges * _SAMPLED_ROWS_A_RANGE))
+    starts = accumulate(rows, initial=0)
+    return [SampledKeys(part, by, -start % step, step) for part, start in zip(parts, starts, strict=False)]
+
+
+def _joined(access: BucketAccess, places: Sequence[_Place], made: Sequence[CommitMessage]) -> tuple[CommitMessage, ...]:
+    """One message of each place, of what the tasks have made of its ranges."""
+    files: dict[bytes, list[DataFileMeta]] = {}
+    for m in made:
+        files.setdefault(m.partition, []).extend(m.compact_after)
+    return tuple(_replaced(access, p, in_range_order(files.get(p.bucket_id[0], ()), p.first)) for p in places)
+
+
+def _replaced(access: BucketAccess, place: _Place, made: Sequence[DataFileMeta]) -> CommitMessage:
+    """All files of a place become others, in which no row is deleted."""
+    if not place.vector_files:
+        return CompactResult(place.files, tuple(made)).message(place.bucket_id, place.total_buckets)
+    left = load_deletions(access.files, place.vector_files)
+    for file in place.files:
+        left.forget(file.file_name)
+    index = index_change(access, place.bucket_id, place.vector_files, left)
+    return CompactResult(place.files, tuple(made), (), *index).message(place.bucket_id, place.total_buckets)
+
+
+def _sort(access: BucketAccess, place: _Place, by: RowSort) -> CommitMessage:
     """All files of a partition as sorted ones; rows that deletion vectors mark are gone."""
     columns = [f.name for f in access.schema.fields]
-    bucket = BucketFiles(*place, total_buckets=0, files=tuple(files))
-    deletions = load_deletions(access.files, vector_files)
-    reading = replace(access.files, deletions=deletions) if vector_files else access.files
-    first = min(f.min_sequence_number for f in files)
-    with access.removed_on_error(place) as made:
-        writer = access.writer(place, level=0, source=FileSource.COMPACT, first_sequence_number=first)
-        rows = (batch for file in files for batch in reading.rows(bucket, file, columns))
+    with access.removed_on_error(place.bucket_id) as made:
+        writer = access.writer(place.bucket_id, level=0, source=FileSource.COMPACT, first_sequence_number=place.first)
+        rows = (batch for part in _parts(access, place) for batch in part.batches(columns))
         made += write_data_files(writer, by.sorted(rows))
-        if not vector_files:
-            return CompactResult(tuple(files), tuple(made))
-        for file in files:
-            deletions.forget(file.file_name)
-        return CompactResult(tuple(files), tuple(made), (), *index_change(access, place, vector_files, deletions))
+        return _replaced(access, place, made)
 
 
 def _check_columns(schema: TableSchema, order_by: Iterable[str]) -> None:

@@ -206,7 +206,7 @@ class Table(TableHandle):
         (everything to the last level) or "minor" (what the picker says); `partitions` restricts it to those that match
         one of the mappings from partition column to value. Postponed rows are moved to their buckets on the way.
         In an append table without buckets `order_by` names columns and `order_strategy` says how rows are sorted by
-        them while all files are rewritten, in this process: "order", "zorder" or "hilbert".
+        them while all files are rewritten: "order", "zorder" or "hilbert". Spark's tasks sort a range each.
         Raises OptionError for arguments that do not fit, UnsupportedTableError for a table that is not sorted,
         CommitConflictError when another compaction was faster: nothing is lost then.
         """

@@ -1,5 +1,8 @@
 """Append tables without buckets whose files are rewritten in an order: rows stay, and files cover less."""
 
+import itertools
+import random
+import shutil
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -11,15 +14,16 @@ from click.testing import CliRunner
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import CommitConflictError, SchemaMismatchError, UnsupportedTableError
-from bucketline.state.store.engine.engine import Outcome
+from bucketline.state.errors import CommitConflictError, CorruptFileError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.engine.local_engine import LocalEngine
+from bucketline.state.store.engine.sorted_rows import RowSort
 from bucketline.state.store.table.compact import compact_table
-from bucketline.state.store.table.sorted_rows import RowSort
+from bucketline.state.store.table.sort_compact import range_counts
 from bucketline.state.store.table.table import Table, create_table, open_table
-from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 from bucketline.state.types.curves import OrderStrategy
 from bucketline.streaming.cli.commands import program
+from bucketline.streaming.tasks.spark_engine import SparkEngine
+from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema(
     [("x", pa.int64()), ("y", pa.int64()), ("name", pa.string()), ("day", pa.string()), ("l", pa.list_(pa.int32()))]
@@ -144,15 +148,54 @@ def test_rows_that_are_appended_meanwhile_stay_and_a_race_is_lost_without_a_trac
     assert ys == sorted(ys) and after.remove_orphan_files(older_than=timedelta(0)).files == ()
 
 
-class Elsewhere:
-    """An engine of somebody else."""
+@pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert"])
+def test_tasks_that_sort_ranges_make_what_one_process_makes(tmp_path: Path, strategy: str) -> None:
+    """The same rows in the same order, those of one key too, and the same sequence numbers, in hardly more files."""
+    options = {"deletion-vectors.enabled": "true", "target-file-size": "10 kb"}
+    here = made(tmp_path / "here", by_day=True, **options)
+    # A fourth of the rows have one key.
+    here.write(rows(5).set_column(0, "x", pa.array([7] * 4000)).set_column(1, "y", pa.array([7] * 4000)))
+    open_table(here.path).delete("name = 'name 3'")
+    there = open_table(str(shutil.copytree(here.path, tmp_path / "there.db" / "t")))
+    cluster = Cluster(random.Random(3), 4, unrest=0.3)
+    for table, engine in ((here, LocalEngine()), (there, SparkEngine(cluster))):
+        compact_table(open_table(table.path), order_by=["y", "x"], order_strategy=strategy, engine=engine)
+    found, expected = open_table(there.path), open_table(here.path)
+    assert found.to_arrow().to_pylist() == expected.to_arrow().to_pylist()
+    assert found.doctor(rows=True) == [] and found.snapshots()["commit_kind"].to_pylist()[-1] == "COMPACT"
+    for day in ("d0", "d1"):
+        ours, theirs = numbers(found, day), numbers(expected, day)
+        assert (ours[0][0], ours[-1][1]) == (theirs[0][0], theirs[-1][1])
+        assert all(before + 1 == low for (_, before), (low, _) in itertools.pairwise(ours))
+    assert 4 < len(expected.files()) <= len(found.files()) <= len(expected.files()) + 8
+    assert cluster.actions == 2
 
-    @property
-    def workers(self) -> Workers:
-        return ONE_WORKER
 
-    def run(self, stages: object) -> Outcome:
-        raise AssertionError(stages)
+def numbers(table: Table, day: str) -> list[tuple[int, int]]:
+    """The first and last sequence number of each file of a partition, in order."""
+    files = [f for f in table.files().to_pylist() if f"day={day}" in f["file_path"]]
+    return sorted((f["min_sequence_number"], f["max_sequence_number"]) for f in files)
+
+
+def test_partitions_are_divided_among_the_tasks_by_their_bytes() -> None:
+    sizes = {b"large": 4000, b"small": 90, b"middle": 900}
+    for target, parallelism, expected in (
+        (100, 4, (10, 1, 3)),  # no task sorts more than four files' worth
+        (500, 4, (4, 1, 1)),  # a share for each task
+        (2000, 100, (2, 1, 1)),  # files of their size, whoever has no work
+        (10**6, 8, (1, 1, 1)),
+    ):
+        assert tuple(range_counts(sizes, target_bytes=target, parallelism=parallelism).values()) == expected
+
+
+def test_tasks_that_fail_leave_the_table_as_it_was(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    damaged = min(Path(table.path).glob("bucket-0/*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    count = table.snapshots().num_rows
+    with pytest.raises(CorruptFileError, match=damaged.name):
+        compact_table(table, order_by=["x"], order_strategy="order", engine=SparkEngine(Cluster(random.Random(1), 4)))
+    assert open_table(table.path).snapshots().num_rows == count
 
 
 def test_what_cannot_be_sorted_is_refused_by_name(tmp_path: Path) -> None:
@@ -168,7 +211,6 @@ def test_what_cannot_be_sorted_is_refused_by_name(tmp_path: Path) -> None:
         (OptionError, "its type is nested", {"order_by": ["l"], "order_strategy": "order"}),
         (OptionError, "at least two columns", {"order_by": ["x"], "order_strategy": "hilbert"}),
         (OptionError, "strategy 'minor' does not", {"strategy": "minor", "order_by": ["x"], "order_strategy": "order"}),
-        (OptionError, "in this process", {"order_by": ["x"], "order_strategy": "order", "engine": Elsewhere()}),
     ):
         with pytest.raises(error, match=why):
             table.compact(**arguments)  # type: ignore[arg-type]

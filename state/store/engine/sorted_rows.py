@@ -72,7 +72,7 @@ class RowSort:
 
     def _sorted_chunk(self, held: Sequence[pa.RecordBatch]) -> pa.Table:
         rows = pa.Table.from_batches(held)
-        key = sort_key([_whole(rows[name]) for name in self.columns], self.strategy)
+        key = key_of(rows, self)
         for name in key.column_names:
             rows = rows.append_column(f"{_KEY}{name}", key[name])
         return _in_order(rows)
@@ -88,6 +88,11 @@ class RowSort:
         assert writer is not None, "a run has rows"
         writer.close()
         return _Run(start, spill.tell() - start)
+
+
+def key_of(rows: pa.Table, by: RowSort) -> pa.Table:
+    """The sort key of rows."""
+    return sort_key([_whole(rows[name]) for name in by.columns], by.strategy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,167 @@
+"""Rows of an append table in ranges of a sort key: each range is sorted and written by one task.
+
+Two runs of an engine: one draws a sample of the keys and divides it, one sends each row to the task of its range.
+Source: Paimon 2.0 TableSorter, RangeShuffle (ranges of about as many rows, from a sample).
+"""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.bucket.accept_rows import AcceptedRows
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.datafile.rolling_writer import write_data_files
+from bucketline.state.store.engine.sorted_rows import RowSort, key_of
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.write.grouping import GroupRows, share_group
+from bucketline.state.store.write.placing import Placing, SnapshotNote
+from bucketline.state.store.write.run_buffer import Blob
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, seal, unseal
+from bucketline.state.types.key_ranges import bounds_of, ranges_of
+from bucketline.state.types.row_kind import RowKind
+
+_RANGE_BITS = 40
+"""A range has fewer rows than this many bits count; its number is above them in provisional sequence numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedFile:
+    """A source: the rows of a file of an append table in order, without those that `vector_files` mark as deleted.
+
+    `origin` tells where it stands among all: lower ones come first.
+    """
+
+    access: BucketAccess
+    place: BucketId
+    file: DataFileMeta
+    origin: int
+    vector_files: VectorFiles = ()
+
+    def runs(self, plan: SealPlan) -> Iterator[SealedRun]:
+        sealer = RunSealer(plan, origin=self.origin)
+        for batch in self.batches([f.name for f in plan.schema.fields]):
+            rows = pa.Table.from_batches([batch])
+            yield from sealer.add(AcceptedRows(rows, _inserts(rows.num_rows)))
+        yield from sealer.finish()
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of its rows."""
+        files = self.access.files
+        if self.vector_files:
+            files = replace(files, deletions=load_deletions(files, self.vector_files))
+        bucket = BucketFiles(*self.place, total_buckets=0, files=(self.file,))
+        return files.rows(bucket, self.file, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledKeys:
+    """A source: the sort key of every `step`-th row of a file, from row `first` on."""
+
+    file: AppendedFile
+    by: RowSort
+    first: int
+    step: int
+
+    def runs(self, plan: SealPlan) -> Iterator[SealedRun]:
+        del plan
+        found, at = [], self.first
+        for batch in self.file.batches(self.by.columns):
+            places = np.arange(at, batch.num_rows, self.step)
+            at += len(places) * self.step - batch.num_rows
+            if len(places):
+                found.append(key_of(pa.Table.from_batches([batch.take(pa.array(places))]), self.by))
+        if not found:
+            return
+        keys = pa.concat_tables(found)
+        yield SealedRun(
+            partition=self.file.place[0],
+            bucket=int(share_group(np.zeros(1))[0]),
+            origin=self.file.origin,
+            flush=0,
+            consumed_rows=0,
+            rank_end=0,
+            row_count=keys.num_rows,
+            blob=seal(keys),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBounds(Placing):
+    """Makes of the sample of a partition the bounds of as many ranges as `counts` says; they come as a note."""
+
+    counts: Mapping[bytes, int]
+
+    def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SnapshotNote]:
+        del share
+        partition = runs[0][0].partition
+        bounds = bounds_of(pa.concat_tables([unseal(blob).read_all() for _, blob in runs]), self.counts[partition])
+        packed = base64.b64encode(seal(bounds)).decode()
+        yield SnapshotNote(json.dumps({"partition": partition.hex(), "bounds": packed}))
+
+
+def read_bounds(notes: Sequence[str]) -> dict[bytes, pa.Table]:
+    """The bounds of each partition, from the notes of a run with `KeyBounds`."""
+    found = [json.loads(note) for note in notes]
+    return {bytes.fromhex(n["partition"]): unseal(base64.b64decode(n["bounds"])).read_all() for n in found}
+
+
+@dataclass(frozen=True, slots=True)
+class SortRanges:
+    """A grouping: rows by the range of their sort key. A partition without bounds is one range."""
+
+    by: RowSort
+    bounds: Mapping[bytes, pa.Table]
+
+    def open(self, schema: TableSchema) -> GroupRows:
+        del schema
+
+        def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
+            found = np.zeros(rows.num_rows, np.int64)
+            for code, partition in enumerate(partitions):
+                bounds = self.bounds.get(partition)
+                if bounds is not None and bounds.num_rows:
+                    members = np.flatnonzero(codes == code)
+                    found[members] = ranges_of(key_of(rows.select(self.by.columns).take(members), self.by), bounds)
+            return share_group(found)
+
+        return group
+
+
+@dataclass(frozen=True, slots=True)
+class SortedFiles(Placing):
+    """Writes the rows of a range in order. Sequence numbers are provisional: `in_range_order` gives the real ones."""
+
+    access: BucketAccess
+    by: RowSort
+
+    def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[CommitMessage]:
+        place, columns = (runs[0][0].partition, 0), [f.name for f in self.access.schema.fields]
+        rows = (batch.select(columns) for _, blob in runs for batch in unseal(blob))
+        writer = self.access.writer(
+            place, level=0, source=FileSource.COMPACT, first_sequence_number=share << _RANGE_BITS
+        )
+        files = write_data_files(writer, self.by.sorted(rows))
+        yield CommitMessage(*place, -1, compact_after=tuple(files))
+
+
+def in_range_order(files: Sequence[DataFileMeta], first: int) -> tuple[DataFileMeta, ...]:
+    """The files of all ranges of a partition in the order of their rows, numbered from `first` on."""
+    found, number = [], first
+    for file in sorted(files, key=lambda f: f.min_sequence_number):
+        last = number + file.row_count - 1
+        found.append(replace(file, min_sequence_number=number, max_sequence_number=last))
+        number = last + 1
+    return tuple(found)
+
+
+def _inserts(count: int) -> pa.Array:
+    return pa.array(np.full(count, RowKind.INSERT.value, np.int8))
