@@ -7,9 +7,12 @@ Source: Paimon 2.0 CompactProcedure (partition_idle_time); Hudi 1.x has strategi
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 
 from bucketline.conf.plan_options import PlanOptions, PlanTrigger, Strategy
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
@@ -25,7 +28,8 @@ BucketTest = Callable[[tuple[bytes, int]], bool]
 @dataclass(frozen=True, slots=True)
 class PlannedBucket:
     """A bucket as a plan sees it: its live files, the index files with its deletion vectors, and the data files that
-    these have vectors of (`masked`). `expired` names those that hold rows whose time is over."""
+    these have vectors of (`masked`). `expired` names those that hold rows whose time is over. For a postpone bucket
+    `total_buckets` counts the real buckets of the partition."""
 
     partition: bytes
     bucket: int
@@ -63,19 +67,56 @@ def choose_keyed(
     """The items of a plan for a table with a primary key, the most urgent first, at most one a bucket.
 
     `busy` are the buckets with an item that somebody may still do; `chosen` says which partitions are looked at.
-    Buckets that pass `fully` are compacted fully, whatever the strategy takes.
+    Buckets that pass `fully` are compacted fully, whatever the strategy takes. Rows that wait in a postpone bucket come
+    first, under any strategy: no reader sees them. Their item is the only one of its partition.
     """
-    choices = []
-    for b in _looked_at(buckets, plan, local_ms, chosen):
-        if b.place in busy or b.bucket < 0:
+    looked_at = _looked_at(buckets, plan, local_ms, chosen)
+    is_due = partial(_is_fully_due, options=options, plan=plan, key_order=key_order, local_ms=local_ms, fully=fully)
+    moves = _moves(looked_at, options, busy, is_due)
+    moving = {c.bucket.partition for c in moves} | {partition for partition, n in busy if n == POSTPONE_BUCKET}
+    choices = list(moves)
+    for b in looked_at:
+        if b.place in busy or b.bucket < 0 or b.partition in moving:
             continue
         levels = Levels.from_files(b.files, options.num_levels, key_order)
         must_rewrite = b.expired | (b.masked if options.deletion_vectors else frozenset())
-        unit = _unit(levels, options, plan, must_rewrite, local_ms, full=fully(b.place))
+        full = fully(b.place) or fully((b.partition, POSTPONE_BUCKET))
+        unit = _unit(levels, options, plan, must_rewrite, local_ms, full=full)
         if unit is not None:
             assert why_unsound(unit, levels) is None, why_unsound(unit, levels)
             choices.append(_Choice(b, unit, _urgency(levels, plan)))
     return _within_budget(choices, plan.max_bytes)
+
+
+def _moves(
+    buckets: Sequence[PlannedBucket],
+    options: CompactOptions,
+    busy: Collection[tuple[bytes, int]],
+    is_fully_due: Callable[[PlannedBucket], bool],
+) -> list[_Choice]:
+    """Partitions whose waiting rows are moved to real buckets; none where a bucket has an item, which would be lost."""
+    busy_partitions = {partition for partition, _ in busy}
+    full, last = {b.partition for b in buckets if is_fully_due(b)}, options.num_levels - 1
+    return [
+        _Choice(b, CompactUnit(b.files, last if b.partition in full else 0), (inf, float(len(b.files))))
+        for b in buckets
+        if b.bucket == POSTPONE_BUCKET and b.partition not in busy_partitions
+    ]
+
+
+def _is_fully_due(
+    b: PlannedBucket,
+    *,
+    options: CompactOptions,
+    plan: PlanOptions,
+    key_order: KeyOrder,
+    local_ms: int,
+    fully: BucketTest,
+) -> bool:
+    """Whether a bucket is to be compacted fully."""
+    if plan.strategy is Strategy.FULL or fully(b.place):
+        return True
+    return b.bucket >= 0 and _is_old(Levels.from_files(b.files, options.num_levels, key_order), plan, local_ms)
 
 
 def choose_append(
@@ -135,8 +176,7 @@ def _unit(
     *,
     full: bool,
 ) -> CompactUnit | None:
-    last_full_ms = last_full_seed_ms(levels)
-    if plan.full_after_ms is not None and (last_full_ms is None or local_ms - last_full_ms >= plan.full_after_ms):
+    if _is_old(levels, plan, local_ms):
         whole = pick_full(levels, options, must_rewrite=must_rewrite)
         if whole is not None:
             return whole
@@ -153,6 +193,14 @@ def _unit(
     if picked is None and plan.strategy is Strategy.READ_AMPLIFICATION and len(levels.runs()) > 1:
         return pick_full(levels, options)
     return picked
+
+
+def _is_old(levels: Levels, plan: PlanOptions, local_ms: int) -> bool:
+    """Whether the last full compaction was too long ago."""
+    if plan.full_after_ms is None:
+        return False
+    last_full_ms = last_full_seed_ms(levels)
+    return last_full_ms is None or local_ms - last_full_ms >= plan.full_after_ms
 
 
 def _urgency(levels: Levels, plan: PlanOptions) -> tuple[float, ...]:

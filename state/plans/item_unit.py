@@ -27,13 +27,14 @@ def live_inputs(
 ) -> tuple[DataFileMeta, ...] | Obsolete:
     """The item's input files among the bucket's live ones, in the item's order.
 
-    `total_buckets` and `vector_files` are the bucket's now, as those in the item.
+    `total_buckets` and `vector_files` are the bucket's now, as those in the item. Rows of a postpone bucket may go to
+    any number of buckets where there was none before.
     """
     live = {(f.file_name, f.level): f for f in files}
     missing = [f for f in item.inputs if (f.name, f.level) not in live]
     if missing:
         return Obsolete(f"{missing[0].name} is no longer live at level {missing[0].level}", inputs_gone=True)
-    if total_buckets != item.total_buckets:
+    if total_buckets != item.total_buckets and not (item.moves_rows and item.total_buckets == 0):
         return Obsolete(f"the partition was rescaled from {item.total_buckets} to {counted(total_buckets, 'bucket')}")
     if set(vector_files) != set(item.vector_files):
         return Obsolete("rows of the bucket were deleted by other deletion vectors since it was planned")

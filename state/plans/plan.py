@@ -6,6 +6,7 @@ from enum import Enum
 
 from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.paths import POSTPONE_BUCKET
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class Item:
 
     `total_buckets` is what the bucket's files record. With `file_rewrite` each file is rewritten alone. `vector_files`
     are the index files that held the bucket's deletion vectors when it was planned.
+
+    An item of the postpone bucket moves the rows that wait there to the real buckets of their partition, and compacts
+    those: as far as it is due, or fully where `output_level` is not 0. `total_buckets` is how many real buckets there
+    were, 0 if there was none yet.
     """
 
     number: int
@@ -45,6 +50,11 @@ class Item:
     @property
     def input_bytes(self) -> int:
         return sum(f.size_bytes for f in self.inputs)
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether it takes rows out of the postpone bucket."""
+        return self.bucket == POSTPONE_BUCKET
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from bucketline.conf.async_options import ASYNC_POOL
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import CompactionFailedError
 from bucketline.state.store.engine.engine import Jobs, Outcome, Parts
-from bucketline.state.store.plans.beside import Beside, Turns
-from bucketline.state.store.plans.make_plan import OpenItems, check_plannable
+from bucketline.state.store.plans.beside import Beside, Turns, check_beside_batches
+from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.plans.when import WhenToPlan
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
@@ -70,7 +70,7 @@ def check_beside(target: Target, spark: Any) -> None:
     session, context = target.session, spark.sparkContext
     if not session.plan.compacts_beside:
         return
-    check_plannable(session)
+    check_beside_batches(session)
     found = _found(session.table.metadata_path, target.user)
     if found is None or found.context is not context:
         settings = session.plan.sink.beside

@@ -225,7 +225,8 @@ def _told_to(shown: MetricsOptions) -> Callable[[str, Finished], None]:
 
 
 def _tell(path: str, found: Finished) -> None:
-    result, place = found.result, f"{path} bucket {found.item.bucket}"
+    result = found.result
+    place = f"{path} {'postponed rows' if found.item.moves_rows else f'bucket {found.item.bucket}'}"
     if result is None:
         click.echo(f"{place}: given back: {found.reason}")
     elif result.state is ItemState.DONE:

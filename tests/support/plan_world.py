@@ -17,7 +17,7 @@ from bucketline.state.plans.lease import Lease, next_beat_ms
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.plans.compactor import Compactor
-from bucketline.state.store.plans.item_work import BucketJob, Lost, Unclear
+from bucketline.state.store.plans.item_work import ItemJob, Lost, Made, Unclear
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 from tests.support.memory_io import MemoryIO
@@ -269,9 +269,7 @@ class SimWork:
             raise ValueError("the work fails")
         return Outcome(tuple(CommitMessage(item.partition, item.bucket, item.total_buckets) for _, item in jobs))
 
-    def commit(
-        self, plan: Plan, jobs: Sequence[BucketJob], messages: Sequence[CommitMessage]
-    ) -> Sequence[Result] | Lost | Unclear:
+    def commit(self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]) -> Sequence[Result] | Lost | Unclear:
         world, items = self.world, [item for _, item in jobs]  # type: ignore[misc,attr-defined,str-unpack]
         world.turn(self.process)
         if world.happens(world.weather.storage_fails):
@@ -286,7 +284,7 @@ class SimWork:
             return Lost("inputs are gone")
         return [Result(ItemState.DONE, world.commits.index((plan.plan_id, i.number))) for i in items]
 
-    def discard(self, job: BucketJob, message: CommitMessage) -> None:
+    def discard(self, made: Made) -> None:
         self.world.turn(self.process)
 
     @contextmanager

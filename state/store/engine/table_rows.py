@@ -4,7 +4,7 @@ Files are read in order, and their rows sealed into sorted runs of the buckets t
 run is the same as in a write.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,10 +15,12 @@ from bucketline.state.lsm.merge.fold import drop_deletes
 from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.compact.append_compact import watched
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
 from bucketline.state.store.read.merge_read import merge_columns, merge_section
 from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.write.bucket_writer import unwatched
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.state.types.arrow import VALUE_KIND
 
@@ -27,19 +29,20 @@ from bucketline.state.types.arrow import VALUE_KIND
 class PostponedFile:
     """The rows of a postponed file, their kinds kept, in the order they were written.
 
-    `origin` says where it stands among all: lower ones are older.
+    `origin` says where it stands among all: lower ones are older. `watch` is called before each record batch.
     """
 
     access: BucketAccess
     bucket_id: BucketId
     file: DataFileMeta
     origin: int
+    watch: Callable[[], None] = unwatched
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
         bucket = BucketFiles(*self.bucket_id, total_buckets=self.bucket_id[1], files=(self.file,))
         columns = [f.name for f in seal.schema.fields]
         batches = self.access.files.rows(bucket, self.file, [*columns, VALUE_KIND])
-        return _sealed(batches, columns, RunSealer(seal, origin=self.origin))
+        return _sealed(watched(batches, self.watch), columns, RunSealer(seal, origin=self.origin))
 
 
 @dataclass(frozen=True, slots=True)

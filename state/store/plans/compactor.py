@@ -12,7 +12,6 @@ from functools import partial
 from typing import TypeVar
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import (
     SYSTEM_IDS,
     SYSTEM_RANDOM,
@@ -25,7 +24,7 @@ from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.plans.lease import Claim, Lease, Sighting, Verdict, judge, sighting
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
 from bucketline.state.store.engine.engine import Engine, Jobs
-from bucketline.state.store.plans.item_work import BucketJob, ItemWork, Lost, Unclear
+from bucketline.state.store.plans.item_work import ItemJob, ItemWork, Lost, Made, MoveJob, Unclear
 from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.plans.plan_files import Listing, PlanFolder
 
@@ -58,8 +57,8 @@ class Finished:
     failures: int = 0
 
 
-Done = tuple[Claimed, BucketJob, CommitMessage]
-"""An item, what it was, and what has become of its bucket; not committed yet."""
+Done = tuple[Claimed, ItemJob, Made]
+"""An item, what it was, and what has become of its buckets; not committed yet."""
 
 
 class Compactor:
@@ -168,7 +167,7 @@ class Compactor:
     def _work_on(self, claimed: Sequence[Claimed], held: list[Claimed]) -> list[Finished]:
         ends = _Ends(self._folder, held, lambda: self._is_dropped)
         self._is_fresh = False
-        jobs: list[tuple[Claimed, BucketJob]] = []
+        jobs: list[tuple[Claimed, ItemJob]] = []
         for c in claimed:
             looked = ends.attempt(c, partial(self._look, c))
             if isinstance(looked, Result):
@@ -182,48 +181,53 @@ class Compactor:
             self._commit(group, ends)
         return ends.finished
 
-    def _look(self, c: Claimed) -> BucketJob | Result:
+    def _look(self, c: Claimed) -> ItemJob | Result:
         """All items of a round are looked at in one snapshot."""
         if not self._is_fresh:
             self._work.refresh()
             self._is_fresh = True
         return self._work.look(c.plan, c.item)
 
-    def _done(self, jobs: Sequence[tuple[Claimed, BucketJob]], ends: "_Ends") -> list[Done]:
-        """Jobs and their messages; one by one where they do not succeed together."""
-        if len(jobs) > 1:
+    def _done(self, jobs: Sequence[tuple[Claimed, ItemJob]], ends: "_Ends") -> list[Done]:
+        """Jobs and what they have made: those of one bucket together, or one by one where they do not succeed together;
+        then those that move rows, which the engine shares among its tasks, one by one."""
+        moves = [(c, job) for c, job in jobs if isinstance(job, MoveJob)]
+        others = [(c, job) for c, job in jobs if not isinstance(job, MoveJob)]
+        found: list[Done] = []
+        if len(others) > 1:
             try:
-                messages = self._run([job for _, job in jobs])
-                return [(c, job, m) for (c, job), m in zip(jobs, messages, strict=True)]
+                messages = self._engine.run(Jobs([job for _, job in others])).messages
+                found += [(c, job, (m,)) for (c, job), m in zip(others, messages, strict=True)]
+                others = []
             except Exception as e:  # noqa: BLE001 (whatever engine it is: each is tried alone, and then it counts)
                 if self._is_dropped:
                     return []
-                _LOG.info("%d items are done one by one: %s", len(jobs), _one_line(e))
-        found = []
-        for c, job in jobs:
+                _LOG.info("%d items are done one by one: %s", len(others), _one_line(e))
+        left: list[tuple[Claimed, ItemJob]] = [*others, *moves]
+        for c, job in left:
             if self._is_dropped:
                 break
-            made = ends.attempt(c, partial(self._run, [job]))
-            found += [] if made is None else [(c, job, made[0])]
+            made = ends.attempt(c, partial(self._run, job))
+            found += [] if made is None else [(c, job, made)]
         return found
 
-    def _run(self, jobs: Sequence[BucketJob]) -> tuple[CommitMessage, ...]:
-        return self._engine.run(Jobs(jobs)).messages
+    def _run(self, job: ItemJob) -> Made:
+        return self._engine.run(job.stages if isinstance(job, MoveJob) else Jobs([job])).messages
 
     def _commit(self, group: Sequence[Done], ends: "_Ends") -> None:
         """Commits the items of one plan together; all of them, or none."""
         ours = []
-        for c, job, message in group:
+        for c, job, made in group:
             if self._is_superseded(c):
-                self._work.discard(job, message)
+                self._work.discard(made)
                 self._lost([c], Lost("another compactor has taken the item over"), ends)
             else:
-                ours.append((c, job, message))
+                ours.append((c, job, made))
         if not ours:
             return
         claims = [c for c, _, _ in ours]
-        jobs, messages = [job for _, job, _ in ours], [message for _, _, message in ours]
-        outcome = ends.attempt_all(claims, partial(self._work.commit, claims[0].plan, jobs, messages))
+        jobs, all_made = [job for _, job, _ in ours], [made for _, _, made in ours]
+        outcome = ends.attempt_all(claims, partial(self._work.commit, claims[0].plan, jobs, all_made))
         if isinstance(outcome, Lost):
             self._lost(claims, outcome, ends)
         elif isinstance(outcome, Unclear):

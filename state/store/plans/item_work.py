@@ -26,7 +26,12 @@ from bucketline.state.store.commit.committer import Committed, Committer
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import compact_unit
+from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.postpone_move import move_stages, real_counts
 from bucketline.state.store.read.bucket_deletions import VectorFiles
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.stages import Stages
+from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 from bucketline.state.store.write.write_session import WriteSession
 
 ITEMS = "bucketline.plan-items"
@@ -69,6 +74,24 @@ class BucketJob:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveJob:
+    """Rows that leave the postpone bucket: the stages of it, for an engine. `based_on` and `planned_ms` as in
+    `BucketJob`; `watch` ends the stages once the item was given back.
+    """
+
+    item: Item
+    stages: Stages[Parts]
+    watch: "GivenBackWatch"
+    based_on: int
+    planned_ms: int
+
+
+ItemJob = BucketJob | MoveJob
+Made = tuple[CommitMessage, ...]
+"""What a job has made of the buckets that it worked on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """The commit did not come through, for this reason. The table is as it was; what the tasks wrote is removed."""
 
@@ -89,77 +112,103 @@ class ItemWork(Protocol):
         """Goes to the newest snapshot. Raises BucketlineError."""
         ...
 
-    def look(self, plan: Plan, item: Item) -> BucketJob | Result:
+    def look(self, plan: Plan, item: Item) -> ItemJob | Result:
         """What is to be done for an item, or its result where nothing is. Raises BucketlineError."""
         ...
 
-    def until(self, job: BucketJob, given_back: str) -> BucketJob:
+    def until(self, job: ItemJob, given_back: str) -> ItemJob:
         """The job, which ends once there is a file at that path."""
         ...
 
-    def commit(
-        self, plan: Plan, jobs: Sequence[BucketJob], messages: Sequence[CommitMessage]
-    ) -> Sequence[Result] | Lost | Unclear:
-        """Commits what was done for items of a plan, in one snapshot. Raises BucketlineError where nothing was
+    def commit(self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]) -> Sequence[Result] | Lost | Unclear:
+        """Commits what was made for items of a plan, in one snapshot. Raises BucketlineError where nothing was
         published."""
         ...
 
-    def discard(self, job: BucketJob, message: CommitMessage) -> None:
-        """Removes what was done and will not be committed."""
+    def discard(self, made: Made) -> None:
+        """Removes what was made and will not be committed."""
         ...
 
 
 class TableWork:
-    """Items of one table, by its open session."""
+    """Items of one table, by its open session; `workers` do what is shared among tasks."""
 
-    def __init__(self, session: WriteSession, *, clock: Clock = SYSTEM_CLOCK, ids: IdSource = SYSTEM_IDS) -> None:
-        self._session, self._clock, self._ids = session, clock, ids
+    def __init__(
+        self,
+        session: WriteSession,
+        *,
+        workers: Workers = ONE_WORKER,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: IdSource = SYSTEM_IDS,
+    ) -> None:
+        self._session, self._workers, self._clock, self._ids = session, workers, clock, ids
         self._planned_ms = clock.now_ms()
 
     def refresh(self) -> None:
         self._planned_ms = self._clock.now_ms()
         self._session.refresh()
 
-    def look(self, plan: Plan, item: Item) -> BucketJob | Result:
-        session = self._session
-        snapshot = session.view.snapshot
-        view, vectors = session.view, session.deletion_entries().get(item.place, ())
-        files = view.files(item.place)
-        found = live_inputs(
-            item,
-            files,
-            total_buckets=view.total_of_bucket(item.place),
-            vector_files=[e.file_name for e in vectors],
-        )
-        access = BucketAccess(session.table.uri, session.plan.schema, self._clock, self._ids)
-        unit = found if isinstance(found, Obsolete) else _unit(access, item, files, found)
+    def look(self, plan: Plan, item: Item) -> ItemJob | Result:
+        session, view = self._session, self._session.view
+        vectors, files = session.deletion_entries().get(item.place, ()), view.files(item.place)
+        total = real_counts(view).get(item.partition, 0) if item.moves_rows else view.total_of_bucket(item.place)
+        found = live_inputs(item, files, total_buckets=total, vector_files=[e.file_name for e in vectors])
+        if isinstance(found, Obsolete):
+            return self._closed(plan, item, found)
+        if item.moves_rows:
+            return self._move(item, found)
+        access = self._access()
+        unit = _unit(access, item, files, found)
         if isinstance(unit, Obsolete):
-            made = self._own_commit(plan, item) if unit.inputs_gone else None
-            return Result(ItemState.OBSOLETE, None, unit.reason) if made is None else Result(ItemState.DONE, made)
+            return self._closed(plan, item, unit)
         return BucketJob(
             access=access,
             item=item,
             unit=unit,
             files=files,
             vector_files=vectors,
-            based_on=0 if snapshot is None else snapshot.id,
+            based_on=self._based_on,
             planned_ms=self._planned_ms,
             memory_bytes=session.plan.sink.compact_memory_bytes,
         )
 
-    def until(self, job: BucketJob, given_back: str) -> BucketJob:
-        return replace(job, given_back=given_back)
+    def _move(self, item: Item, files: Sequence[DataFileMeta]) -> MoveJob:
+        """The inputs alone are moved: rows that came later wait for another item."""
+        session, watch = self._session, GivenBackWatch(self._access(), item.number)
+        trigger = CompactTrigger.FULL if item.output_level else CompactTrigger.MINOR
+        write = replace(session.plan.bucket_write(trigger, clock=self._clock, ids=self._ids), watch=watch)
+        stages = move_stages(
+            session, write, {item.partition: files}, self._workers, lambda partition: partition == item.partition
+        )
+        return MoveJob(item, stages, watch, self._based_on, self._planned_ms)
 
-    def commit(
-        self, plan: Plan, jobs: Sequence[BucketJob], messages: Sequence[CommitMessage]
-    ) -> Sequence[Result] | Lost | Unclear:
-        numbers = [j.item.number for j, m in zip(jobs, messages, strict=True) if not m.is_empty]
+    def _access(self) -> BucketAccess:
+        return BucketAccess(self._session.table.uri, self._session.plan.schema, self._clock, self._ids)
+
+    @property
+    def _based_on(self) -> int:
+        snapshot = self._session.view.snapshot
+        return 0 if snapshot is None else snapshot.id
+
+    def _closed(self, plan: Plan, item: Item, found: Obsolete) -> Result:
+        made = self._own_commit(plan, item) if found.inputs_gone else None
+        return Result(ItemState.OBSOLETE, None, found.reason) if made is None else Result(ItemState.DONE, made)
+
+    def until(self, job: ItemJob, given_back: str) -> ItemJob:
+        if isinstance(job, BucketJob):
+            return replace(job, given_back=given_back)
+        job.watch.path = given_back
+        return job
+
+    def commit(self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]) -> Sequence[Result] | Lost | Unclear:
+        empty = [all(m.is_empty for m in messages) for messages in made]
+        numbers = [j.item.number for j, is_empty in zip(jobs, empty, strict=True) if not is_empty]
         if not numbers:
             return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT)] * len(jobs)
         table = self._session.table
         committer = Committer(table.io, table.path, self._session.plan.schema, clock=self._clock, ids=self._ids)
         done = committer.commit(
-            messages,
+            [m for messages in made for m in messages],
             user=plan.user,
             identifier=numbers[0],
             properties={ITEMS: ",".join(map(str, numbers))},
@@ -169,15 +218,15 @@ class TableWork:
             planned_ms=jobs[0].planned_ms,
         )
         if isinstance(done, Committed):
-            made = Result(ItemState.DONE, done.snapshots[-1].id)
-            return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT) if m.is_empty else made for m in messages]
+            result = Result(ItemState.DONE, done.snapshots[-1].id)
+            return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT) if is_empty else result for is_empty in empty]
         if isinstance(done, Conflict):
             return Lost(f"{done.rule}: {done.message}")
         assert isinstance(done, Unknown)
         return Unclear(done.error().message)
 
-    def discard(self, job: BucketJob, message: CommitMessage) -> None:
-        self._session.discard([message])
+    def discard(self, made: Made) -> None:
+        self._session.discard(made)
 
     def _own_commit(self, plan: Plan, item: Item) -> int | None:
         """The snapshot that the item was committed with, by anybody; None where none can be seen."""
@@ -195,7 +244,8 @@ class TableWork:
 
 def do_item(job: BucketJob, *, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> CommitMessage:
     """Compacts an item's bucket; an empty message where nothing is left to do. An error leaves no new files behind."""
-    access, item, watch = job.access, job.item, _Watch(job, stopwatch)
+    access, item = job.access, job.item
+    watch = GivenBackWatch(access, item.number, job.given_back, stopwatch, stopwatch.elapsed_ms())
     if not access.schema.primary_keys:
         done = compact_append(access, item.place, job.unit.files, full=True, vector_files=job.vector_files, watch=watch)
     else:
@@ -212,24 +262,28 @@ def do_item(job: BucketJob, *, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> Commi
 
 
 @dataclass(slots=True)
-class _Watch:
-    """Looks now and then whether the item was given back; a storage that does not answer says nothing of it."""
+class GivenBackWatch:
+    """Looks now and then whether an item was given back: whether there is a file at `path`. A storage that does not
+    answer says nothing of it. Each task has a copy of its own: time counts from its first call there.
+    """
 
-    job: BucketJob
-    stopwatch: Stopwatch
-    looked_ms: int = 0
-
-    def __post_init__(self) -> None:
-        self.looked_ms = self.stopwatch.elapsed_ms()
+    access: BucketAccess
+    number: int
+    path: str | None = None
+    stopwatch: Stopwatch = SYSTEM_STOPWATCH
+    looked_ms: int | None = None
 
     def __call__(self) -> None:
-        path, now_ms = self.job.given_back, self.stopwatch.elapsed_ms()
-        if path is None or now_ms - self.looked_ms < _LOOK_MS:
+        """Raises GivenBack."""
+        now_ms = self.stopwatch.elapsed_ms()
+        if self.looked_ms is None:
+            self.looked_ms = now_ms
+        if self.path is None or now_ms - self.looked_ms < _LOOK_MS:
             return
         self.looked_ms = now_ms
         with suppress(StorageError):
-            if self.job.access.files.io.exists(path):
-                raise GivenBack(f"item {self.job.item.number} was given back while it was worked on")
+            if self.access.files.io.exists(self.path):
+                raise GivenBack(f"item {self.number} was given back while it was worked on")
 
 
 def _unit(

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from bucketline.conf.plan_options import PlanOptions
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.plans.choose import BucketTest, PartitionTest, PlannedBucket, choose_append, choose_keyed
 from bucketline.state.plans.plan import Item, Plan
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.engine.postpone_move import real_counts
 from bucketline.state.store.plans.plan_files import Listing, PlanFolder
 from bucketline.state.store.read.bucket_deletions import masked_files
 from bucketline.state.store.write.write_session import WriteSession
@@ -122,12 +124,6 @@ def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *
 def check_plannable(session: WriteSession) -> None:
     """Returns if compactions of the table can be planned. Raises UnsupportedTableError."""
     session.table.io.require_publish()
-    if session.plan.mode.postpones:
-        raise UnsupportedTableError(
-            f"{session.table.path}: rows of a postpone table leave its postpone bucket by `bucketline compact`; they "
-            "are not planned",
-            path=session.table.path,
-        )
 
 
 def _choose(
@@ -139,11 +135,11 @@ def _choose(
     fully: BucketTest,
 ) -> tuple[Item, ...]:
     schema, view, vectors = session.plan.schema, session.view, session.deletion_entries()
-    access = BucketAccess(session.table.uri, schema)
+    access, real = BucketAccess(session.table.uri, schema), real_counts(view) if session.plan.mode.postpones else {}
     buckets = [
         PlannedBucket(
             *place,
-            total_buckets=view.total_of_bucket(place),
+            total_buckets=real.get(place[0], 0) if place[1] == POSTPONE_BUCKET else view.total_of_bucket(place),
             files=view.files(place),
             vector_files=tuple(e.file_name for e in vectors.get(place, ())),
             masked=masked_files(vectors.get(place, ())),

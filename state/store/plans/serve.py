@@ -63,7 +63,8 @@ def compactor_of(
     session = WriteSession(table.uri, options, table=table)
     check_plannable(session)
     folder = PlanFolder(session.table.io, session.table.metadata_path)
-    return Compactor(folder, TableWork(session), engine, kept_alive, lease_ms=lease_ms, take=take)
+    work = TableWork(session, workers=engine.workers)
+    return Compactor(folder, work, engine, kept_alive, lease_ms=lease_ms, take=take)
 
 
 def serve_plans(

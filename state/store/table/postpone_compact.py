@@ -1,24 +1,11 @@
-"""Compaction of a postpone table: what waits is moved to real buckets, which then compact, in one COMPACT snapshot.
-
-Unlike Paimon's Spark procedure it keeps deletes and update kinds, keeps the order of a key's changes, and takes
-partitions to restrict itself to. Source: Paimon 2.0 SparkPostponeCompactProcedure, Flink's PostponeBucketCompactSink.
-"""
-
-from collections.abc import Sequence
-from dataclasses import replace
+"""Compaction of a postpone table by hand: what waits is moved to real buckets, which then compact, in one COMPACT
+snapshot."""
 
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.store.catalog.live_files import LiveFiles
-from bucketline.state.store.engine.engine import Engine, Parts
-from bucketline.state.store.engine.table_rows import PostponedFile
-from bucketline.state.store.read.bucket_deletions import masked_files
-from bucketline.state.store.read.postponed import written
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.engine.postpone_move import move_stages, waiting_files
 from bucketline.state.store.table.partition_choice import PartitionTest
-from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, pick_unit
-from bucketline.state.store.write.stages import Result, Stages, TaskCounts, WriteStage
-from bucketline.state.store.write.write_plan import Workers, WritePlan
+from bucketline.state.store.write.bucket_writer import BucketWrite
 from bucketline.state.store.write.write_session import WriteSession
 
 
@@ -29,64 +16,5 @@ def compact_postponed(
 
     They are those that wait at the session's snapshot; no message where there is nothing to do.
     """
-    stages = plan_postponed(session, write, chosen, engine.workers)
+    stages = move_stages(session, write, waiting_files(session.view, chosen), engine.workers, chosen)
     return engine.run(stages).messages if stages.source.parts or stages.idle else ()
-
-
-def plan_postponed(session: WriteSession, write: BucketWrite, chosen: PartitionTest, workers: Workers) -> Stages[Parts]:
-    """What waits in the chosen partitions, and where it goes.
-
-    A partition keeps its bucket count; a new one gets one by `postpone.target-row-num-per-bucket`, else
-    `postpone.default-bucket-num`, else as many as tasks run at a time.
-    """
-    plan, view, vectors = session.plan, session.view, session.deletion_entries()
-    waiting = {b[0]: view.files(b) for b in view.buckets() if b[1] == POSTPONE_BUCKET and chosen(b[0])}
-    real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
-    counts = _real_counts(view)
-    for partition, files in waiting.items():
-        counts.setdefault(partition, _buckets_for(plan, files, workers.parallelism))
-    states = {
-        b: BucketState(view.next_sequence_number(b), view.files(b), vector_files=vectors.get(b, ())) for b in real
-    }
-    parts = [
-        PostponedFile(write.access, (partition, POSTPONE_BUCKET), file, origin)
-        for partition, files in waiting.items()
-        for origin, file in enumerate(sorted(files, key=written))
-    ]
-    return Stages(
-        source=Parts(parts),
-        seal=plan.moving_seal_plan(counts),
-        write=WriteStage(replace(write, counts=plan.counts(counts)), states, result=Result.ONE_CHANGE),
-        tasks=TaskCounts(workers.tasks(2 * workers.parallelism)),
-        idle=tuple(b for b in real if _is_due(write, states[b])),
-        retired=tuple(
-            CommitMessage(partition, POSTPONE_BUCKET, POSTPONE_BUCKET, compact_before=files)
-            for partition, files in waiting.items()
-        ),
-    )
-
-
-def _is_due(write: BucketWrite, state: BucketState) -> bool:
-    """Whether a bucket is compacted also without new rows: if it has level 0, or is not yet as a full one leaves it."""
-    if any(f.level == 0 for f in state.files):
-        return True
-    return write.trigger is CompactTrigger.FULL and bool(
-        pick_unit(write, state.files, masked_files(state.vector_files))
-    )
-
-
-def _real_counts(view: LiveFiles) -> dict[bytes, int]:
-    found = {}
-    for bucket_id in view.buckets():
-        total = view.total_of_bucket(bucket_id)
-        if bucket_id[1] >= 0 and total > 0:
-            found[bucket_id[0]] = total
-    return found
-
-
-def _buckets_for(plan: WritePlan, files: Sequence[DataFileMeta], parallelism: int) -> int:
-    settings = plan.schema.settings.postpone
-    rows_each = settings.rows_per_bucket
-    if rows_each is not None:
-        return max(1, -(-sum(f.row_count for f in files) // rows_each))
-    return settings.default_buckets if settings.has_default_buckets else parallelism

@@ -3,7 +3,7 @@
 Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the compaction it triggers), AppendOnlyWriter.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -73,9 +73,15 @@ class BucketCounts:
         return self.others.get(partition, self.count)
 
 
+def unwatched() -> None:
+    """Nobody stops the work."""
+
+
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
-    """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data."""
+    """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data. `watch` is called
+    again and again during the work, and ends it by what it raises.
+    """
 
     access: BucketAccess
     counts: BucketCounts
@@ -83,6 +89,7 @@ class BucketWrite:
     merge_memory_bytes: int
     compact_memory_bytes: int
     local_directory: str | None = None
+    watch: Callable[[], None] = unwatched
 
 
 def write_bucket(
@@ -127,7 +134,13 @@ def compact_bucket(
         return CompactResult()
     memory_bytes = write.compact_memory_bytes
     return compact_unit(
-        write.access, bucket_id, files, unit, memory_bytes=memory_bytes, vector_files=state.vector_files
+        write.access,
+        bucket_id,
+        files,
+        unit,
+        memory_bytes=memory_bytes,
+        vector_files=state.vector_files,
+        watch=write.watch,
     )
 
 
@@ -173,6 +186,7 @@ def _flush(
         writer = stack.enter_context(access.writer(bucket_id, level=0, source=FileSource.APPEND))
         log = stack.enter_context(access.changelog_writer(bucket_id, level=0)) if logs else None
         for batch in merged:
+            write.watch()
             if log is None:
                 writer.write(batch)
                 continue

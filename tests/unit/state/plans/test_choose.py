@@ -205,3 +205,51 @@ def test_options_of_plans_are_checked() -> None:
     with pytest.raises(OptionError, match="at least 1"):
         plan(commits="0")
     assert plan_options({"num-sorted-run.compaction-trigger": "9"}).min_runs == 9
+
+
+def waiting(text: str = "L0:1,1,1", *, partition: bytes = b"p", total: int = 2) -> PlannedBucket:
+    return replace(bucket(-2, text, partition=partition), total_buckets=total)
+
+
+def found(items: tuple[Item, ...]) -> list[tuple[bytes, int, int]]:
+    """Partition, bucket and output level of each item, in order."""
+    return [(i.partition, i.bucket, i.output_level) for i in items]
+
+
+def test_rows_that_wait_come_first_and_their_item_is_the_only_one_of_its_partition() -> None:
+    buckets = [waiting(), *(bucket(n, "L0:1,1,1,1,1,1 L5:9", partition=p) for n in (0, 1) for p in (b"p", b"q"))]
+    assert found(chosen(plan(), *buckets)) == [(b"p", -2, 0), (b"q", 0, 4), (b"q", 1, 4)]
+    assert found(chosen(plan("full"), *buckets))[0] == (b"p", -2, 5)
+    for strategy in Strategy:
+        assert [i.bucket for i in chosen(plan(strategy.value), waiting())] == [-2]
+    [item] = chosen(plan(max_bytes="1 b"), *buckets)
+    assert item.moves_rows and item.total_buckets == 2 and item.input_bytes == 3
+
+
+def test_rows_wait_on_where_their_partition_has_an_open_item() -> None:
+    buckets = [waiting(), *(bucket(n, "L0:1,1,1,1,1,1 L5:9", partition=b"p") for n in (0, 1))]
+    assert found(chosen(plan(), *buckets, busy=((b"p", 0),))) == [(b"p", 1, 4)]
+    assert chosen(plan(), *buckets, busy=((b"p", -2),)) == ()
+    assert found(chosen(plan(), *buckets, busy=((b"q", -2),))) == [(b"p", -2, 0)]
+
+
+def test_what_is_due_fully_is_compacted_with_the_rows_that_move() -> None:
+    """Also where a full compaction was owed while the rows moved, and no more of them wait."""
+    old = bucket(0, "L0:1 L5:100", partition=b"p", made_ms=NOW_MS - 25 * HOUR_MS)
+    young = bucket(0, "L0:1 L5:100", partition=b"p", made_ms=NOW_MS - HOUR_MS)
+    assert found(chosen(plan(full_after="1 d"), waiting(), old)) == [(b"p", -2, 5)]
+    assert found(chosen(plan(full_after="1 d"), waiting(), young)) == [(b"p", -2, 0)]
+    owed = frozenset({(b"p", -2)}).__contains__
+    for given, expected in (([waiting(), young], (b"p", -2, 5)), ([young], (b"p", 0, 5))):
+        items = choose_keyed(given, CompactOptions(), plan(), key_order=number_of, local_ms=NOW_MS, fully=owed)
+        assert found(items) == [expected]
+
+
+def test_an_item_that_moves_rows_is_obsolete_once_its_partition_has_another_bucket_count() -> None:
+    [item] = chosen(plan(), waiting())
+    files = waiting().files
+    assert isinstance(live_inputs(item, files, total_buckets=2, vector_files=()), tuple)
+    rescaled = live_inputs(item, files, total_buckets=3, vector_files=())
+    assert isinstance(rescaled, Obsolete) and "rescaled from 2 to 3" in rescaled.reason
+    [first] = chosen(plan(), waiting(total=0))
+    assert isinstance(live_inputs(first, files, total_buckets=3, vector_files=()), tuple)

@@ -9,7 +9,6 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SystemClock
-from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
@@ -110,11 +109,29 @@ def test_full_compactions_that_the_table_asks_for_are_planned_also_for_buckets_t
     assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {9}
 
 
+def test_rows_of_a_postpone_table_are_planned_and_moved_by_others(tmp_path: Path) -> None:
+    """Those that come while they are moved wait for the next plan; a full compaction that is owed comes with them."""
+    table = made(tmp_path, bucket="-2", **{"postpone.default-bucket-num": "2", "full-compaction.delta-commits": "4"})
+    minor = {"compaction": "dedicated", "compaction-plan.commits": "2"}
+    for number in range(3):
+        stream(table, number, minor)
+    folder = PlanFolder(table.io, table.path)
+    [item] = folder.plans(folder.list())[1].items
+    assert item.moves_rows and len(item.inputs) == 4 and item.output_level == 0
+    # A full compaction is due with the next batch, but the partition has an open item.
+    stream(table, 3, minor)
+    assert open_table(table.path).to_arrow().num_rows == 0 and work_off(table) == 1
+    assert open_table(table.path).to_arrow()["v"].to_pylist() == [1] * 20
+    assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {0}
+    stream(table, 4, minor)
+    [item] = folder.plans(folder.list())[2].items
+    assert item.moves_rows and item.output_level == 5 and work_off(table) == 1
+    assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {5}
+    assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {4} and open_table(table.path).doctor() == []
+
+
 def test_what_cannot_be_planned_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    table = made(tmp_path, bucket="-2")
-    with pytest.raises(UnsupportedTableError, match="postpone"):
-        stream(table, 0)
-    assert table.snapshots().num_rows == 0
+    table = made(tmp_path)
     with pytest.raises(OptionError, match="goes by the batches of a stream"):
         open_table(table.path, options={"compaction": "dedicated"})
     with pytest.raises(OptionError, match="did you mean"):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import StorageError, UnsupportedTableError
+from bucketline.state.errors import StorageError
 from bucketline.state.plans.lease import Lease
 from bucketline.state.plans.plan import ItemState, Plan
 from bucketline.state.store.engine.engine import Jobs, Outcome
@@ -328,9 +328,6 @@ def test_orphan_removal_and_doctor_know_the_folder(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
-    postpone = create_table(str(tmp_path / "shop.db" / "p"), COLUMNS, ("id",), options={"bucket": "-2"})
-    with pytest.raises(UnsupportedTableError, match="postpone"):
-        plan(postpone)
     with pytest.raises(OptionError, match=r"compaction-plan\.strategy"):
         plan(made(tmp_path), {"compaction-plan.strategy": "random"})
 
