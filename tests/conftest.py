@@ -12,10 +12,16 @@ from tests.support.azurite import Azurite
 from tests.support.broker import KafkaBroker
 from tests.support.hdfs_cluster import HdfsCluster
 from tests.support.jars import spark_kafka_jars
+from tests.support.jvm import start_quickly
 from tests.support.peer import PaimonCatalogs, PaimonJava, PyPaimon
 from tests.support.postgres import Postgres
 from tests.support.s3_server import S3Server
 from tests.support.versitygw import VersityGateway
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if any(item.get_closest_marker("spark") or item.get_closest_marker("kafka") for item in session.items):
+        start_quickly()
 
 
 @pytest.fixture(scope="session")

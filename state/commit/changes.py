@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind, FileKind, IndexManifestEntry, ManifestEntry
-
-DELETION_VECTORS = "DELETION_VECTORS"
-HASH = "HASH"
+from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
+from bucketline.state.format.index.hash_index import HASH
 
 BucketId = tuple[bytes, int]
 

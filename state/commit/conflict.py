@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 from bucketline.conf.wording import counted
-from bucketline.state.commit.changes import DELETION_VECTORS
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import (
@@ -22,6 +21,7 @@ from bucketline.state.format.entries import (
     IndexManifestEntry,
     ManifestEntry,
 )
+from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 
 ALREADY_ADDED = "already-added"
 """The only rule after which the files may be in the table: another commit added them."""

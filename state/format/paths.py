@@ -29,7 +29,6 @@ LATEST = "LATEST"
 EARLIEST = "EARLIEST"
 
 POSTPONE_BUCKET = -2
-DEFAULT_DATA_PREFIX = "data-"
 
 _ESCAPED = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{}[]^")]}
 _ESCAPE = re.compile("%([0-9a-fA-F]{2})")
@@ -193,10 +192,6 @@ def tag_name(tag: str) -> str:
 def parse_tag(name: str) -> str | None:
     """The tag that a file in the tag folder holds; None for anything else."""
     return name.removeprefix("tag-") if name.startswith("tag-") and name not in ("tag-", TAG_SUCCESS_DIR) else None
-
-
-def consumer_name(consumer: str) -> str:
-    return f"consumer-{consumer}"
 
 
 def manifest_name(uuid: str, counter: int) -> str:

@@ -25,7 +25,6 @@ Bound = bool | int | float | str | bytes | Decimal | Timestamp
 
 _MAX_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
-_MAX_BYTE = 0xFF
 _UNITS_PER_MILLI = {"ms": 1, "us": 1000}
 
 

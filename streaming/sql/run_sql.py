@@ -41,17 +41,17 @@ def sql(
     *before, (_, last) = statements
     if spark is None:
         for _, statement in before:
-            _run_unseen(session, statement, LOCAL_QUERIES)
+            _run_without_result(session, statement, LOCAL_QUERIES)
         return run_statement(session, last)
     queries = import_module("bucketline.streaming.sql.spark_queries").SparkQueries(spark)
     for _, statement in before:
-        _run_unseen(session, statement, queries)
+        _run_without_result(session, statement, queries)
     if isinstance(last, Query):
         return queries.frame(session, last)
     return queries.shown(run_statement(session, last, queries))
 
 
-def _run_unseen(session: SqlSession, statement: Statement, queries: Queries) -> None:
+def _run_without_result(session: SqlSession, statement: Statement, queries: Queries) -> None:
     """Runs a statement whose result nobody sees; a query is only checked."""
     if isinstance(statement, Query):
         queries.check(session, statement)

@@ -13,6 +13,7 @@ import pytest
 
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.cli.ship import build_zip
+from tests.support import jvm
 from tests.support.streams import FileStream
 
 pytestmark = pytest.mark.spark
@@ -24,6 +25,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
+    "spark.executor.extraJavaOptions": jvm.QUICK,
     "spark.sql.shuffle.partitions": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
@@ -54,6 +56,7 @@ def environment(python: Path, root: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV"))}
     return {
         **kept,
+        jvm.VARIABLE: os.environ[jvm.VARIABLE],
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "PYSPARK_PYTHON": str(python),
         "PYSPARK_DRIVER_PYTHON": str(python),

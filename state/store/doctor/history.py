@@ -12,7 +12,6 @@ from hashlib import blake2b
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.wording import counted
-from bucketline.state.commit.changes import DELETION_VECTORS
 from bucketline.state.format.entries import (
     EntryIdentity,
     FileKind,
@@ -21,6 +20,7 @@ from bucketline.state.format.entries import (
     ManifestFileMeta,
     Snapshot,
 )
+from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.doctor.files import FileChecks

@@ -29,6 +29,7 @@ from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file
+from tests.support.examined import examine
 from tests.support.faulty_io import FaultyIO
 from tests.support.memory_io import MemoryIO
 
@@ -270,7 +271,7 @@ def test_whatever_starts_from_the_newest_snapshot_refuses_and_removes_nothing(
         OPERATIONS[operation](open_table(table.path))
     assert isinstance(caught.value, CorruptFileError) and "rollback_to('last')" in caught.value.message
     assert sorted(p for p in Path(table.path).rglob("*") if p.is_file()) == before
-    rules = [(f.severity, f.rule) for f in open_table(table.path).doctor()]
+    rules = [(f.severity, f.rule) for f in examine(open_table(table.path))]
     assert (Severity.ERROR, "missing-snapshot") in rules
     table.rollback_to("last")
     OPERATIONS[operation](open_table(table.path))
@@ -288,7 +289,7 @@ def test_files_that_a_branch_without_its_snapshots_may_need_stay(table: Table) -
         with pytest.raises(MissingSnapshotError, match="branch-b1"):
             attempt()
     assert sorted(p for p in Path(table.path).rglob("*") if p.is_file()) == before
-    found = [f for f in table.doctor() if f.rule == "missing-snapshot"]
+    found = [f for f in examine(table) if f.rule == "missing-snapshot"]
     assert len(found) == 1 and "branch-b1" in found[0].subject
     open_table(table.path, options=branch).rollback_to("first")
     assert open_table(table.path, options=branch).to_arrow().num_rows == 1
@@ -319,7 +320,7 @@ def test_a_hole_is_named_where_its_snapshot_is_asked_for(table: Table) -> None:
     assert table.to_arrow(snapshot=1).num_rows == 1
     with pytest.raises(OptionError, match="no snapshot 9"):
         table.to_arrow(snapshot=9)
-    gaps = [f for f in table.doctor() if f.rule == "snapshot-gap"]
+    gaps = [f for f in examine(table) if f.rule == "snapshot-gap"]
     assert len(gaps) == 1 and "put the files back" in gaps[0].message
 
 
@@ -328,7 +329,7 @@ def test_manifests_alone_are_a_first_commit_that_crashed(table: Table, caplog: p
     remove(table, "tag/tag-first", "tag/tag-last")
     assert table.to_arrow().num_rows == 0
     assert "nothing says that one was committed" in caplog.text
-    assert [f.rule for f in table.doctor() if f.rule == "no-snapshot"] == ["no-snapshot"]
+    assert [f.rule for f in examine(table) if f.rule == "no-snapshot"] == ["no-snapshot"]
     assert table.write(rows(table)) == 1
     assert open_table(table.path).to_arrow().num_rows == 1
 
@@ -344,7 +345,7 @@ def test_a_consumer_ahead_of_the_table_is_reported(table: Table) -> None:
     Path(table.path, "consumer").mkdir()
     for name, following in (("waits", 4), ("ahead", 9)):
         Path(table.path, "consumer", f"consumer-{name}").write_text(f'{{"nextSnapshot": {following}}}')
-    assert [f.subject.rpartition("/")[2] for f in table.doctor() if f.rule == "consumer"] == ["consumer-ahead"]
+    assert [f.subject.rpartition("/")[2] for f in examine(table) if f.rule == "consumer"] == ["consumer-ahead"]
 
 
 def test_a_broken_tag_is_no_proof_and_stops_no_reader(table: Table) -> None:
