@@ -29,6 +29,16 @@ class RecordFormat(Enum):
     DEBEZIUM_JSON = "debezium-json"
     NONE = "none"
 
+    @property
+    def has_row_kinds(self) -> bool:
+        """Whether records say what became of a row; else each is an insert."""
+        return self is RecordFormat.DEBEZIUM_JSON
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether a record's key says something that its value may not."""
+        return self is RecordFormat.DEBEZIUM_JSON
+
 
 class ReaderChoice(Enum):
     """Who reads the records of a Kafka source."""

@@ -3,6 +3,7 @@
 Source: Paimon 2.0 CoreOptions.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 
 
@@ -38,6 +39,14 @@ class FileFormat(Enum):
     PARQUET = "parquet"
     AVRO = "avro"
     ORC = "orc"
+
+
+CODECS: Mapping[FileFormat, Mapping[str, str]] = {
+    FileFormat.PARQUET: {"none": "NONE", "snappy": "SNAPPY", "gzip": "GZIP", "lz4": "LZ4", "zstd": "ZSTD"},
+    FileFormat.AVRO: {"none": "null", "null": "null", "deflate": "deflate", "snappy": "snappy", "zstd": "zstandard"},
+    FileFormat.ORC: {"none": "uncompressed", "zlib": "zlib", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"},
+}
+"""For each format: Paimon's codec names → the names in the library that writes the format."""
 
 
 class SortOrder(Enum):

@@ -20,17 +20,11 @@ from bucketline.conf.option import (
     parse_size,
     parse_text,
 )
-from bucketline.conf.table.choices import FileFormat
+from bucketline.conf.table.choices import CODECS, FileFormat
 from bucketline.conf.table.stats_mode import StatsKind, StatsMode, parse_stats_mode
 
 T = TypeVar("T")
 
-_CODECS: Mapping[FileFormat, Mapping[str, str]] = {
-    FileFormat.PARQUET: {"none": "NONE", "snappy": "SNAPPY", "gzip": "GZIP", "lz4": "LZ4", "zstd": "ZSTD"},
-    FileFormat.AVRO: {"none": "null", "null": "null", "deflate": "deflate", "snappy": "snappy", "zstd": "zstandard"},
-    FileFormat.ORC: {"none": "uncompressed", "zlib": "zlib", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"},
-}
-"""For each format: Paimon's codec names → the names in the library that writes the format."""
 _SAME = {"uncompressed": "none", "zstandard": "zstd"}
 _ZSTD = "zstd"
 _LEVEL = re.compile(r"\d+")
@@ -99,11 +93,11 @@ def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tupl
     option = FILE_COMPRESSION if per_level is None else FILE_COMPRESSION_PER_LEVEL
     text = FILE_COMPRESSION.get(options) if per_level is None else per_level
     name = _SAME.get(text.lower(), text.lower())
-    found = _CODECS[form].get(name)
+    found = CODECS[form].get(name)
     if found is None:
         raise OptionError(
             f"'{option.key}': {form.value} files cannot be written with {text!r}; it is one of "
-            f"{', '.join(_CODECS[form])}{did_you_mean(name, _CODECS[form])}",
+            f"{', '.join(CODECS[form])}{did_you_mean(name, CODECS[form])}",
             key=option.key,
             value=text,
         )
@@ -114,7 +108,7 @@ def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tupl
 def postponed_codec(options: Mapping[str, str]) -> tuple[str, int | None]:
     """As `file_codec`, for the Avro files of the postpone bucket: zstd replaces codecs that Avro does not have."""
     name = FILE_COMPRESSION.get(options).lower()
-    known = _SAME.get(name, name) in _CODECS[FileFormat.AVRO]
+    known = _SAME.get(name, name) in CODECS[FileFormat.AVRO]
     return file_codec(options if known else {ZSTD_LEVEL.key: str(ZSTD_LEVEL.get(options))}, -1, FileFormat.AVRO)
 
 

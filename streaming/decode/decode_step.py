@@ -73,7 +73,7 @@ class DecodeStep:
     def input_columns(self) -> tuple[str, ...]:
         """The columns of Spark's Kafka source that this step reads."""
         needed = {"value", *_PLACE, *(METADATA[f.name] for f in self.fields if f.name in METADATA)}
-        if self.decode is RecordFormat.DEBEZIUM_JSON:
+        if self.decode.reads_keys:
             needed.add("key")
         return tuple(name for name in _SPARK_TYPES if name in needed)
 
@@ -110,7 +110,7 @@ class DecodeStep:
         fields = list(self.fields)
         fitted = [fit_array(c, f.type, arrow_field(f).type, f.name) for c, f in zip(columns, fields, strict=True)]
         schema = arrow_schema(fields)
-        if self.decode is RecordFormat.DEBEZIUM_JSON:
+        if self.decode.has_row_kinds:
             fitted, schema = [*fitted, kinds], schema.append(pa.field(ROW_KIND_COLUMN, pa.int8()))
         rows = pa.Table.from_arrays(fitted, schema=schema)
         return DecodedRows(rows, self._rejects(records, bad), self._need(found.need))

@@ -40,8 +40,8 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
 
     Raises as `decode_step`.
     """
-    if step.decode is RecordFormat.DEBEZIUM_JSON:
-        _check_takes_changes(schema)
+    if step.decode.has_row_kinds:
+        _check_takes_changes(step.decode, schema)
     sequence = schema.settings.merge.sequence_fields
     needed = {*schema.primary_keys, *schema.partition_keys, *sequence}
     found = replace(
@@ -58,23 +58,23 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
     return found
 
 
-def _check_takes_changes(schema: TableSchema) -> None:
+def _check_takes_changes(decode: RecordFormat, schema: TableSchema) -> None:
     if not schema.primary_keys:
         raise OptionError(
-            "decode: debezium-json produces updates and deletes, but a table without a primary key takes inserts "
+            f"decode: {decode.value} produces updates and deletes, but a table without a primary key takes inserts "
             "only; use a table with a primary key",
             key=SOURCE_DECODE.key,
         )
     row_kind = schema.settings.merge.row_kind_field
     if row_kind is not None:
         raise OptionError(
-            f"decode: debezium-json gives each row its row kind, but the table takes it from column {row_kind!r} "
+            f"decode: {decode.value} gives each row its row kind, but the table takes it from column {row_kind!r} "
             "(rowkind.field); use decode: json, or a table without rowkind.field",
             key=SOURCE_DECODE.key,
         )
     if any(f.name == ROW_KIND_COLUMN for f in schema.fields):
         raise OptionError(
-            f"the table has a column {ROW_KIND_COLUMN}, a name that decode: debezium-json uses for row kinds; rename "
+            f"the table has a column {ROW_KIND_COLUMN}, a name that decode: {decode.value} uses for row kinds; rename "
             "the column",
             key=SOURCE_DECODE.key,
         )

@@ -5,24 +5,21 @@ field id. A file's format is what its name says, so formats may be mixed in one 
 Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from bucketline.conf.table.choices import FileFormat
-from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.paths import SCHEMA_DIR, extension_of, schema_name
 from bucketline.state.format.row_ranges import TRACKED, written_fields
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.datafile.avro_rows import AvroRows
+from bucketline.state.store.datafile.formats import FileRows, format_named
 from bucketline.state.store.datafile.orc_instants import check_instants, instant_bounds
-from bucketline.state.store.datafile.orc_rows import OrcRows
 from bucketline.state.store.datafile.parquet_rows import ParquetRows, RowGroup
 from bucketline.state.store.datafile.stored_names import check_columns
 from bucketline.state.store.datafile.stored_types import check_types
@@ -31,7 +28,7 @@ from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_field, arrow_type, key_value_fields
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.cast import Declare, read_column
-from bucketline.state.types.logical import DataField, DataType
+from bucketline.state.types.logical import DataField
 from bucketline.state.types.values import to_scalar
 
 BATCH_ROWS = 32768
@@ -91,17 +88,17 @@ def read_data_file(
     with naming_file(path):
         sources = _sources(schema, stored, meta, columns, partition)
     out = read_schema(schema, columns)
-    opened = _READERS.get(extension_of(meta.file_name))
-    if opened is None:
-        form = extension_of(meta.file_name)
-        raise UnsupportedTableError(f"{path}: data files of format {form!r} cannot be read", path=path, format=form)
+    form = format_named(extension_of(meta.file_name))
+    if form is None:
+        name = extension_of(meta.file_name)
+        raise UnsupportedTableError(f"{path}: data files of format {name!r} cannot be read", path=path, format=name)
     with io.open_input(path) as source, _naming(path) as place:
         if source.size() != meta.file_size:
             raise CorruptFileError(
                 f"it has {counted(source.size(), 'byte')}, {meta.file_size:,} recorded",
                 offset=min(source.size(), meta.file_size),
             )
-        place.rows = opened(source, stored.settings.files)
+        place.rows = form.rows(source, stored.settings.files)
         _check_schema(place.rows, meta, stored)
         if choose is not None and isinstance(place.rows, ParquetRows):
             chosen = choose(place.rows.row_groups)
@@ -140,42 +137,9 @@ def chosen_groups(io: FileIO, path: str, meta: DataFileMeta, choose: ChooseGroup
         return choose(ParquetRows(source).row_groups)
 
 
-class StoredRows(Protocol):
-    """An open data file of any format."""
-
-    @property
-    def row_count(self) -> int | None: ...
-
-    @property
-    def names(self) -> list[str]: ...
-
-    @property
-    def ids(self) -> Mapping[str, int]: ...
-
-    @property
-    def types(self) -> Mapping[str, pa.DataType]: ...
-
-    @property
-    def has_units(self) -> bool: ...
-
-    @property
-    def offset(self) -> int: ...
-
-    def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]: ...
-
-    def declare(self, column: pa.Array, stored: DataType) -> pa.Array: ...
-
-
-_READERS: dict[str, Callable[[pa.NativeFile, DataFileSettings], StoredRows]] = {
-    FileFormat.PARQUET.value: lambda source, settings: ParquetRows(source),
-    FileFormat.ORC.value: OrcRows,
-    FileFormat.AVRO.value: lambda source, settings: AvroRows(source),
-}
-
-
 @dataclass(slots=True)
 class _Place:
-    rows: StoredRows | None = None
+    rows: FileRows | None = None
 
     @property
     def offset(self) -> int:
@@ -200,7 +164,7 @@ def _naming(path: str) -> Iterator[_Place]:
             raise CorruptFileError(str(e), offset=place.offset) from e
 
 
-def _check_schema(rows: StoredRows, meta: DataFileMeta, stored: TableSchema) -> None:
+def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> None:
     """Returns if an open file can be one of its schema. Raises CorruptFileError naming the schema file."""
     try:
         if meta.write_cols is None:
@@ -211,7 +175,7 @@ def _check_schema(rows: StoredRows, meta: DataFileMeta, stored: TableSchema) -> 
 
 
 def _stored_batches(
-    rows: StoredRows,
+    rows: FileRows,
     meta: DataFileMeta,
     sources: Sequence[_Column],
     batch_rows: int,

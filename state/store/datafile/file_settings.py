@@ -5,22 +5,19 @@ Source: Paimon 2.0 KeyValueFileWriterFactory, FileFormat, PostponeBucketFileStor
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.table.choices import FileFormat
 from bucketline.conf.table.stats_mode import StatsKind, StatsMode
-from bucketline.state.format.avro.data_schema import data_schema, is_representable
+from bucketline.state.format.avro.data_schema import is_representable
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.paths import postpone_prefix
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import stats_modes
-from bucketline.state.store.datafile.avro_sink import AvroSink
-from bucketline.state.store.datafile.orc_sink import OrcSink, refuse_for_orc
-from bucketline.state.store.datafile.parquet_sink import ParquetSink, refuse_mixed_timestamps
-from bucketline.state.types.arrow import arrow_schema, key_value_fields
+from bucketline.state.store.datafile.formats import FORMATS, FileSettings, RowSink
+from bucketline.state.types.arrow import key_value_fields
 from bucketline.state.types.logical import DataField
 
 ROW_GROUP_BYTES = 32 << 20
@@ -36,36 +33,6 @@ class Postponed:
 
     user: str
     writer_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class FileSettings:
-    """How files are written; sizes in bytes. `fields` are the columns of a file, in order."""
-
-    form: FileFormat
-    codec: str
-    codec_level: int | None
-    fields: tuple[DataField, ...]
-    target_bytes: int
-    target_rows: int
-    group_bytes: int
-    prefix: str
-    is_dense: bool
-    modes: tuple[StatsMode, ...]
-    is_legacy_ltz: bool = True
-    """Whether ORC stores an instant as its time in UTC."""
-
-
-class RowSink(Protocol):
-    """One data file of some format while it is written into an open stream, which it does not close."""
-
-    def write(self, group: pa.Table) -> None:
-        """Adds rows; columns are those of `FileSettings.fields`, in order."""
-        ...
-
-    def close(self) -> None:
-        """Completes the file."""
-        ...
 
 
 def file_settings(
@@ -87,7 +54,7 @@ def file_settings(
         form, (codec, codec_level) = FileFormat.AVRO, settings.postponed_codec
     else:
         form = settings.format_of(level)
-        _check_columns(form, schema, fields)
+        FORMATS[form].check(schema, fields)
         codec, codec_level = settings.codec_of(level, form)
     target_bytes = settings.target_bytes(has_primary_key=bool(schema.primary_keys))
     group_bytes = min(settings.block_bytes or ROW_GROUP_BYTES, ROW_GROUP_BYTES, target_bytes // _GROUPS_PER_FILE)
@@ -117,19 +84,7 @@ def check_files(schema: TableSchema) -> None:
 
 def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str, *, first: pa.Table | None = None) -> RowSink:
     """The writer of a file with that name into an open stream; the `first` rows, if known, help to choose encodings."""
-    if settings.form is FileFormat.AVRO:
-        return AvroSink(sink, settings.fields, file_name, codec=settings.codec, codec_level=settings.codec_level)
-    physical = arrow_schema(settings.fields)
-    if settings.form is FileFormat.ORC:
-        return OrcSink(
-            sink,
-            physical,
-            codec=settings.codec,
-            stripe_bytes=settings.group_bytes,
-            target_bytes=settings.target_bytes,
-            is_legacy_ltz=settings.is_legacy_ltz,
-        )
-    return ParquetSink(sink, physical, codec=settings.codec, codec_level=settings.codec_level, first=first)
+    return FORMATS[settings.form].sink(settings, sink, file_name, first)
 
 
 def _physical_fields(schema: TableSchema, *, is_thin: bool) -> tuple[DataField, ...]:
@@ -137,12 +92,3 @@ def _physical_fields(schema: TableSchema, *, is_thin: bool) -> tuple[DataField, 
         return schema.fields
     system: Sequence[DataField] = key_value_fields(schema)
     return (*(system[-2:] if is_thin else system), *schema.fields)
-
-
-def _check_columns(form: FileFormat, schema: TableSchema, fields: Sequence[DataField]) -> None:
-    if form is FileFormat.AVRO:
-        data_schema(fields)
-    elif form is FileFormat.ORC:
-        refuse_for_orc(fields)
-    else:
-        refuse_mixed_timestamps(schema.fields)

@@ -18,7 +18,8 @@ from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_f
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
 from bucketline.state.store.datafile.external_places import ExternalPlaces
-from bucketline.state.store.datafile.file_settings import FileSettings, Postponed, file_settings, row_sink
+from bucketline.state.store.datafile.file_settings import Postponed, file_settings, row_sink
+from bucketline.state.store.datafile.formats import FileSettings
 from bucketline.state.store.storage.errors import storage_errors
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema

@@ -1,0 +1,157 @@
+"""One object for each file format: how its files are read and written, and which columns they have no place for.
+
+It is the one place that matches file formats.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from bucketline.conf.table.choices import FileFormat
+from bucketline.conf.table.stats_mode import StatsMode
+from bucketline.conf.table.table_settings import DataFileSettings
+from bucketline.state.format.avro.data_schema import data_schema
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.datafile.avro_rows import AvroRows
+from bucketline.state.store.datafile.avro_sink import AvroSink
+from bucketline.state.store.datafile.orc_rows import OrcRows
+from bucketline.state.store.datafile.orc_sink import OrcSink, refuse_for_orc
+from bucketline.state.store.datafile.parquet_rows import ParquetRows
+from bucketline.state.store.datafile.parquet_sink import ParquetSink, refuse_mixed_timestamps
+from bucketline.state.types.arrow import arrow_schema
+from bucketline.state.types.logical import DataField, DataType
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """How files are written; sizes in bytes. `fields` are the columns of a file, in order."""
+
+    form: FileFormat
+    codec: str
+    codec_level: int | None
+    fields: tuple[DataField, ...]
+    target_bytes: int
+    target_rows: int
+    group_bytes: int
+    prefix: str
+    is_dense: bool
+    modes: tuple[StatsMode, ...]
+    is_legacy_ltz: bool = True
+    """Whether ORC stores an instant as its time in UTC."""
+
+
+class FileRows(Protocol):
+    """An open data file of some format, while it is read."""
+
+    @property
+    def row_count(self) -> int | None: ...
+
+    @property
+    def names(self) -> list[str]: ...
+
+    @property
+    def ids(self) -> Mapping[str, int]: ...
+
+    @property
+    def types(self) -> Mapping[str, pa.DataType]: ...
+
+    @property
+    def has_units(self) -> bool: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]: ...
+
+    def declare(self, column: pa.Array, stored: DataType) -> pa.Array: ...
+
+
+class RowSink(Protocol):
+    """A data file of some format, while it is written into an open stream, which it does not close."""
+
+    def write(self, group: pa.Table) -> None:
+        """Adds rows; columns are those of `FileSettings.fields`, in order."""
+        ...
+
+    def close(self) -> None:
+        """Completes the file."""
+        ...
+
+
+class Format(Protocol):
+    """What there is to know of a file format."""
+
+    def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
+        """An open file, to be read; the settings are those that it was written with."""
+        ...
+
+    def sink(self, settings: FileSettings, stream: pa.NativeFile, file_name: str, first: pa.Table | None) -> RowSink:
+        """The writer of a file with that name; the `first` rows, if known, help to choose encodings."""
+        ...
+
+    def check(self, schema: TableSchema, fields: Sequence[DataField]) -> None:
+        """Returns when files of the table, with these columns, can be written. Raises UnsupportedTableError."""
+        ...
+
+
+class _Parquet:
+    def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
+        del settings
+        return ParquetRows(source)
+
+    def sink(self, settings: FileSettings, stream: pa.NativeFile, file_name: str, first: pa.Table | None) -> RowSink:
+        del file_name
+        columns = arrow_schema(settings.fields)
+        return ParquetSink(stream, columns, codec=settings.codec, codec_level=settings.codec_level, first=first)
+
+    def check(self, schema: TableSchema, fields: Sequence[DataField]) -> None:
+        del fields
+        refuse_mixed_timestamps(schema.fields)
+
+
+class _Orc:
+    def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
+        return OrcRows(source, settings)
+
+    def sink(self, settings: FileSettings, stream: pa.NativeFile, file_name: str, first: pa.Table | None) -> RowSink:
+        del file_name, first
+        return OrcSink(
+            stream,
+            arrow_schema(settings.fields),
+            codec=settings.codec,
+            stripe_bytes=settings.group_bytes,
+            target_bytes=settings.target_bytes,
+            is_legacy_ltz=settings.is_legacy_ltz,
+        )
+
+    def check(self, schema: TableSchema, fields: Sequence[DataField]) -> None:
+        del schema
+        refuse_for_orc(fields)
+
+
+class _Avro:
+    def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
+        del settings
+        return AvroRows(source)
+
+    def sink(self, settings: FileSettings, stream: pa.NativeFile, file_name: str, first: pa.Table | None) -> RowSink:
+        del first
+        return AvroSink(stream, settings.fields, file_name, codec=settings.codec, codec_level=settings.codec_level)
+
+    def check(self, schema: TableSchema, fields: Sequence[DataField]) -> None:
+        del schema
+        data_schema(fields)
+
+
+FORMATS: Mapping[FileFormat, Format] = {
+    FileFormat.PARQUET: _Parquet(),
+    FileFormat.ORC: _Orc(),
+    FileFormat.AVRO: _Avro(),
+}
+
+
+def format_named(extension: str) -> Format | None:
+    """The format of files whose names end so; None for another one."""
+    return next((found for form, found in FORMATS.items() if form.value == extension), None)
