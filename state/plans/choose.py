@@ -71,8 +71,8 @@ def choose_keyed(
     first, under any strategy: no reader sees them. Their item is the only one of its partition.
     """
     looked_at = _looked_at(buckets, plan, local_ms, chosen)
-    is_due = partial(_is_fully_due, options=options, plan=plan, key_order=key_order, local_ms=local_ms, fully=fully)
-    moves = _moves(looked_at, options, busy, is_due)
+    is_full = partial(_is_fully_due, options=options, plan=plan, key_order=key_order, local_ms=local_ms, fully=fully)
+    moves = _moves(looked_at, options.num_levels - 1, busy, is_full)
     moving = {c.bucket.partition for c in moves} | {partition for partition, n in busy if n == POSTPONE_BUCKET}
     choices = list(moves)
     for b in looked_at:
@@ -90,17 +90,18 @@ def choose_keyed(
 
 def _moves(
     buckets: Sequence[PlannedBucket],
-    options: CompactOptions,
+    last_level: int,
     busy: Collection[tuple[bytes, int]],
-    is_fully_due: Callable[[PlannedBucket], bool],
+    is_full: Callable[[PlannedBucket], bool],
 ) -> list[_Choice]:
     """Partitions whose waiting rows are moved to real buckets; none where a bucket has an item, which would be lost."""
     busy_partitions = {partition for partition, _ in busy}
-    full, last = {b.partition for b in buckets if is_fully_due(b)}, options.num_levels - 1
+    waiting = [b for b in buckets if b.bucket == POSTPONE_BUCKET and b.partition not in busy_partitions]
+    partitions = {b.partition for b in waiting}
+    full = {b.partition for b in buckets if b.partition in partitions and is_full(b)}
     return [
-        _Choice(b, CompactUnit(b.files, last if b.partition in full else 0), (inf, float(len(b.files))))
-        for b in buckets
-        if b.bucket == POSTPONE_BUCKET and b.partition not in busy_partitions
+        _Choice(b, CompactUnit(b.files, last_level if b.partition in full else 0), (inf, float(len(b.files))))
+        for b in waiting
     ]
 
 
@@ -116,7 +117,9 @@ def _is_fully_due(
     """Whether a bucket is to be compacted fully."""
     if plan.strategy is Strategy.FULL or fully(b.place):
         return True
-    return b.bucket >= 0 and _is_old(Levels.from_files(b.files, options.num_levels, key_order), plan, local_ms)
+    if b.bucket < 0 or plan.full_after_ms is None:
+        return False
+    return _is_old(Levels.from_files(b.files, options.num_levels, key_order), plan, local_ms)
 
 
 def choose_append(
