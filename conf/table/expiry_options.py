@@ -83,6 +83,12 @@ RECORD_LEVEL_TIME_FIELD: Option[str] = Option(
 MARK_DONE_ACTION: Option[tuple[DoneAction, ...]] = Option(
     "partition.mark-done-action", _actions, (DoneAction.SUCCESS_FILE,), "what marks a partition as done"
 )
+MARK_DONE_URL: Option[str] = Option(
+    "partition.mark-done-action.http.url", parse_given_text, None, "server that 'http-report' sends done partitions to"
+)
+MARK_DONE_PARAMS: Option[str] = Option(
+    "partition.mark-done-action.http.params", parse_given_text, None, "text that 'http-report' sends along"
+)
 IDLE_TIME_TO_DONE: Option[int] = Option(
     "partition.idle-time-to-done", parse_duration, None, "ms without new rows after which a stream marks a partition"
 )
@@ -138,11 +144,40 @@ def _check_done(options: Mapping[str, str], partition_keys: Sequence[str]) -> No
         _refuse(IDLE_TIME_TO_DONE, f"'{PARTITION_TIME_INTERVAL.key}' must say how much time a partition holds")
     if MARK_DONE_MODE.get(options) is not DoneTime.PROCESS_TIME:
         _refuse(MARK_DONE_MODE, "a Spark batch has no watermark to go by; set it to 'process-time'")
-    for action in MARK_DONE_ACTION.get(options):
-        if action in (DoneAction.DONE_PARTITION, DoneAction.MARK_EVENT):
-            _refuse(MARK_DONE_ACTION, f"'{action.value}' needs a catalog server that knows partitions")
-        if action in (DoneAction.HTTP_REPORT, DoneAction.CUSTOM):
-            _refuse(MARK_DONE_ACTION, f"'{action.value}' is not done by this release; use 'success-file'")
+    check_done_actions(options)
+    if idle and DoneAction.SUCCESS_FILE not in MARK_DONE_ACTION.get(options):
+        _refuse(
+            MARK_DONE_ACTION,
+            "a stream remembers by the file of 'success-file' which partitions are marked; set it to "
+            f"'{DoneAction.SUCCESS_FILE.value},{DoneAction.HTTP_REPORT.value}'",
+        )
+
+
+_NOT_DONE = {
+    DoneAction.DONE_PARTITION: "adds a partition to a Hive metastore, which is not reached from here",
+    DoneAction.MARK_EVENT: "needs a catalog that takes such events, which is not told from here",
+    DoneAction.CUSTOM: "calls a Java class, which cannot be called from here",
+}
+
+
+def check_done_actions(options: Mapping[str, str]) -> None:
+    """Returns if partitions can be marked as done as the table asks. Raises OptionError."""
+    actions = MARK_DONE_ACTION.get(options)
+    for action in actions:
+        if action in _NOT_DONE:
+            _refuse(
+                MARK_DONE_ACTION,
+                f"'{action.value}' {_NOT_DONE[action]}; use '{DoneAction.SUCCESS_FILE.value}' or "
+                f"'{DoneAction.HTTP_REPORT.value}', which can start the same from a server",
+            )
+    if DoneAction.HTTP_REPORT in actions:
+        url = MARK_DONE_URL.find(options)
+        if url is None or not url.lower().startswith(("http://", "https://")):
+            _refuse(
+                MARK_DONE_ACTION if url is None else MARK_DONE_URL,
+                f"'{DoneAction.HTTP_REPORT.value}' needs a server's address in '{MARK_DONE_URL.key}', as "
+                "'https://host/done'",
+            )
 
 
 def _refuse(option: Option[Any], message: str) -> None:

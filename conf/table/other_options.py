@@ -98,8 +98,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         postpone.batch-write-fixed-bucket.rescale-load-factor
         visibility-callback.timeout visibility-callback.check-interval
         chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
-        partition.mark-done-action.custom.class partition.mark-done-action.http.url
-        partition.mark-done-action.http.params partition.mark-done.recover-from-state
+        partition.mark-done-action.custom.class partition.mark-done.recover-from-state
         partition.idle-time-to-report-statistic row-tracking.partition-group-on-commit
         delete.force-produce-changelog vector.file.format vector.target-file-size blob.target-file-size
         blob.copy-buffer-size blob-compaction.enabled lock.type lock-check-max-sleep lock-acquire-timeout

@@ -247,6 +247,9 @@ class ExpirySettings(Settings):
     idle_to_done_ms = OptionalValue(expiry.IDLE_TIME_TO_DONE)
     partition_ms = OptionalValue(expiry.PARTITION_TIME_INTERVAL)
     done_at_end = Value(expiry.END_INPUT_TO_DONE)
+    done_actions = Value(expiry.MARK_DONE_ACTION)
+    done_url = OptionalValue(expiry.MARK_DONE_URL)
+    done_params = OptionalValue(expiry.MARK_DONE_PARAMS)
 
 
 class TagSettings(Settings):

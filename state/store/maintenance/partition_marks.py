@@ -13,8 +13,9 @@ from bucketline.state.determinism import Clock
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.live_files import LiveFiles
+from bucketline.state.store.maintenance.done_actions import mark_partitions
 from bucketline.state.store.maintenance.partition_expiry import newest_files
-from bucketline.state.store.maintenance.success_files import mark_done, marked_ms
+from bucketline.state.store.maintenance.success_files import marked_ms
 from bucketline.state.store.write.visibility import Waits, what_waits
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -48,7 +49,7 @@ class PendingMarks:
         schema, now = session.plan.schema, self._clock.local_ms()
         ends = at_end and schema.settings.expiry.done_at_end
         done = [p for p, at in self._changed.items() if p not in hidden and (ends or is_done(schema, p, at, now))]
-        named = mark_done(session.table.io, session.table.path, schema, sorted(done), self._clock)
+        named = mark_partitions(session.table, schema, sorted(done), self._clock)
         for partition in done:
             del self._changed[partition]
         return named

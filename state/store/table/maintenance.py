@@ -18,9 +18,10 @@ from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags, tag_snapshot
+from bucketline.state.store.maintenance.done_actions import mark_partitions
 from bucketline.state.store.maintenance.expiry import ExpireResult, delete_tag, expire_snapshots
 from bucketline.state.store.maintenance.partition_expiry import expire_partitions
-from bucketline.state.store.maintenance.success_files import mark_done, mark_tag
+from bucketline.state.store.maintenance.success_files import mark_tag
 from bucketline.state.store.read.views import local_time
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.write.write_session import WriteSession
@@ -93,7 +94,7 @@ def mark_table_done(
     for one in partitions or ():
         if not any(choose_partitions(schema, [one])(p) for p in known):
             raise OptionError(f"{table.path} holds no partition {dict(one)!r}", key="partitions", value=dict(one))
-    return tuple(mark_done(table.io, table.path, schema, chosen, clock))
+    return tuple(mark_partitions(table, schema, chosen, clock))
 
 
 def tag_table(

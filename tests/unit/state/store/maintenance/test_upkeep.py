@@ -2,19 +2,22 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.upkeep import Upkeep, Upkept
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table_partitions, mark_table_done
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import StillClock
@@ -317,6 +320,53 @@ def test_a_partition_with_rows_that_readers_do_not_see_is_not_marked(tmp_path: P
     assert upkeep.mark_done(session) == ("dt=2026-01-08",)
 
 
+class _Receiver(BaseHTTPRequestHandler):
+    """A server that takes reports; it answers with what `answers` has next, then with success."""
+
+    answers: ClassVar[list[bytes]] = []
+    received: ClassVar[list[dict[str, object]]] = []
+
+    def do_POST(self) -> None:
+        self.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        body = self.answers.pop(0) if self.answers else b'{"result": "Success"}'
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        del args
+
+
+def test_done_partitions_are_reported_to_a_server(tmp_path: Path) -> None:
+    """A report that is not accepted is sent again, and the file of the partition says nothing before."""
+    with HTTPServer(("127.0.0.1", 0), _Receiver) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        options = {
+            "partition.mark-done-action": "success-file,http-report",
+            "partition.mark-done-action.http.url": f"http://127.0.0.1:{server.server_port}/done",
+            "partition.mark-done-action.http.params": "k=v",
+        }
+        table, clock = _table(tmp_path, **DONE, **options), _clock("2026-01-10T12:00")
+        _write(table, clock, "2026-01-08")
+        upkeep, session = _upkeep(table, clock)
+        clock.now += DAY_MS
+        marked = Path(table.path, "dt=2026-01-08/_SUCCESS")
+        _Receiver.answers[:], _Receiver.received[:] = [b'{"result": "failed"}', b"no JSON"], []
+        for _ in range(2):
+            assert upkeep.mark_done(session) == ()
+            assert not marked.exists()
+        assert upkeep.mark_done(session) == ("dt=2026-01-08",)
+        assert marked.exists()
+        name = f"{tmp_path.name}.t"
+        sent = {"params": "k=v", "table": name, "path": table.uri, "partition": "dt=2026-01-08/"}
+        assert _Receiver.received == [sent] * 3
+        _Receiver.answers[:] = [b'{"result": null}']
+        with pytest.raises(StorageError, match="partition dt=2026-01-08/ was not accepted"):
+            table.mark_done()
+        assert table.mark_done() == ("dt=2026-01-08",)
+        server.shutdown()
+
+
 def test_batch_writes_mark_their_partitions_at_the_end_of_their_input(tmp_path: Path) -> None:
     table, clock = _table(tmp_path, **{"partition.end-input-to-done": "true"}), _clock("2026-01-10T12:00")
     _write(table, clock, "a", "b")
@@ -330,6 +380,9 @@ def test_partitions_are_marked_by_hand(tmp_path: Path) -> None:
     assert table.mark_done() == ("dt=a", "dt=b%2Fc")
     with pytest.raises(OptionError, match="holds no partition"):
         table.mark_done([{"dt": "z"}])
+    table.set_options({"partition.mark-done-action": "done-partition"})
+    with pytest.raises(OptionError, match="'done-partition' adds a partition to a Hive metastore"):
+        open_table(table.path).mark_done()
 
 
 @pytest.mark.parametrize(
@@ -338,6 +391,10 @@ def test_partitions_are_marked_by_hand(tmp_path: Path) -> None:
         {"partition.idle-time-to-done": "1 h"},
         {**DONE, "partition.mark-done-action": "done-partition"},
         {**DONE, "partition.mark-done-action": "success-file,http-report"},
+        {**DONE, "partition.mark-done-action": "mark-event"},
+        {**DONE, "partition.mark-done-action": "custom"},
+        {**DONE, "partition.mark-done-action": "http-report", "partition.mark-done-action.http.url": "http://h/x"},
+        {**DONE, "partition.mark-done-action": "success-file,http-report", "partition.mark-done-action.http.url": "h"},
         {**DONE, "partition.mark-done-action.mode": "watermark"},
         {"partition.timestamp-formatter": "yyyy-MMM"},
         {"tag.creation-delay": "1 d"},
