@@ -1,11 +1,13 @@
 """Arguments of several commands: the table's PATH, read options, storage options, `--format`, lists of names."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import click
 
 from bucketline.conf.catalog_options import WAREHOUSE
+from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_assignments, read_settings_file
 from bucketline.state.store.table.table import Table, open_table
@@ -103,6 +105,14 @@ def assignments(texts: Sequence[str], name: str) -> dict[str, str]:
 def names(texts: Sequence[str]) -> tuple[str, ...]:
     """The names in comma-separated lists, in order."""
     return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+
+
+def duration(text: str, name: str) -> timedelta:
+    """A duration with its unit, as '12 h'. Raises a usage error for any other text."""
+    try:
+        return timedelta(milliseconds=parse_given_duration(text))
+    except (OptionError, OverflowError) as e:
+        raise click.BadParameter(str(e), param_hint=name) from e
 
 
 def partition_option(command: Command) -> Command:

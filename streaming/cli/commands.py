@@ -14,6 +14,7 @@ from bucketline.streaming.cli import (
     spark_side,
     sql_command,
     status,
+    version_commands,
 )
 from bucketline.streaming.cli.program import program
 
@@ -30,6 +31,7 @@ COMMANDS = (
     spark_side,
     sql_command,
     status,
+    version_commands,
 )
 
 

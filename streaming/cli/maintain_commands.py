@@ -1,12 +1,8 @@
 """`compact`, `rescale`, `expire`, `orphans`, `doctor`: maintenance of a table without Spark."""
 
-from datetime import timedelta
-
 import click
 import pyarrow as pa
 
-from bucketline.conf.durations import parse_given_duration
-from bucketline.conf.errors import OptionError
 from bucketline.conf.wording import counted
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.doctor.finding import Finding, Severity
@@ -16,6 +12,7 @@ from bucketline.state.store.table.compact import STRATEGIES, compact_table
 from bucketline.state.store.table.sort_compact import ORDER_STRATEGIES
 from bucketline.streaming.cli.arguments import (
     assignments,
+    duration,
     format_option,
     given_place,
     opened,
@@ -95,7 +92,7 @@ def expire(
     than snapshot.time-retained (1 h). Tags and readers with a consumer keep what they need. Where the table has
     partition.expiration-time, partitions that are older are dropped first.
     """
-    older_than = None if retain_time is None else _duration(retain_time, "--retain-time")
+    older_than = None if retain_time is None else duration(retain_time, "--retain-time")
     table = opened(path, option)
     if table.table_schema.settings.expiry.partitions_ms is not None:
         dropped = table.expire_partitions()
@@ -132,7 +129,7 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, n
     Files younger than a day are not removed, as they may belong to a batch that is about to be committed.
     """
     table = opened(path, option)
-    age = _duration(older_than, "--older-than")
+    age = duration(older_than, "--older-than")
     found = table.remove_orphan_files(dry_run=not delete, older_than=age, no_writers=no_writers)
     print_table(_orphans_table(found), form)
     done = "removed" if found.deleted else "found; --delete removes them"
@@ -169,10 +166,3 @@ def _findings_table(found: list[Finding]) -> pa.Table:
 def _orphans_table(found: OrphanResult) -> pa.Table:
     rows = [{"path": f.path, "size_bytes": f.size_bytes, "modified": f.modified_ms} for f in found.files]
     return pa.Table.from_pylist(rows, schema=_ORPHANS_SCHEMA)
-
-
-def _duration(text: str, name: str) -> timedelta:
-    try:
-        return timedelta(milliseconds=parse_given_duration(text))
-    except (OptionError, OverflowError) as e:
-        raise click.BadParameter(str(e), param_hint=name) from e

@@ -313,9 +313,11 @@ class Table(TableHandle):
         return expire_table_partitions(self, older_than=older_than)
 
     def mark_done(self, partitions: Sequence[Mapping[str, object]] | None = None) -> tuple[str, ...]:
-        """Marks partitions as done by a `_SUCCESS` file in the folder of each, and returns the folders' names.
+        """Marks partitions as done and returns their folders' names: by a `_SUCCESS` file in each folder, and a report
+        to a server, as `partition.mark-done-action` says.
 
-        `partitions` as in `compact`; None: all. Streams do this as well, by `partition.idle-time-to-done`.
+        `partitions` as in `compact`; None: all. Streams do this as well, by `partition.idle-time-to-done`. Raises
+        OptionError for another action, StorageError for a report that was not accepted.
         """
         return mark_table_done(self, partitions)
 

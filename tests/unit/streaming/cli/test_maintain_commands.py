@@ -47,6 +47,30 @@ def test_delete_commits_what_it_deletes(table: Table) -> None:
     assert "unknown column 'x'" in bucketline("delete", table.path, "--where", "x = 1", code=3).stderr
 
 
+def test_tags_and_branches_are_made_listed_and_deleted(table: Table) -> None:
+    assert bucketline("tag", "create", table.path, "first", "--snapshot", "1").stdout == "tag first created\n"
+    bucketline("tag", "create", table.path, "short", "--retain-time", "7 d")
+    listed = [json.loads(x) for x in bucketline("tag", "list", table.path, "--format", "json").stdout.splitlines()]
+    assert [(t["tag_name"], t["snapshot_id"]) for t in listed] == [("first", 1), ("short", 3)]
+    assert listed[0]["time_retained"] is None and listed[1]["time_retained"] == str(7 * 86_400_000)
+    assert bucketline("branch", "create", table.path, "test", "--tag", "first").stdout == "branch test created\n"
+    bucketline("branch", "create", table.path, "empty")
+    listed = [json.loads(x) for x in bucketline("branch", "list", table.path, "--format", "json").stdout.splitlines()]
+    assert sorted(b["branch_name"] for b in listed) == ["empty", "test"]
+    bucketline("delete", table.path, "-o", "branch=test", "--where", "id < 10")
+    assert bucketline("branch", "fast-forward", table.path, "test").stdout == "snapshot 2\n"
+    assert table.to_arrow().num_rows == 10
+    assert bucketline("rollback", table.path, "first").stdout == "snapshot 1\n"
+    assert table.to_arrow().num_rows == 20
+    assert bucketline("branch", "delete", table.path, "test").stdout == "branch test deleted\n"
+    assert bucketline("branch", "delete", table.path, "test").stdout == "there is no branch test\n"
+    assert bucketline("tag", "delete", table.path, "first").stdout == "tag first deleted\n"
+    assert bucketline("tag", "delete", table.path, "first").stdout == "there is no tag first\n"
+    assert "error [OPTION]" in bucketline("branch", "create", table.path, "b", "--tag", "none", code=3).stderr
+    assert "error [OPTION]" in bucketline("rollback", table.path, "77", code=3).stderr
+    assert "--retain-time" in bucketline("tag", "create", table.path, "x", "--retain-time", "7", code=2).stderr
+
+
 def test_compact_takes_a_partition_and_a_strategy(table: Table) -> None:
     bucketline("compact", table.path, "--partition", "dt=d2")
     files = table.files()
