@@ -8,7 +8,7 @@ from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 
 
-@program.group()
+@program.group(short_help="Creates, lists, deletes and fast-forwards branches.")
 def branch() -> None:
     """Creates, lists, deletes branches, and makes one the table's own history.
 
@@ -51,12 +51,12 @@ def fast_forward(path: str, option: tuple[str, ...], name: str) -> None:
     click.echo(f"snapshot {opened(path, option).fast_forward(name)}")
 
 
-@program.group()
+@program.group(short_help="Creates, lists and deletes tags.")
 def tag() -> None:
     """Creates, lists and deletes tags: names that keep a snapshot and its files."""
 
 
-@tag.command("create")
+@tag.command("create", short_help="Names a snapshot, and keeps its files.")
 @table_arguments
 @click.argument("name")
 @click.option("--snapshot", type=click.IntRange(min=1), metavar="N", help="Which one; by default the newest.")

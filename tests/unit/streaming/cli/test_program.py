@@ -90,8 +90,9 @@ def test_the_remedy_for_a_malformed_file_is_not_to_start_again_as_it_is() -> Non
 
 
 def test_the_list_of_commands_cuts_no_sentence() -> None:
-    listed = CliRunner().invoke(program, ["--help"], terminal_width=80).stdout.partition("Commands:")[2]
-    assert "quickstart" in listed and "..." not in listed
+    for group, command in (((), "quickstart"), (("branch",), "fast-forward"), (("tag",), "delete")):
+        listed = CliRunner().invoke(program, [*group, "--help"], terminal_width=80).stdout.partition("Commands:")[2]
+        assert command in listed and "..." not in listed
 
 
 def test_an_error_within_a_text_of_spark_is_found_by_its_class() -> None:
