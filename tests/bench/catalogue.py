@@ -12,6 +12,7 @@ from tests.bench import (
     merge_read,
     point_query,
     small_batch,
+    stores,
     table_modes,
     upserts,
 )
@@ -29,4 +30,5 @@ BENCHES: Mapping[str, Bench] = {
     "kafka": kafka.run,
     "modes": table_modes.run,
     "point": point_query.run,
+    "stores": stores.run,
 }

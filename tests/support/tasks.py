@@ -200,5 +200,6 @@ def _patched(death: Death) -> Iterator[None]:
 
         return call
 
-    with patch.multiple(LocalIO, **{name: dying(name) for name in _STEPS}):
+    steps: dict[str, Any] = {name: dying(name) for name in _STEPS}
+    with patch.multiple(LocalIO, **steps):
         yield

@@ -5,6 +5,7 @@ Source: Paimon 2.0 ManifestFile, ManifestList, IndexManifestFile, AbstractFileSt
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bucketline.conf.wording import counted
 from bucketline.state.commit.manifest_merge import (
@@ -41,6 +42,7 @@ from bucketline.state.format.partition_stats import may_hold_any
 from bucketline.state.format.paths import MANIFEST_DIR, index_manifest_name, manifest_list_name, manifest_name
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.parallel import all_at_once
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataType
 
@@ -99,9 +101,14 @@ class Manifests:
         self._codec = codec
         self._journal: list[str] = []
 
-    def recording(self, journal: list[str]) -> "Manifests":
-        """The same folder, but the name of each new file is put into `journal` before the file is made."""
-        other = Manifests(self._io, "", self._partition_types, ids=self._ids, merging=self._merging, codec=self._codec)
+    def recording(self, journal: list[str], io: FileIO | None = None) -> "Manifests":
+        """The same folder, but the name of each new file is put into `journal` before the file is made.
+
+        `io` writes and reads (None: the folder's own).
+        """
+        other = Manifests(
+            io or self._io, "", self._partition_types, ids=self._ids, merging=self._merging, codec=self._codec
+        )
         other._directory, other._journal = self._directory, journal
         return other
 
@@ -140,8 +147,8 @@ class Manifests:
 
     def base_and_delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of a snapshot, oldest first: the base of the one that follows it."""
-        base = self.read_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
-        return base + self.delta(snapshot)
+        base = partial(self.read_list, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        return [m for metas in all_at_once(self._io, [base, partial(self.delta, snapshot)]) for m in metas]
 
     def delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """The manifests of what a snapshot changed."""
@@ -167,7 +174,8 @@ class Manifests:
 
     def live_in(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
         """As `live_entries`, of manifests whose lists were read already: all of one snapshot, oldest first."""
-        return live_entries([e for meta in self.prune(metas, wanted) for e in self._some(meta, wanted)])
+        reads = [partial(self._some, meta, wanted) for meta in self.prune(metas, wanted)]
+        return live_entries([e for found in all_at_once(self._io, reads) for e in found])
 
     def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
         """The bucket count of each partition that has live files with a positive one; the others are left out.

@@ -4,7 +4,7 @@ Source: Paimon 2.0 SnapshotManager, HintFileUtils. Stricter in one thing: Paimon
 not exist, and reads a table without snapshot files as empty, even if something names a commit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bucketline.state.commit.newest import Vanished
 from bucketline.state.errors import StorageError
@@ -19,6 +19,7 @@ from bucketline.state.store.catalog.newest_snapshot import (
     read_snapshot,
 )
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.parallel import all_at_once, answers_late
 from bucketline.state.store.storage.rest_table_io import owner_of
 
 _SETTLED_MS = 3_600_000
@@ -58,8 +59,8 @@ class Snapshots:
         if self.owner is not None:
             return Newest(self.owner.newest())
         hinted = self._hint(LATEST)
-        if hinted is not None and not self.exists(hinted + 1):
-            found = self.get(hinted)
+        if hinted is not None:
+            found = self._unless_followed(hinted)
             if found is not None:
                 return Newest(found)
         return find_newest(self.io, self.root)
@@ -153,6 +154,17 @@ class Snapshots:
 
     def path(self, snapshot_id: int) -> str:
         return f"{self._directory}/{snapshot_name(snapshot_id)}"
+
+    def _unless_followed(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot of that id; None when there is a newer one, or none."""
+        if not answers_late(self.io):
+            return None if self.exists(snapshot_id + 1) else self.get(snapshot_id)
+        asked: list[Callable[[], Snapshot | bool | None]] = [
+            lambda: self.exists(snapshot_id + 1),
+            lambda: self.get(snapshot_id),
+        ]
+        is_followed, found = all_at_once(self.io, asked)
+        return None if is_followed or not isinstance(found, Snapshot) else found
 
     def _hint(self, name: str) -> int | None:
         hint = read_hint(self.io, self._directory, name)

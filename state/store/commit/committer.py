@@ -49,6 +49,7 @@ from bucketline.state.store.commit.fate import Fate
 from bucketline.state.store.commit.publication import publish_snapshot
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.storage.queued_writes import QueuedWrites
 
 __all__ = ["AppendCheck", "CommitResult", "Committed", "Committer", "Conflict", "Unknown"]
 
@@ -211,6 +212,7 @@ class Committer:
         proof = FilesProof(self._io, self._schema, brought, self._clock, planned_ms=self._planned_ms)
         while True:
             of_try: list[str] = []
+            of_delta: list[str] = []
             base: CommitBase | None = None
             try:
                 base = self._base(view, retries)
@@ -220,15 +222,20 @@ class Committer:
                 if not isinstance(plan, SnapshotPlan):
                     discard_manifests(self._manifests, of_half)
                     return plan
-                if delta is None or half.overwrite is not None:
-                    journal = of_half if half.overwrite is None else of_try
-                    delta = self._manifests.recording(journal).write(plan.delta_entries, plan.schema_id)
-                snapshot = self._write(plan, base, delta, of_try, retries)
+                queue = QueuedWrites(self._io)
+                written = delta
+                if written is None or half.overwrite is not None:
+                    written = self._manifests.recording(of_delta, queue).write(plan.delta_entries, plan.schema_id)
+                snapshot = self._write(plan, base, written, self._manifests.recording(of_try, queue), retries)
+                queue.flush()
+                delta = written
+                (of_half if half.overwrite is None else of_try).extend(of_delta)
+                of_delta.clear()
                 proof.add_manifests([self._manifests.path(name) for name in (*of_half, *of_try)])
                 gone = proof.first_gone()
             except BucketlineError as e:
                 # Nothing of this half was published: every earlier try is known to have lost.
-                discard_manifests(self._manifests, of_try)
+                discard_manifests(self._manifests, [*of_delta, *of_try])
                 missed += bool(e.fields.get("missing"))
                 if self._may_come_right(base, e, missed) and retries.wait():
                     tried = base or tried
@@ -320,10 +327,14 @@ class Committer:
         return found
 
     def _write(
-        self, plan: SnapshotPlan, base: CommitBase, delta: Sequence[ManifestFileMeta], made: list[str], retries: Retries
+        self,
+        plan: SnapshotPlan,
+        base: CommitBase,
+        delta: Sequence[ManifestFileMeta],
+        store: Manifests,
+        retries: Retries,
     ) -> Snapshot:
-        """Writes the lists that the snapshot names; each new file's name is put into `made` first."""
-        store = self._manifests.recording(made)
+        """Writes the lists that the snapshot names into `store`."""
         before = base.manifests()
         # Under contention the merge would probably be lost again; a later commit does it.
         after = store.merge(before, plan.schema_id) if retries.done == 0 else before

@@ -230,7 +230,8 @@ class _Expiry:
         A state that is not older than every snapshot is left alone: it shares files with some of them, or was rolled
         back, and then its files are orphans.
         """
-        earliest = self._snapshots.earliest_id()
+        # While a snapshot is there, none is newer than it and the oldest.
+        earliest = None if self._snapshots.exists(released.id) else self._snapshots.earliest_id()
         if earliest is None or released.id >= earliest:
             return
         oldest, others = self._snapshots.get(earliest), [t.snapshot for t in self._tags.list()]

@@ -1,13 +1,21 @@
-"""Reads several sources at the same time, because storage is slow and most decoding runs outside Python."""
+"""Does several things at the same time, because storage is slow and most decoding runs outside Python."""
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from threading import Event, Lock, Thread
 from typing import Generic, TypeVar
 
+from bucketline.state.store.storage.hdfs_io import HdfsIO
+from bucketline.state.store.storage.object_io import ObjectIO
+from bucketline.state.store.storage.wrapped_io import bare
+
 T = TypeVar("T")
+
+AT_ONCE = 8
+"""Requests that one reader or writer has under way at the same time."""
 
 _ASK_AGAIN_SECONDS = 0.05
 
@@ -15,6 +23,22 @@ _ASK_AGAIN_SECONDS = 0.05
 def core_count() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def answers_late(io: object) -> bool:
+    """Whether storage is far away, so that requests that do not depend on each other are sent at the same time."""
+    return isinstance(bare(io), ObjectIO | HdfsIO)
+
+
+def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:
+    """What each of the works comes to, in order; they run at the same time where the storage `io` answers late, one
+    after another elsewhere. None is under way any more when this returns or raises. Raises the first error, in order.
+    """
+    if len(works) < 2 or not answers_late(io):
+        return [work() for work in works]
+    with ThreadPoolExecutor(min(len(works), AT_ONCE), thread_name_prefix="bucketline-at-once") as pool:
+        coming = [pool.submit(work) for work in works]
+    return [found.result() for found in coming]
 
 
 def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> Generator[T, None, None]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bucketline.state.store.storage.positioned import PositionedReader
 
-TAIL_BYTES = 512 << 10
+TAIL_BYTES = 1 << 20
 """About what a store sends in the time that it takes to answer at all."""
 
 _PART_BYTES = 4 << 20

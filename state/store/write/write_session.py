@@ -33,6 +33,7 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.shared_keys import share_keys
 from bucketline.state.store.index.hash_index_store import hash_entries
 from bucketline.state.store.read.bucket_deletions import VectorFiles, deletion_entries
+from bucketline.state.store.storage.parallel import all_at_once
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.write.compact_due import due_buckets, may_compact, may_join
 from bucketline.state.store.write.grouping import HashEntries
@@ -87,13 +88,15 @@ class WriteSession:
         What is committed next counts as begun now: its files are younger.
         """
         self._planned_ms = self._clock.now_ms()
-        newest = self.table.refreshed()
+        asked: list[Callable[[], TableHandle | LiveFiles]] = [self.table.refreshed, self._view.refresh]
+        newest, live = all_at_once(self.table.io, asked)
+        assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
         self._claim_folders(newest)
         if newest.table_schema != self.table.table_schema:
             self.table = newest
             self.plan = self._plan(newest)
             self._committer = self._new_committer()
-        return self._view.refresh().snapshot
+        return live.snapshot
 
     def _claim_folders(self, table: TableHandle) -> None:
         """Before the first file is written outside the table's folder."""

@@ -1,0 +1,65 @@
+"""Files that are read one after another, opened ahead where storage answers late: opening one brings its end, and all
+of a small file.
+"""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import islice
+
+import pyarrow as pa
+
+from bucketline.state.errors import StorageError
+from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
+
+_AHEAD = 16
+"""Files that are open, or being opened, before they are asked for; each holds up to `TAIL_BYTES`."""
+
+
+class OpenAhead(WrappedIO):
+    """Hands every operation on; the next files of `paths` are opened while those before them are read. Each path is
+    opened ahead once. For one thread.
+    """
+
+    __slots__ = ("_coming", "_inner", "_left", "_pool")
+
+    def __init__(self, inner: Inner, paths: Iterable[str], pool: ThreadPoolExecutor) -> None:
+        self._inner, self._pool = inner, pool
+        self._left = dict.fromkeys(paths)
+        self._coming: dict[str, Future[pa.NativeFile]] = {}
+
+    @property
+    def inner(self) -> Inner:
+        return self._inner
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        found = self._coming.pop(path, None)
+        was_left = self._left.pop(path, self) is None
+        if found is not None or was_left:
+            self._go_on()
+        return self._inner.open_input(path) if found is None else found.result()
+
+    def close(self) -> None:
+        """Closes what was opened and not asked for."""
+        self._left.clear()
+        for coming in self._coming.values():
+            if not coming.cancel():
+                with suppress(StorageError):
+                    coming.result().close()
+        self._coming.clear()
+
+    def _go_on(self) -> None:
+        for path in list(islice(self._left, max(0, _AHEAD - len(self._coming)))):
+            del self._left[path]
+            self._coming[path] = self._pool.submit(self._inner.open_input, path)
+
+
+@contextmanager
+def open_ahead(inner: Inner, paths: Iterable[str]) -> Iterator[OpenAhead]:
+    """Inside, `paths` are opened ahead, in this order; what is asked for in another order is opened then."""
+    with ThreadPoolExecutor(_AHEAD, thread_name_prefix="bucketline-ahead") as pool:
+        found = OpenAhead(inner, paths, pool)
+        try:
+            yield found
+        finally:
+            found.close()

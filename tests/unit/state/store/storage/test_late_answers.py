@@ -1,0 +1,117 @@
+"""Storage that answers late: requests that do not depend on each other are sent at the same time."""
+
+import random
+from pathlib import Path
+from statistics import median
+from threading import Barrier
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.errors import StorageError
+from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.storage.open_ahead import open_ahead
+from bucketline.state.store.storage.parallel import all_at_once
+from bucketline.state.store.storage.queued_writes import QueuedWrites
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
+from tests.support.fake_hdfs import FakeHdfs
+from tests.support.slow_store import SlowStore, longest_chain
+from tests.support.tasks import Cluster
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("day", pa.string()), ("n", pa.int32())])
+URI = "s3://lake/w/shop.db/t"
+
+
+def test_a_small_batch_waits_for_few_requests_one_after_another(tmp_path: Path) -> None:
+    with SlowStore() as store:
+        create_table(URI, COLUMNS, ("id", "day"), options={"bucket": "1"}, storage_options=store.storage)
+        folder, checkpoint = {"local-directory": str(tmp_path)}, str(tmp_path / "checkpoint")
+        sink = TableSink(URI, folder, storage_options=store.storage, checkpoint=checkpoint, decode=DecodedRows)
+        quiet: list[int] = []
+        store.delay_s = 0.03
+        for number in range(9):
+            store.sent.clear()
+            rows = pa.table({"id": range(20), "day": ["a"] * 20, "n": [number] * 20}).cast(COLUMNS)
+            identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", "d", checkpoint=checkpoint)
+            sink.write(Cluster(random.Random(number)).frame(rows, 1), identity)
+            if len([s for s in store.sent if s.method == "PUT"]) == 7:
+                quiet.append(len(longest_chain(store.sent)))
+    # 18 requests, of which 5 are sent beside others; 0.6 seconds are 20 times 30 ms.
+    assert len(quiet) >= 5 and median(quiet) <= 15
+
+
+@pytest.mark.parametrize("keys", [(), ("id",)])
+def test_files_of_a_read_are_opened_ahead_and_each_once(keys: tuple[str, ...]) -> None:
+    count = 40
+    with SlowStore() as store:
+        options = {"bucket": "1", "write-only": "true"} if keys else {"write-only": "true"}
+        table = create_table(URI, COLUMNS, keys, options=options, storage_options=store.storage)
+        for n in range(count):
+            table.write(pa.table({"id": [2 * n, 2 * n + 1], "day": ["a"] * 2, "n": [n] * 2}).cast(COLUMNS))
+        store.delay_s = 0.02
+        store.sent.clear()
+        rows = open_table(URI, storage_options=store.storage).to_arrow()
+        first = next(open_table(URI, storage_options=store.storage).to_batches())
+    assert sorted(rows["id"].to_pylist()) == list(range(2 * count)) and first.num_rows > 0
+    assert not keys or rows["id"].to_pylist() == list(range(2 * count))
+    opened = [s for s in store.sent if "/bucket-0/" in s.path][:count]
+    assert len({s.path for s in opened}) == count and len(longest_chain(opened)) <= count // 3
+
+
+def test_works_run_at_the_same_time_where_answers_are_late_and_come_in_order() -> None:
+    meet = Barrier(3, timeout=60)
+    late = FakeHdfs().io()
+    assert all_at_once(late, [lambda n=n: (meet.wait(), n)[1] for n in range(3)]) == [0, 1, 2]
+    seen: list[int] = []
+    assert all_at_once(LocalIO(), [lambda n=n: seen.append(n) for n in range(3)]) == [None] * 3
+    assert seen == [0, 1, 2]
+
+
+def test_of_works_that_fail_the_first_error_is_raised_when_all_have_ended() -> None:
+    meet = Barrier(2, timeout=60)
+    ended: list[int] = []
+
+    def fail() -> None:
+        meet.wait()
+        raise StorageError("first", retryable=True, missing=False)
+
+    def go_on() -> None:
+        meet.wait()
+        ended.append(1)
+
+    with pytest.raises(StorageError, match="first"):
+        all_at_once(FakeHdfs().io(), [fail, go_on])
+    assert ended == [1]
+
+
+def test_queued_files_are_there_after_the_flush_and_at_once_on_a_local_disk(tmp_path: Path) -> None:
+    cluster = FakeHdfs()
+    queue = QueuedWrites(cluster.io())
+    queue.write_new("/t/a", b"1")
+    queue.write_new("/t/b", b"2")
+    assert cluster.files == {}
+    queue.flush()
+    assert cluster.files == {"/t/a": b"1", "/t/b": b"2"}
+    queue.write_new("/t/large", bytes(9 << 20))
+    assert "/t/large" in cluster.files
+    queue.write_new("/t/a", b"another")
+    with pytest.raises(StorageError, match="exists already"):
+        queue.flush()
+    QueuedWrites(LocalIO()).write_new(f"{tmp_path}/a", b"1")
+    assert (tmp_path / "a").read_bytes() == b"1"
+
+
+def test_a_file_that_is_missing_is_an_error_when_it_is_asked_for() -> None:
+    cluster = FakeHdfs()
+    for n in range(3):
+        cluster.io().write_new(f"/t/{n}", b"%d" % n)
+    with open_ahead(cluster.io(), ["/t/0", "/t/none", "/t/1", "/t/2"]) as io:
+        for n in (0, 2):
+            with io.open_input(f"/t/{n}") as found:
+                assert found.read() == b"%d" % n
+        with pytest.raises(StorageError) as caught:
+            io.open_input("/t/none")
+        assert caught.value.fields["missing"] is True
