@@ -196,7 +196,7 @@ def test_of_many_that_rename_onto_one_name_one_wins_each_time(hdfs: HdfsCluster)
 
 
 @pytest.mark.stores
-def test_a_file_of_many_blocks_is_read_by_ranges(hdfs: HdfsCluster) -> None:
+def test_columns_of_a_large_file_are_read_by_ranges(hdfs: HdfsCluster) -> None:
     io, root = hdfs.new_folder()
     rng = random.Random(7)
     table = pa.table({c: pa.array(rng.randbytes(16) for _ in range(60_000)) for c in "abcd"})
