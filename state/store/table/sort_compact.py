@@ -147,7 +147,9 @@ def _sort_ranges(
     seal = replace(plan.seal_plan(OneBucket()), keep_order=True, fold=None)
     bounds = {}
     if drawn:
-        bounds = read_bounds(engine.run(Stages(Parts(drawn), seal, WriteStage(write, groups=KeyBounds(counts)))).notes)
+        drawing = WriteStage(write, groups=KeyBounds(counts))
+        everybody = TaskCounts(engine.workers.tasks(None))
+        bounds = read_bounds(engine.run(Stages(Parts(drawn), seal, drawing, tasks=everybody)).notes)
     stages = Stages(
         source=Parts([part for found in parts for part in found]),
         seal=replace(seal, grouping=SortRanges(by, bounds)),
