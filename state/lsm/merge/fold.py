@@ -40,6 +40,17 @@ class Fold(Protocol):
         ...
 
 
+class Unmoved(ABC):
+    """A fold of rows that still lie where they came from, so that it moves only those that stay."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def fold_in_order(self, table: pa.Table, order: "Indices | None", starts: Starts) -> pa.Table:
+        """As `fold`. The n-th row by key and age is row `order[n]` of the table; None: the rows are in that order."""
+        ...
+
+
 class Selection(ABC):
     """A fold that only selects rows: each key's result is one of its rows or none. The others need not be moved in
     memory.

@@ -10,12 +10,13 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.events import Indices, Mask
 from bucketline.state.lsm.merge.change_rows import LEVEL, ChangeRule, changes, is_add, marked
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
-from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, Deduplicate, Fold
+from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, Deduplicate, Fold, Unmoved
 from bucketline.state.lsm.tree.sort_keys import sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, logical_type
 from bucketline.state.types.distinct import distinct
@@ -50,7 +51,7 @@ class NewestValue:
     inner: ComputedFold
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
-        kept = _candidates(table, starts)
+        kept = _candidates(table[LEVEL].to_numpy(), starts)
         rows = table.drop_columns([LEVEL])
         if kept.all():
             return self.inner.fold(rows, starts)
@@ -66,7 +67,7 @@ class NewestValue:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LookupFold:
+class LookupFold(Unmoved):
     """Rows that include level 0; each key is completed by the newest row on higher levels, and the change is logged.
     Rows have LEVEL, the result has PART. `older` is None if there is nothing above the output level; `rule` is None if
     no changelog is wanted. Without `stores` there are only changelog rows: the file moves up as it is.
@@ -80,8 +81,32 @@ class LookupFold:
     rule: ChangeRule | None
     stores: bool = True
 
+    def fold_in_order(self, table: pa.Table, order: Indices | None, starts: Mask) -> pa.Table:
+        """As `Unmoved`, without PART where nothing is logged. If the newest row of a key is the one that counts,
+        no other row moves, and those on higher levels are only looked for.
+        """
+        if self.rule is not None or self.sequence_fields or self.inner != Deduplicate():
+            return self.fold(table if order is None else table.take(pa.array(order)), starts)
+        levels = table[LEVEL].to_numpy()
+        levels = levels if order is None else levels[order]
+        numbers = np.cumsum(starts) - 1
+        candidates = np.flatnonzero(_candidates(levels, starts))
+        newest = candidates[_ends_of(numbers[candidates])]
+        at = newest if order is None else order[newest]
+        rows = table.drop_columns([LEVEL])
+        if len(at) < rows.num_rows or order is not None:
+            rows = rows.take(pa.array(at))
+        if self.older is not None:
+            lacking = np.ones(len(newest), bool)
+            lacking[numbers[levels > 0]] = False
+            keys = rows.select(list(self.keys))
+            asked = keys if lacking.all() else keys.filter(pa.array(lacking))
+            if asked.num_rows:
+                self.older.find(asked)
+        return rows if self.stores else rows.slice(0, 0)
+
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
-        kept = _candidates(table, starts)
+        kept = _candidates(table[LEVEL].to_numpy(), starts)
         numbers = np.cumsum(starts) - 1
         if not kept.all():
             table, numbers = table.filter(pa.array(kept)), numbers[kept]
@@ -162,9 +187,8 @@ class FirstRowLookup:
         return marked(rows.filter(pa.array(kept)) if self.stores else rows.slice(0, 0), logged)
 
 
-def _candidates(table: pa.Table, starts: Mask) -> Mask:
+def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
     """True for rows of level 0 and, of each key, for the row on the lowest level above."""
-    levels = table[LEVEL].to_numpy()
     low: Mask = levels <= 0
     if low.all():
         return low
@@ -193,6 +217,12 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 def _always(fold: Fold) -> Fold:
     """The fold without the exception for keys with one row. Folds that select rows keep a single row anyway."""
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold
+
+
+def _ends_of(numbers: Indices) -> Mask:
+    ends = np.ones(len(numbers), bool)
+    ends[:-1] = numbers[1:] != numbers[:-1]
+    return ends
 
 
 def _starts_of(numbers: Indices) -> Mask:

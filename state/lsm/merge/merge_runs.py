@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bucketline.state.lsm.merge.fold import Fold, Selection, Starts
+from bucketline.state.lsm.merge.fold import Fold, Selection, Starts, Unmoved
 from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key, merge_order, sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
 from bucketline.state.types.order import normalized_keys
@@ -142,6 +142,8 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
         if order is not None:
             return _take(rows, order[chosen])
         return rows if len(chosen) == rows.num_rows else _take(rows, chosen)
+    if isinstance(plan.fold, Unmoved):
+        return plan.fold.fold_in_order(rows, order, starts)
     return plan.fold.fold(rows if order is None else _take(rows, order), starts)
 
 

@@ -139,7 +139,8 @@ class _Match:
         deleted = None if marks is None else marks.of_name(self.file_name)
         if deleted is None or not len(self.keys):
             return self
-        kept: Mask = ~np.isin(self.positions, deleted)
+        near = deleted[slice(*np.searchsorted(deleted, [self.positions[0], self.positions[-1] + 1]))]
+        kept: Mask = ~np.isin(self.positions, near)
         return _Match(self.block, self.keys[kept], self.positions[kept])
 
     def unexpired(self, age: RowAge) -> "_Match":

@@ -4,6 +4,7 @@ Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file
 written again when one of them has changed; also without any vectors, to replace the old file.
 """
 
+from array import array
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -51,7 +52,8 @@ class BucketDeletions:
         """Marks rows as deleted."""
         found = self._vectors.setdefault(file_name, BitMap())
         before = len(found)
-        found.update(positions.astype(np.uint32))
+        # From an array of this type a bitmap is built at once; from any other one number by number.
+        found |= BitMap(array("I", positions.astype(np.uint32).tobytes()))
         self.is_modified |= len(found) > before
 
     def forget(self, file_name: str) -> None:
