@@ -28,7 +28,6 @@ from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.store.datafile.data_files import (
     BATCH_BYTES,
     BATCH_ROWS,
-    ChooseGroups,
     chosen_groups,
     read_data_file,
     read_schema,
@@ -38,7 +37,7 @@ from bucketline.state.store.index.deletion_vectors import DeletedRows, Positions
 from bucketline.state.store.read.evolved_rows import columns_of_files, fill_tracked, side_by_side
 from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.store.read.prune import BucketFiles, SchemaOf
-from bucketline.state.store.read.row_groups import FileShare, GroupChoice, group_choice
+from bucketline.state.store.read.row_groups import GroupChoice, group_choice
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.open_ahead import open_ahead
 from bucketline.state.store.storage.parallel import answers_late
@@ -61,7 +60,7 @@ _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 @dataclass(frozen=True, slots=True)
 class FileAccess:
     """What every reader of a table's files needs: their places and schemas. With `age`, expired rows are left out; with
-    `choice`, row groups of Parquet files that hold no row that passes; with `share`, all but a part of each file."""
+    `choice`, row groups of Parquet files that hold no row that passes."""
 
     io: FileIO
     table_path: str
@@ -71,7 +70,6 @@ class FileAccess:
     batch_bytes: int = BATCH_BYTES
     age: RowAge | None = None
     choice: GroupChoice | None = None
-    share: FileShare | None = None
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """The place of a data file: on the table's storage, or at its full path."""
@@ -91,7 +89,7 @@ class FileAccess:
         deleted = None
         if self.deletions is not None:
             deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
-        choose = None if is_tracked else self._chooser(file, stored)
+        choose = None if self.choice is None or is_tracked else partial(self.choice.choose, stored)
         read = partial(
             read_data_file,
             io,
@@ -111,35 +109,15 @@ class FileAccess:
             found = read(choose=choose)
         else:
             groups = None if choose is None else chosen_groups(io, path, file, choose)
-            most = _MOST_GROUPS if self.share is None else None
-            found = _less_deleted(read, deleted, path, groups, most)
+            found = _less_deleted(read, deleted, path, groups)
         return found if self.age is None else _unexpired(found, self.age, wanted)
-
-    def _chooser(self, file: DataFileMeta, stored: TableSchema) -> ChooseGroups | None:
-        """Which row groups of a file are read."""
-        choice, share = self.choice, self.share
-        if choice is None and share is None:
-            return None
-
-        def choose(groups_of: Callable[[str], list[RowGroup]]) -> list[RowGroup] | None:
-            kept = None if choice is None else choice.choose(stored, groups_of)
-            if share is None:
-                return kept
-            return share.of(groups_of("") if kept is None else kept, file.row_count)
-
-        return choose
 
 
 def _less_deleted(
-    read: Callable[..., Iterator[pa.RecordBatch]],
-    deleted: Positions,
-    path: str,
-    groups: Sequence[RowGroup] | None,
-    most: int | None,
+    read: Callable[..., Iterator[pa.RecordBatch]], deleted: Positions, path: str, groups: Sequence[RowGroup] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, or of some of its row groups, without those at the deleted positions. The whole file is read
-    where more than `most` row groups would be."""
-    if groups is None or (most is not None and len(groups) > most):
+    """The rows of a file, or of some of its row groups, without those at the deleted positions."""
+    if groups is None or len(groups) > _MOST_GROUPS:
         yield from drop_deleted(read(), deleted, path)
         return
     for group in groups:
@@ -240,6 +218,17 @@ def _paths(access: FileAccess, bucket: BucketFiles) -> Iterator[str]:
             yield access.place(bucket, file)[1]
 
 
+def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
+    """Files of a bucket that can be read alone: the rows of the parts, one after the other, are those of the bucket."""
+    if not schema.primary_keys:
+        if schema.settings.reading.data_evolution:
+            return [bucket]
+        files = [[f] for f in _in_file_order(bucket)]
+    else:
+        files = [group for runs in _sections(schema, bucket) for group in _read_together(schema, runs)]
+    return [replace(bucket, files=tuple(group)) for group in files]
+
+
 def project(schema: TableSchema, batch: pa.RecordBatch, projection: Projection) -> Iterator[pa.RecordBatch]:
     """The rows that pass the filter, in the requested columns and the table's types; no batch is empty."""
     found = _filtered(batch, projection.expression)
@@ -268,7 +257,7 @@ def read_stored_rows(
         return
     columns = (*projection.needed, VALUE_KIND)
     for bucket in buckets:
-        for file in sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name)):
+        for file in _in_file_order(bucket):
             for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
                 found = _filtered(batch, projection.expression).combine_chunks()
                 if found.num_rows:
@@ -332,8 +321,11 @@ def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]
 def _raw_rows(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    files = sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name))
-    return chain.from_iterable(map(_reader(access, bucket, columns, batch_rows), files))
+    return chain.from_iterable(map(_reader(access, bucket, columns, batch_rows), _in_file_order(bucket)))
+
+
+def _in_file_order(bucket: BucketFiles) -> list[DataFileMeta]:
+    return sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name))
 
 
 def _reader_of_rows(schema: TableSchema) -> Callable[..., Iterator[pa.RecordBatch]]:
@@ -361,12 +353,8 @@ def _merged_rows(
 ) -> Iterator[pa.RecordBatch]:
     schema = access.schema
     fold = reading_fold(schema)
-    order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
-    # Above level 0, deletion vectors leave one row of each key, so that nothing has to be merged.
-    is_looked_up = schema.settings.changelog.deletion_vectors
-    for runs in sections(bucket.files, order):
-        is_merged = is_looked_up and all(f.level > 0 for run in runs for f in run.files)
-        if len(runs) > 1 and not is_merged:
+    for runs in _sections(schema, bucket):
+        if _is_merged(schema, runs):
             with_system = merge_columns(schema, columns)
             # Other versions of a row may not pass the filter: what is left out must hold none of its key.
             choice = None if access.choice is None else access.choice.only(schema.trimmed_primary_key)
@@ -379,6 +367,22 @@ def _merged_rows(
                 yield from drop_deletes(_reader(access, bucket, (*columns, VALUE_KIND), batch_rows)(file))
             else:
                 yield from _reader(access, bucket, columns, batch_rows)(file)
+
+
+def _sections(schema: TableSchema, bucket: BucketFiles) -> list[list[SortedRun]]:
+    return sections(bucket.files, key_order([f.type for f in schema.select(schema.trimmed_primary_key)]))
+
+
+def _is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
+    """Whether the rows of a section are merged. Above level 0, deletion vectors leave one row of each key."""
+    is_looked_up = schema.settings.changelog.deletion_vectors and all(f.level > 0 for run in runs for f in run.files)
+    return len(runs) > 1 and not is_looked_up
+
+
+def _read_together(schema: TableSchema, runs: Sequence[SortedRun]) -> list[list[DataFileMeta]]:
+    """The files of a section: all at once where they are merged, else each alone."""
+    files = [f for run in runs for f in run.files]
+    return [files] if _is_merged(schema, runs) else [[f] for f in files]
 
 
 def _reader(

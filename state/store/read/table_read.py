@@ -4,8 +4,9 @@ Plans are made from metadata alone; rows are read when they are asked for.
 Source: Paimon 2.0 AbstractDataTableScan, IncrementalDeltaStartingScanner, DataTableStreamScan.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
@@ -29,6 +30,7 @@ from bucketline.state.store.read.merge_read import (
     FileAccess,
     Projection,
     is_tracked,
+    parts_of,
     plan_projection,
     read_buckets,
     read_stored_rows,
@@ -37,8 +39,14 @@ from bucketline.state.store.read.merge_read import (
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, prune_stored, visible_files
 from bucketline.state.store.read.views import files_table
+from bucketline.state.store.storage.parallel import all_items, core_count
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.sql_filter import parse_filter
+
+_SMALL_BYTES = 4 << 20
+"""Bytes of data files that one thread reads as fast as several do."""
+
+_MOST_READERS = 8
 
 Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 Filter: TypeAlias = pc.Expression | str
@@ -66,6 +74,21 @@ def read_table(table: TableHandle, request: Request) -> Rows:
     else:
         schema, rows = _rows_at(table, request)
     return schema, rows if request.limit is None else _first(rows, request.limit)
+
+
+def read_whole(table: TableHandle, request: Request) -> pa.Table:
+    """As `read_table`, all rows at once. Up to `_MOST_READERS` parts of buckets are read at the same time, one on each
+    core. Memory: the rows, and what each reader holds.
+    """
+    if request.limit is not None or request.changes_since is not None:
+        schema, rows = read_table(table, request)
+        return pa.Table.from_batches(rows, schema=schema)
+    plan = plan_rows(table, request)
+    sources = [source for planned in plan.planned for source in _sources(planned, plan.projection)]
+    found = all_items(sources, min(core_count(), _MOST_READERS))
+    if len(plan.planned) > 1 and len(plan.out):
+        found = [pa.RecordBatch.from_arrays(b.columns, schema=plan.out) for b in found]
+    return pa.Table.from_batches(found, schema=plan.out)
 
 
 def filter_expression(condition: Filter | None, schema: TableSchema) -> pc.Expression | None:
@@ -212,6 +235,17 @@ def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatc
     if planned.waiting:
         return read_with_postponed(access, [*planned.buckets, *planned.waiting], projection)
     return read_buckets(access, pruned(planned, access, projection), projection)
+
+
+def _sources(planned: Planned, projection: Projection) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
+    """What `_rows_of` reads, in parts that can be read at the same time; in one part what is small."""
+    size_bytes = sum(f.file_size for b in planned.buckets for f in b.files)
+    if planned.waiting or size_bytes < _SMALL_BYTES:
+        return [partial(_rows_of, planned, projection)]
+    access = file_access(planned.sight.table, planned.sight.schema, index_entries(planned.sight))
+    buckets = pruned(planned, access, projection)
+    parts = [part for bucket in buckets for part in parts_of(access.schema, bucket)]
+    return [partial(read_buckets, access, [part], projection) for part in parts]
 
 
 def index_entries(sight: Sight) -> Sequence[IndexManifestEntry]:

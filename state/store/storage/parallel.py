@@ -58,6 +58,34 @@ def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> 
         reading.end()
 
 
+def all_items(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> list[T]:
+    """The items of all sources, in order, read by up to `readers` threads, each of them one source at a time. With one
+    reader they are read in this thread. An error of a source ends the reading and is raised; of several, that of the
+    first source that has one.
+    """
+    readers = min(readers, len(sources))
+    if readers < 2:
+        return [item for source in sources for item in source()]
+    over = Event()
+
+    def items(source: Callable[[], Iterator[T]]) -> list[T]:
+        found: list[T] = []
+        for item in source():
+            if over.is_set():
+                break
+            found.append(item)
+        return found
+
+    with ThreadPoolExecutor(readers, thread_name_prefix="bucketline-read") as pool:
+        futures = [pool.submit(items, source) for source in sources]
+        try:
+            return [item for future in futures for item in future.result()]
+        except BaseException:
+            over.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 @dataclass(frozen=True, slots=True)
 class _Item(Generic[T]):
     value: T

@@ -36,7 +36,7 @@ from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.maintenance.expiry import ExpireResult
 from bucketline.state.store.maintenance.orphans import OrphanResult, remove_orphan_files
-from bucketline.state.store.read.table_read import Filter, Request, live_files, read_table
+from bucketline.state.store.read.table_read import Filter, Request, live_files, read_table, read_whole
 from bucketline.state.store.read.views import snapshots_table
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.system.tables import system_table
@@ -83,9 +83,10 @@ class Table(TableHandle):
         changes_since: Version | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """The rows as one table. Arguments and errors are those of `to_batches`."""
-        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
-        return pa.Table.from_batches(rows, schema=schema)
+        """The rows as one table; parts of it are read at the same time, at most eight, one on each core. Arguments,
+        order of rows and errors are those of `to_batches`.
+        """
+        return read_whole(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
 
     def to_batches(
         self,
