@@ -25,11 +25,13 @@ from bucketline.conf.wording import counted
 from bucketline.state.plans.plan import ItemState, Plan, executors_worth_having
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.maintenance.compactor_upkeep import CompactorUpkeep
+from bucketline.state.store.maintenance.upkeep import Upkept
 from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.plan_table import plan_table
-from bucketline.state.store.plans.serve import Stop, compactor_of, few, serve_plans
+from bucketline.state.store.plans.serve import Stop, compactor_in, few, serve_plans
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.cli.arguments import (
@@ -152,7 +154,9 @@ def compactor(
         take = lambda open_items: most  # noqa: E731
     of_branch = () if branch is None else (f"{BRANCH.key}={branch}",)
     tables = [opened(path, of_branch) for path in paths]
-    compactors = {t.metadata_path: compactor_of(t, given, engine, lease_ms=lease_ms, take=take) for t in tables}
+    sessions = {t.metadata_path: WriteSession(t.uri, given, table=t) for t in tables}
+    compactors = {p: compactor_in(s, engine, lease_ms=lease_ms, take=take) for p, s in sessions.items()}
+    upkeeps = {p: CompactorUpkeep(s) for p, s in sessions.items()}
     stop = Stop()
     with _stopped_by_signals(stop):
         if not once:
@@ -162,9 +166,11 @@ def compactor(
             poll_ms=poll_ms,
             once=once,
             stop=stop,
-            tell=_told_to(shown),
-            looked=_looked_at(compactors, shown),
+            tell=_told_to(shown, upkeeps),
+            looked=_looked_at(compactors, shown, upkeeps),
         )
+        for path, upkeep in upkeeps.items() if once else ():
+            _say_upkept(path, upkeep.at_end())
     left = sum(c.open.count for c in compactors.values())
     others = f", {counted(left, 'item')} left to others" if once and left else ""
     click.echo(f"{counted(closed, 'item')} closed{others}", err=True)
@@ -195,11 +201,15 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _looked_at(compactors: Mapping[str, Compactor], shown: MetricsOptions) -> Callable[[str], None]:
-    """Sets the metric of open items, and writes the file of metrics, where their number has changed."""
+def _looked_at(
+    compactors: Mapping[str, Compactor], shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]
+) -> Callable[[str], None]:
+    """Sets the metric of open items, and writes the file of metrics, where their number has changed; then the table's
+    rules for expiry are followed."""
     known: dict[str, int] = {}
 
     def looked(path: str) -> None:
+        _say_upkept(path, upkeeps[path].between_rounds())
         count = compactors[path].open.count
         if known.get(path) == count:
             return
@@ -210,10 +220,20 @@ def _looked_at(compactors: Mapping[str, Compactor], shown: MetricsOptions) -> Ca
     return looked
 
 
-def _told_to(shown: MetricsOptions) -> Callable[[str, Finished], None]:
+def _say_upkept(path: str, done: Upkept) -> None:
+    said = [f"{counted(done.expired_snapshots, 'snapshot')} expired"] if done.expired_snapshots else []
+    said += [f"tag {name} created" for name in done.tags]
+    said += [f"partition {name} dropped" for name in done.dropped_partitions]
+    if said:
+        click.echo(f"{path}: {', '.join(said)}")
+
+
+def _told_to(shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]) -> Callable[[str, Finished], None]:
     """Prints what was done, and adds it to the metrics of this process."""
 
     def told(path: str, found: Finished) -> None:
+        if found.result is not None and found.result.state is ItemState.DONE:
+            upkeeps[path].owe()
         _tell(path, found)
         outcome = "given back" if found.result is None else found.result.state.value
         REGISTRY.add(ITEMS, 1, {"table": path, "outcome": outcome})

@@ -98,6 +98,12 @@ class Upkeep:
                     tags = (*tags, tag_batch(self._tag_work(session), newest))
         return Upkept(expired, tags, dropped, tuple(done))
 
+    def after_compaction(self, session: WriteSession, newest: Snapshot) -> Upkept:
+        """What is due after compactions that others have planned, of tables too that leave it to compactions."""
+        tags = self._create_tags(session, newest, forced=True)
+        dropped = self._drop_partitions(session) if self._partitions_are_due(session, forced=True) else ()
+        return Upkept(self._expire(session, None if dropped else newest, forced=True), tags, dropped)
+
     def mark_done(
         self, session: WriteSession, *, at_end: bool = False, hidden: Collection[bytes] = ()
     ) -> tuple[str, ...]:
@@ -118,8 +124,8 @@ class Upkeep:
                 self._marks = PendingMarks(session, self._clock, resumes=True)
             self._marks.touch(messages)
 
-    def _partitions_are_due(self, session: WriteSession) -> bool:
-        if not self._expires_partitions(session):
+    def _partitions_are_due(self, session: WriteSession, *, forced: bool = False) -> bool:
+        if not self._expires_partitions(session, forced=forced):
             return False
         interval_ms, now = session.plan.schema.settings.expiry.interval_ms, self._clock.now_ms()
         if self._checked_ms is None:

@@ -59,8 +59,14 @@ def compactor_of(
     lease_ms: int,
     take: Callable[[int], int] = few,
 ) -> Compactor:
-    """A compactor of one table. Raises OptionError, UnsupportedTableError where it cannot have plans."""
-    session = WriteSession(table.uri, options, table=table)
+    """A compactor of one table. Errors as of `compactor_in`."""
+    return compactor_in(WriteSession(table.uri, options, table=table), engine, lease_ms=lease_ms, take=take)
+
+
+def compactor_in(
+    session: WriteSession, engine: Engine, *, lease_ms: int, take: Callable[[int], int] = few
+) -> Compactor:
+    """A compactor of the session's table. Raises OptionError, UnsupportedTableError where it cannot have plans."""
     check_plannable(session)
     folder = PlanFolder(session.table.io, session.table.metadata_path)
     work = TableWork(session, workers=engine.workers)

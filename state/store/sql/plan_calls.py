@@ -8,13 +8,14 @@ from bucketline.conf.option import did_you_mean
 from bucketline.conf.plan_options import COMPACTOR_LEASE, PLAN_STRATEGY, SHORTEST_LEASE_MS, Strategy
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
 from bucketline.state.format.paths import bucket_path
-from bucketline.state.plans.plan import executors_worth_having
+from bucketline.state.plans.plan import ItemState, executors_worth_having
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.maintenance.compactor_upkeep import CompactorUpkeep
 from bucketline.state.store.plans.compactor import Finished
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.plan_table import plan_table
-from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
+from bucketline.state.store.plans.serve import Stop, compactor_in, serve_plans
 from bucketline.state.store.sql.arguments import (
     Arguments,
     chosen_partitions,
@@ -75,7 +76,8 @@ def run_compactor(table: Table, given: Arguments, stopwatch: Stopwatch = SYSTEM_
     if lease_ms < SHORTEST_LEASE_MS:
         raise OptionError(f"option '{COMPACTOR_LEASE.key}' must be at least 1 s", key=COMPACTOR_LEASE.key)
     others = {k: v for k, v in options.items() if k != COMPACTOR_LEASE.key}
-    compactor = compactor_of(table, {**table.write_options, **others}, LOCAL_ENGINE, lease_ms=lease_ms)
+    session = WriteSession(table.uri, {**table.write_options, **others}, table=table)
+    compactor = compactor_in(session, LOCAL_ENGINE, lease_ms=lease_ms)
     ended: list[Finished] = []
     stop, until_ms = Stop(), stopwatch.elapsed_ms() + parse_given_duration(given.get("wait", "0 s"))
     compactors = {table.metadata_path: compactor}
@@ -84,6 +86,10 @@ def run_compactor(table: Table, given: Arguments, stopwatch: Stopwatch = SYSTEM_
         if not compactor.open.count or stopwatch.elapsed_ms() >= until_ms:
             break
         stop.wait_ms(_POLL_MS)
+    upkeep = CompactorUpkeep(session)
+    if any(e.result is not None and e.result.state is ItemState.DONE for e in ended):
+        upkeep.owe()
+    upkeep.at_end()
     rows = [
         {
             "item": e.item.number,

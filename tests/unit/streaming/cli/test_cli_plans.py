@@ -81,6 +81,30 @@ def test_a_compactor_works_off_the_plans_of_several_tables(tmp_path: Path) -> No
     assert "compaction plans" not in run("status", one.path)[1]
 
 
+def test_a_compactor_follows_the_rules_of_a_table_whose_writers_leave_that_to_compactions(tmp_path: Path) -> None:
+    options = {
+        "bucket": "1",
+        "write-only": "true",
+        "snapshot.num-retained.min": "1",
+        "snapshot.num-retained.max": "2",
+        "partition.expiration-time": "2 d",
+        "partition.expiration-check-interval": "0 s",
+        "tag.automatic-creation": "process-time",
+    }
+    table = create_table(str(tmp_path / "shop.db" / "t"), "id INT, dt STRING", ("dt", "id"), ("dt",), options)
+    for _ in range(4):
+        table.write(pa.table({"id": pa.array([1, 2], pa.int32()), "dt": ["2020-01-01", "2999-01-01"]}))
+    assert run("plan", table.path, "--strategy", "full")[0] == 0
+    assert table.snapshots().num_rows == 4
+    code, out, _ = run("compactor", table.path, "--once")
+    assert code == 0 and "snapshots expired, tag " in out and "partition dt=2020-01-01 dropped" in out
+    assert table.snapshots().num_rows == 2
+    assert table.to_arrow()["dt"].to_pylist() == ["2999-01-01"]
+    assert len(table.tags()) == 1
+    assert table.doctor(rows=True) == []
+    assert run("compactor", table.path, "--once")[1] == ""
+
+
 def test_compactors_that_are_killed_beside_a_writer_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
     """Three compactors; one of them is killed again and again, while batches are written and planned."""
     table = made(tmp_path, rows=2000)

@@ -1,0 +1,52 @@
+"""What a compactor does to its table between rounds, after rounds that have committed: as a writer does after a commit.
+
+No item is in work then, so that no lease runs.
+Source: Paimon 2.0, whose compaction jobs maintain a table as its writers do.
+"""
+
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_RANDOM, Clock, IdSource, Random
+from bucketline.state.store.maintenance.upkeep import Upkeep, Upkept, logged
+from bucketline.state.store.write.write_session import WriteSession
+
+UPKEEP_INTERVAL_MS = 60_000
+"""Least time between two expiries of snapshots by one compactor; rounds may follow each other within seconds."""
+
+
+class CompactorUpkeep:
+    """The rules of one table as one compactor follows them; `session` is that of its work."""
+
+    def __init__(
+        self,
+        session: WriteSession,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: IdSource = SYSTEM_IDS,
+        random: Random = SYSTEM_RANDOM,
+    ) -> None:
+        self._session, self._clock = session, clock
+        self._upkeep = Upkeep(clock=clock, ids=ids, random=random)
+        self._is_owed = False
+        self._done_ms: int | None = None
+
+    def owe(self) -> None:
+        """Takes note of a commit."""
+        self._is_owed = True
+
+    def between_rounds(self) -> Upkept:
+        """What is due of what is owed, if the last time is long enough ago."""
+        now = self._clock.now_ms()
+        if self._done_ms is not None and now - self._done_ms < UPKEEP_INTERVAL_MS:
+            return Upkept()
+        return self.at_end()
+
+    def at_end(self) -> Upkept:
+        """What is due of what is owed. A failure is logged, and a later commit does it again."""
+        if not self._is_owed:
+            return Upkept()
+        self._is_owed, self._done_ms = False, self._clock.now_ms()
+        done = Upkept()
+        with logged("expiry after a compaction"):
+            newest = self._session.refresh()
+            if newest is not None:
+                done = self._upkeep.after_compaction(self._session, newest)
+        return done
