@@ -78,6 +78,9 @@ class SparkQueries:
 
     def shown(self, result: pa.Table) -> Any:
         """A result as a DataFrame."""
+        if not result.num_rows:
+            # Spark takes no columns without chunks.
+            result = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=result.schema)])
         return self._spark.createDataFrame(result)
 
     def _is_view(self, session: SqlSession, relation: Relation) -> bool:
@@ -97,7 +100,7 @@ class SparkQueries:
             options = {**table.read_options, **table.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
             return self._spark.read.format(FORMAT).options(**options).load(table.uri)
         schema, rows = system_table(table, system)
-        return self._spark.createDataFrame(pa.Table.from_batches(rows, schema=schema))
+        return self.shown(pa.Table.from_batches(rows, schema=schema))
 
 
 def _last_part(relation: Relation) -> str:

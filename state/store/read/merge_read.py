@@ -28,6 +28,7 @@ from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.store.datafile.data_files import (
     BATCH_BYTES,
     BATCH_ROWS,
+    ChooseGroups,
     chosen_groups,
     read_data_file,
     read_schema,
@@ -37,7 +38,7 @@ from bucketline.state.store.index.deletion_vectors import DeletedRows, Positions
 from bucketline.state.store.read.evolved_rows import columns_of_files, fill_tracked, side_by_side
 from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.store.read.prune import BucketFiles, SchemaOf
-from bucketline.state.store.read.row_groups import GroupChoice, group_choice
+from bucketline.state.store.read.row_groups import FileShare, GroupChoice, group_choice
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.open_ahead import open_ahead
 from bucketline.state.store.storage.parallel import answers_late
@@ -60,7 +61,7 @@ _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 @dataclass(frozen=True, slots=True)
 class FileAccess:
     """What every reader of a table's files needs: their places and schemas. With `age`, expired rows are left out; with
-    `choice`, row groups of Parquet files that hold no row that passes."""
+    `choice`, row groups of Parquet files that hold no row that passes; with `share`, all but a part of each file."""
 
     io: FileIO
     table_path: str
@@ -70,6 +71,7 @@ class FileAccess:
     batch_bytes: int = BATCH_BYTES
     age: RowAge | None = None
     choice: GroupChoice | None = None
+    share: FileShare | None = None
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """The place of a data file: on the table's storage, or at its full path."""
@@ -89,7 +91,7 @@ class FileAccess:
         deleted = None
         if self.deletions is not None:
             deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
-        choose = None if self.choice is None or is_tracked else partial(self.choice.choose, stored)
+        choose = None if is_tracked else self._chooser(file, stored)
         read = partial(
             read_data_file,
             io,
@@ -109,15 +111,35 @@ class FileAccess:
             found = read(choose=choose)
         else:
             groups = None if choose is None else chosen_groups(io, path, file, choose)
-            found = _less_deleted(read, deleted, path, groups)
+            most = _MOST_GROUPS if self.share is None else None
+            found = _less_deleted(read, deleted, path, groups, most)
         return found if self.age is None else _unexpired(found, self.age, wanted)
+
+    def _chooser(self, file: DataFileMeta, stored: TableSchema) -> ChooseGroups | None:
+        """Which row groups of a file are read."""
+        choice, share = self.choice, self.share
+        if choice is None and share is None:
+            return None
+
+        def choose(groups_of: Callable[[str], list[RowGroup]]) -> list[RowGroup] | None:
+            kept = None if choice is None else choice.choose(stored, groups_of)
+            if share is None:
+                return kept
+            return share.of(groups_of("") if kept is None else kept, file.row_count)
+
+        return choose
 
 
 def _less_deleted(
-    read: Callable[..., Iterator[pa.RecordBatch]], deleted: Positions, path: str, groups: Sequence[RowGroup] | None
+    read: Callable[..., Iterator[pa.RecordBatch]],
+    deleted: Positions,
+    path: str,
+    groups: Sequence[RowGroup] | None,
+    most: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, or of some of its row groups, without those at the deleted positions."""
-    if groups is None or len(groups) > _MOST_GROUPS:
+    """The rows of a file, or of some of its row groups, without those at the deleted positions. The whole file is read
+    where more than `most` row groups would be."""
+    if groups is None or (most is not None and len(groups) > most):
         yield from drop_deleted(read(), deleted, path)
         return
     for group in groups:

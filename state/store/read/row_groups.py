@@ -59,6 +59,18 @@ class GroupChoice:
         return None if kept.all() else [g for g, keep in zip(groups, kept, strict=True) if keep]
 
 
+@dataclass(frozen=True, slots=True)
+class FileShare:
+    """One of `count` parts of a Parquet file, numbered from 0: the row groups whose middle lies in it."""
+
+    number: int
+    count: int
+
+    def of(self, groups: Sequence[RowGroup], row_count: int) -> list[RowGroup]:
+        """Those of the row groups of a file with so many rows that belong to the part. Each belongs to one."""
+        return [g for g in groups if (2 * g.first_row + g.row_count) * self.count // (2 * row_count) == self.number]
+
+
 def group_choice(schema: TableSchema, expression: pc.Expression | None) -> GroupChoice | None:
     """What a filter says of row groups; None where it says nothing."""
     if expression is None:

@@ -1,7 +1,8 @@
 """A read of one snapshot in parts that other processes read: units that must be read together, packed into splits.
 
 A unit is what one merge needs: the files of a section of a bucket, or a single file where nothing is merged. Units do
-not depend on sizes, so a position among them means the same in every plan of a snapshot.
+not depend on sizes, so a position among them means the same in every plan of a snapshot. A single Parquet file that is
+larger than a split is shared by several, which read different row groups.
 Source: Paimon 2.0 MergeTreeSplitGenerator, AppendOnlySplitGenerator, BinPacking.packForOrdered.
 """
 
@@ -10,18 +11,21 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from bucketline.conf.table.choices import FileFormat
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
+from bucketline.state.format.paths import extension_of
 from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
 from bucketline.state.store.read.fallback import Sight
-from bucketline.state.store.read.merge_read import Projection, read_buckets
+from bucketline.state.store.read.merge_read import Projection, is_tracked, read_buckets
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.read.row_groups import FileShare
 from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows, pruned
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.order import key_order
@@ -39,6 +43,8 @@ class SplitSizes:
 
     target_bytes: int = 128 << 20
     open_cost_bytes: int = 4 << 20
+    least_share_bytes: int = 4 << 20
+    """A part of a file that is shared has so many bytes at least."""
 
     def weight(self, files: Iterable[DataFileMeta]) -> int:
         return max(self.open_cost_bytes, sum(f.file_size for f in files))
@@ -46,6 +52,12 @@ class SplitSizes:
     def limit(self, weights: Sequence[int]) -> int:
         """The most that a split takes, unless its first part is larger."""
         return min(self.target_bytes, max(self.open_cost_bytes, sum(weights) // LEAST_SPLITS))
+
+    def shares(self, file: DataFileMeta, limit: int) -> int:
+        """Among how many splits a file is shared."""
+        return max(
+            1, min(-(-file.file_size // max(1, limit)), file.file_size // self.least_share_bytes, file.row_count)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +89,20 @@ class Split:
     """Whether rows of the postpone bucket are merged into the others."""
     index: tuple[IndexManifestEntry, ...] = ()
     """The deletion vectors of these files."""
+    share: FileShare | None = None
+    """The part of its one file that is read; None: all."""
+
+    is_divisible: bool = False
+    """Whether it is a single file of which parts can be read apart from each other."""
 
     @property
     def files(self) -> list[DataFileMeta]:
         return [f for b in self.buckets for f in b.files]
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether nothing else can be read with it."""
+        return self.is_postponed or self.share is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +145,8 @@ def plan_scan(table: TableHandle, request: Request, *, snapshot: Snapshot | None
                 kept = tuple(f for f in files if f.level >= least_level)
                 if kept:
                     part = replace(bucket, files=kept)
-                    units.append(Split(number, (part,), index=_of(vectors, (part,))))
+                    divisible = _is_divisible(sight.schema, kept)
+                    units.append(Split(number, (part,), index=_of(vectors, (part,)), is_divisible=divisible))
     read = next((p.sight.snapshot for p in plan.planned if p.sight.table is table), None)
     return Scan(
         tuple(places),
@@ -142,8 +165,12 @@ def pack(units: Sequence[Split], sizes: SplitSizes) -> list[Split]:
     found: list[list[Split]] = []
     filled = 0
     for unit, weight in zip(units, weights, strict=True):
+        count = sizes.shares(unit.files[0], limit) if unit.is_divisible else 1
+        if count > 1:
+            found += [[replace(unit, share=FileShare(number, count))] for number in range(count)]
+            continue
         before = found[-1][-1] if found else None
-        fits = before is not None and before.branch == unit.branch and not (before.is_postponed or unit.is_postponed)
+        fits = before is not None and before.branch == unit.branch and not (before.stands_alone or unit.is_postponed)
         if fits and filled + weight <= limit:
             found[-1].append(unit)
             filled += weight
@@ -156,7 +183,7 @@ def pack(units: Sequence[Split], sizes: SplitSizes) -> list[Split]:
 def read_split(scan: Scan, split: Split) -> Iterator[pa.RecordBatch]:
     """The rows of a split, as batches with the scan's schema. Errors as of `read_data_file`."""
     place = scan.places[split.branch]
-    access = file_access(place.open(), place.schema, split.index)
+    access = replace(file_access(place.open(), place.schema, split.index), share=split.share)
     if split.is_postponed:
         rows = read_with_postponed(access, split.buckets, scan.projection)
     else:
@@ -180,6 +207,12 @@ def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta,
         is_merged = schema.settings.changelog.deletion_vectors and all(f.level > 0 for f in files)
         found += [(f,) for f in files] if is_merged or len(runs) == 1 else [tuple(files)]
     return found
+
+
+def _is_divisible(schema: TableSchema, files: Sequence[DataFileMeta]) -> bool:
+    """Whether the files are one that has row groups, and whose rows need no number of their own."""
+    is_one = len(files) == 1 and extension_of(files[0].file_name) == FileFormat.PARQUET.value
+    return is_one and not (is_tracked(schema) or schema.settings.reading.data_evolution)
 
 
 def _by_bucket(index: Iterable[IndexManifestEntry]) -> _Vectors:
@@ -210,4 +243,5 @@ def _joined(parts: Sequence[Split]) -> Split:
             buckets[-1] = replace(last, files=(*last.files, *bucket.files))
         else:
             buckets.append(bucket)
-    return Split(parts[0].branch, tuple(buckets), parts[0].is_postponed, tuple(e for part in parts for e in part.index))
+    index = tuple(e for part in parts for e in part.index)
+    return Split(parts[0].branch, tuple(buckets), parts[0].is_postponed, index, parts[0].share)

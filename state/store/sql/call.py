@@ -49,7 +49,7 @@ def call(session: SqlSession, found: Call, queries: Queries, clock: Clock = SYST
     if found.procedure == "plan_compaction":
         return plan_compaction(table, given)
     if found.procedure == "run_compactor":
-        return run_compactor(table, given)
+        return run_compactor(table, given, queries.engine)
     if found.procedure == "rescale":
         full = name.table if is_path(name) else session.place(name)[1]
         return _rescale(table, full, given, queries)

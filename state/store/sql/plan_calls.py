@@ -9,13 +9,13 @@ from bucketline.conf.plan_options import COMPACTOR_LEASE, PLAN_STRATEGY, SHORTES
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.plans.plan import ItemState, executors_worth_having
-from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.maintenance.compactor_upkeep import CompactorUpkeep
 from bucketline.state.store.plans.compactor import Finished
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.plan_table import plan_table
-from bucketline.state.store.plans.serve import Stop, compactor_in, serve_plans
+from bucketline.state.store.plans.serve import Stop, compactor_in, few, serve_plans
 from bucketline.state.store.sql.arguments import (
     Arguments,
     chosen_partitions,
@@ -67,17 +67,21 @@ def plan_compaction(table: Table, given: Arguments, clock: Clock = SYSTEM_CLOCK)
     )
 
 
-def run_compactor(table: Table, given: Arguments, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> pa.Table:
-    """Does in this process what is planned, until nothing is left to claim: one row for each item that it took, in the
-    order in which they ended. For the time of `wait` it stays while others hold items, and takes over those whose
-    leases end. Raises OptionError, UnsupportedTableError, StorageError."""
+def run_compactor(table: Table, given: Arguments, engine: Engine, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> pa.Table:
+    """Does what is planned until nothing is left to claim: one row for each item that it took, as they ended.
+
+    For the time of `wait` it stays while others hold items, and takes over those whose leases end. Raises OptionError,
+    UnsupportedTableError, StorageError.
+    """
     options = options_of(given)
     lease_ms = COMPACTOR_LEASE.get(options)
     if lease_ms < SHORTEST_LEASE_MS:
         raise OptionError(f"option '{COMPACTOR_LEASE.key}' must be at least 1 s", key=COMPACTOR_LEASE.key)
     others = {k: v for k, v in options.items() if k != COMPACTOR_LEASE.key}
     session = WriteSession(table.uri, {**table.write_options, **others}, table=table)
-    compactor = compactor_in(session, LOCAL_ENGINE, lease_ms=lease_ms)
+    most = engine.workers.parallelism
+    take = few if most == 1 else lambda open_items: most
+    compactor = compactor_in(session, engine, lease_ms=lease_ms, take=take)
     ended: list[Finished] = []
     stop, until_ms = Stop(), stopwatch.elapsed_ms() + parse_given_duration(given.get("wait", "0 s"))
     compactors = {table.metadata_path: compactor}

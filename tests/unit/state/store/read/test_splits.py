@@ -16,6 +16,8 @@ from tests.support.golden import golden_table, golden_tables
 COLUMNS = "id BIGINT NOT NULL, dt STRING NOT NULL, name STRING, n INT"
 SMALL = SplitSizes(target_bytes=1, open_cost_bytes=1)
 LARGE = SplitSizes()
+SHARED = SplitSizes(target_bytes=400, open_cost_bytes=1, least_share_bytes=100)
+"""So small that files are shared by several splits."""
 
 
 def rows(first: int, count: int = 40, text: str = "a") -> pa.Table:
@@ -44,10 +46,14 @@ def appended(path: Path) -> Table:
 def drained(scan: Scan, sizes: SplitSizes) -> pa.Table:
     plan = pickle.loads(pickle.dumps((scan.without_units(), pack(scan.units, sizes))))
     batches = [b for split in plan[1] for b in read_split(plan[0], split)]
-    return pa.Table.from_batches(batches, schema=scan.out).sort_by([("id", "ascending"), ("dt", "ascending")])
+    return sorted_rows(pa.Table.from_batches(batches, schema=scan.out))
 
 
-@pytest.mark.parametrize("sizes", [SMALL, LARGE])
+def sorted_rows(found: pa.Table) -> pa.Table:
+    return found.sort_by([(name, "ascending") for name in ("id", "dt") if name in found.column_names])
+
+
+@pytest.mark.parametrize("sizes", [SMALL, LARGE, SHARED])
 @pytest.mark.parametrize(
     "request_",
     [
@@ -56,13 +62,14 @@ def drained(scan: Scan, sizes: SplitSizes) -> pa.Table:
         Request(filter=(pc.field("dt") == "d1") & (pc.field("id") < 30)),
         Request(version=3),
         Request(read_optimized=True),
+        Request(columns=["dt"]),
     ],
 )
 def test_the_splits_hold_what_the_table_holds(tmp_path: Path, request_: Request, sizes: SplitSizes) -> None:
     for table in (keyed(tmp_path), appended(tmp_path)):
         whole = table.to_arrow(request_.columns, request_.filter, request_.version, request_.read_optimized)
         found = drained(plan_scan(table, request_), sizes)
-        assert found.equals(whole.sort_by([("id", "ascending"), ("dt", "ascending")]))
+        assert found.equals(sorted_rows(whole))
 
 
 @pytest.mark.parametrize("options", [{"deletion-vectors.enabled": "true"}, {"bucket": "-2"}, {"bucket": "-1"}])
@@ -72,8 +79,8 @@ def test_the_splits_of_other_tables_hold_what_the_table_holds(tmp_path: Path, op
         table.compact()
         table.write(rows(500))
         table = open_table(table.path, options={"postpone.merge-on-read": "true"})
-    order = [("id", "ascending"), ("dt", "ascending")]
-    assert drained(plan_scan(table, Request()), SMALL).equals(table.to_arrow().sort_by(order))
+    for sizes in (SMALL, SHARED):
+        assert drained(plan_scan(table, Request()), sizes).equals(sorted_rows(table.to_arrow()))
     assert table.to_arrow().num_rows > 100
 
 
@@ -82,7 +89,7 @@ def test_the_splits_of_each_golden_table_hold_what_it_holds() -> None:
     for name in names:
         table = open_table(str(golden_table(name)))
         scan = plan_scan(table, Request())
-        for sizes in (SMALL, LARGE):
+        for sizes in (SMALL, LARGE, SHARED):
             batches = [b for split in pack(scan.units, sizes) for b in read_split(scan, split)]
             found = [repr(row) for b in batches for row in b.to_pylist()]
             assert sorted(found) == sorted(map(repr, table.to_arrow().to_pylist())), name
@@ -96,6 +103,32 @@ def test_files_that_are_merged_together_stay_together_and_others_are_split(tmp_p
     table.compact()
     assert len(pack(plan_scan(table, Request()).units, SMALL)) == 4
     assert len(pack(plan_scan(appended(tmp_path), Request()).units, SMALL)) == 4
+
+
+@pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}])
+def test_splits_share_a_large_file_by_its_row_groups(tmp_path: Path, options: dict[str, str]) -> None:
+    given = {"bucket": "1", "file.block-size": "4 kb", **options}
+    table = create_table(str(tmp_path / "w/s.db/t"), "id BIGINT NOT NULL, name STRING", ["id"], options=given)
+    names = pa.table({"id": range(20_000), "name": [f"name {i}" for i in range(20_000)]})
+    table.write(names)
+    table.compact()
+    if options:
+        table.delete("id % 3 = 0")
+    scan = plan_scan(open_table(table.path), Request())
+    splits = pack(scan.units, SplitSizes(open_cost_bytes=1, least_share_bytes=1))
+    # No file reaches the target size, but 16 splits are wanted.
+    assert [(s.share.number, s.share.count) for s in splits if s.share] == [
+        (n, len(splits)) for n in range(len(splits))
+    ]
+    assert len(splits) in (16, 17)
+    parts = [sum(b.num_rows for b in read_split(scan, split)) for split in splits]
+    assert sum(parts) == len(table.to_arrow()) and max(parts) < sum(parts) / 8
+    sizes = SplitSizes(open_cost_bytes=1, least_share_bytes=1)
+    assert drained(scan, sizes).equals(sorted_rows(table.to_arrow()))
+    few = plan_scan(open_table(table.path), Request(columns=["id"], filter="id BETWEEN 4990 AND 10010"))
+    found = drained(few, sizes)["id"].to_pylist()
+    assert found == [i for i in range(4990, 10011) if not options or i % 3]
+    assert len(pack(scan.units, LARGE)) == 1
 
 
 def test_a_filter_on_the_partition_and_the_bucket_key_leaves_one_file(tmp_path: Path) -> None:
