@@ -1,5 +1,6 @@
 """Paimon Java and pypaimon read the tables that we write, row for row, and Java places rows where we place them."""
 
+import random
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.table.table import open_table
+from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.every_type import BYTES, FLOATS, NAN, NANOSECONDS, VALUES, name_of, rows
 from tests.support.our_tables import fields_of, make_table, read_rows, write_rows
 from tests.support.peer import PaimonJava, Peer
 from tests.support.rows import assert_same_rows, table_fields
+from tests.support.tasks import Cluster
 
 pytestmark = pytest.mark.peer
 
@@ -72,6 +75,22 @@ def test_a_peer_reads_an_overwritten_table(peer: Peer, bucket: str, tmp_path: Pa
         row | {"v": "newer"} if row["k"] == 7 else row for row in new
     ]
     assert_same_rows(peer.read(table), expected, table_fields(table))
+
+
+def test_a_peer_reads_rows_that_tasks_have_sorted(peer: Peer, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    options = {"bucket": "-1", "target-file-size": "500 b", "deletion-vectors.enabled": "true"}
+    make_table(table, {"k": "INT", "v": "STRING"}, options=options)
+    expected = [{"k": (i * 37) % 200, "v": f"value {i}"} for i in range(200)]
+    for start in (0, 100):
+        write_rows(table, expected[start : start + 100])
+    ours = open_table(str(table))
+    ours.delete("k < 20")
+    ours.compact(order_by=["k"], order_strategy="order", engine=SparkEngine(Cluster(random.Random(1), 3)))
+    left = sorted((row for row in expected if row["k"] >= 20), key=lambda row: row["k"])
+    assert len(open_table(str(table)).files()) > 2
+    assert_same_rows(read_rows(table), left, table_fields(table))
+    assert_same_rows(peer.read(table), left, table_fields(table))
 
 
 @pytest.mark.parametrize("codec", ["zstd", "deflate", "snappy", "bzip2", "null"])

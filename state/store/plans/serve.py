@@ -6,7 +6,8 @@ A first request to stop lets the items in work come to their end; a second one, 
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.determinism import Pause
@@ -28,21 +29,30 @@ Tell = Callable[[str, Finished], None]
 
 
 class Stop:
-    """A request to end, and a pause that it ends."""
+    """A request to end, and a pause that it ends.
+
+    A signal's handler asks, perhaps while the thread that it interrupts waits. So neither takes a lock that the other
+    may hold: `threading.Event` would wait for itself.
+    """
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._is_asked = False
+        self._wakes: SimpleQueue[None] = SimpleQueue()
 
     def ask(self) -> None:
-        self._asked.set()
+        self._is_asked = True
+        self._wakes.put(None)
 
     @property
     def is_asked(self) -> bool:
-        return self._asked.is_set()
+        return self._is_asked
 
     def wait_ms(self, duration_ms: int) -> None:
         """Returns after that many milliseconds, or once it is asked."""
-        self._asked.wait(duration_ms / 1000)
+        with suppress(Empty):
+            self._wakes.get(timeout=duration_ms / 1000)
+            # For whoever else waits.
+            self._wakes.put(None)
 
 
 def few(open_items: int) -> int:
