@@ -8,7 +8,7 @@ Source: Paimon 2.0 DataTypes; Flink SQL's and Spark SQL's CREATE TABLE.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -56,7 +56,12 @@ def columns_text(fields: Sequence[DataField]) -> str:
 
 def quoted_name(name: str) -> str:
     """A name as it stands in SQL: in backticks, unless it is plain."""
-    return name if _WORD.fullmatch(name) else f"`{name.replace('`', '``')}`"
+    return name if _WORD.fullmatch(name) else in_backticks(name)
+
+
+def in_backticks(name: str) -> str:
+    """A name in backticks, plain or not."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def quoted_text(text: str) -> str:
@@ -64,26 +69,26 @@ def quoted_text(text: str) -> str:
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
 
 
-def type_text(data_type: DataType) -> str:
-    """The type as `parse_columns` reads it, nullability included."""
-    return _text_without_null(data_type) + ("" if data_type.nullable else " NOT NULL")
+def type_text(data_type: DataType, quote: Callable[[str], str] = quoted_name) -> str:
+    """The type as `parse_columns` reads it, nullability included; `quote` writes the names of sub-fields."""
+    return _text_without_null(data_type, quote) + ("" if data_type.nullable else " NOT NULL")
 
 
-def _text_without_null(data_type: DataType) -> str:
+def _text_without_null(data_type: DataType, quote: Callable[[str], str]) -> str:
     root = data_type.root
     if data_type.element is not None:
         length = f", {data_type.length}" if root is TypeRoot.VECTOR else ""
-        return f"{root.value}<{type_text(data_type.element)}{length}>"
+        return f"{root.value}<{type_text(data_type.element, quote)}{length}>"
     if data_type.key is not None and data_type.value is not None:
-        return f"MAP<{type_text(data_type.key)}, {type_text(data_type.value)}>"
+        return f"MAP<{type_text(data_type.key, quote)}, {type_text(data_type.value, quote)}>"
     if root is TypeRoot.ROW:
-        return f"ROW<{', '.join(map(_field_text, data_type.fields))}>"
+        return f"ROW<{', '.join(_field_text(f, quote) for f in data_type.fields)}>"
     return str(data_type.as_nullable())
 
 
-def _field_text(field: DataField) -> str:
+def _field_text(field: DataField, quote: Callable[[str], str] = quoted_name) -> str:
     comment = "" if field.description is None else f" COMMENT {quoted_text(field.description)}"
-    return f"{quoted_name(field.name)} {type_text(field.type)}{comment}"
+    return f"{quote(field.name)} {type_text(field.type, quote)}{comment}"
 
 
 @dataclass(frozen=True, slots=True)

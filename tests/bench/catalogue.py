@@ -12,6 +12,7 @@ from tests.bench import (
     merge_read,
     point_query,
     small_batch,
+    spark_reader,
     stores,
     table_modes,
     upserts,
@@ -30,5 +31,6 @@ BENCHES: Mapping[str, Bench] = {
     "kafka": kafka.run,
     "modes": table_modes.run,
     "point": point_query.run,
+    "reader": spark_reader.run,
     "stores": stores.run,
 }

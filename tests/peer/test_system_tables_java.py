@@ -18,7 +18,10 @@ from tests.support.peer import PaimonJava, PeerError
 
 pytestmark = pytest.mark.peer
 
-COLUMNS = "k INT NOT NULL, pt STRING, v BIGINT COMMENT 'added up', at TIMESTAMP(6), d DECIMAL(10, 2)"
+COLUMNS = (
+    "k INT NOT NULL, pt STRING, v BIGINT COMMENT 'added up', at TIMESTAMP(6), d DECIMAL(10, 2), "
+    "r ROW<a INT, `b c` ARRAY<STRING>>"
+)
 NO_ORDER = ("options", "consumers", "branches", "files", "ro", "audit_log", "binlog", "table_indexes", "schemas")
 NEWER = {
     "snapshots": ("operation",),

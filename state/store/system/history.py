@@ -18,6 +18,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.catalog.versions import Versions
 from bucketline.state.store.read.views import local_time
+from bucketline.state.types.columns_text import in_backticks, type_text
 from bucketline.state.types.logical import field_to_json
 
 _TIME = pa.timestamp("ms")
@@ -167,7 +168,7 @@ def aggregation_fields(table: TableHandle) -> pa.Table:
     rows = [
         {
             "field_name": f.name,
-            "field_type": str(f.type),
+            "field_type": type_text(f.type, in_backticks),
             "function": _list_text(_about(f.name, newest.options).values()),
             "function_options": _list_text(_about(f.name, newest.options)),
             "comment": f.description,

@@ -29,6 +29,17 @@ def test_every_system_table_of_an_empty_table_has_its_columns(tmp_path: Path) ->
     assert rows == {"schemas": 1, "options": 1, "aggregation_fields": 2}
 
 
+def test_types_inside_of_values_are_written_out_with_their_names_in_backticks(tmp_path: Path) -> None:
+    columns = "k INT, a ARRAY<INT NOT NULL>, r ROW<x INT COMMENT 'it''s', `y z` MAP<STRING, DATE>>, m MULTISET<STRING>"
+    table = create_table(str(tmp_path / "t"), columns, ("k",), options={"bucket": "1"})
+    assert table.system("aggregation_fields")["field_type"].to_pylist() == [
+        "INT NOT NULL",
+        "ARRAY<INT NOT NULL>",
+        "ROW<`x` INT COMMENT 'it''s', `y z` MAP<STRING, DATE>>",
+        "MULTISET<STRING>",
+    ]
+
+
 def test_a_name_that_is_no_system_table_is_refused_with_the_nearest(table: Table) -> None:
     with pytest.raises(OptionError, match=r"no system table 'snapshot'; did you mean 'snapshots'"):
         table.system("snapshot")
