@@ -6,6 +6,7 @@ Everything that needs the time or a fresh name takes one of these, so that a tes
 import random
 import time
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -54,6 +55,7 @@ class Stopwatch(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class SystemClock:
     """The machine's clock and time zone."""
 
@@ -66,6 +68,7 @@ class SystemClock:
         return (since.days * 86400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
+@dataclass(frozen=True, slots=True)
 class SystemStopwatch:
     """The machine's monotonic clock."""
 
@@ -73,6 +76,7 @@ class SystemStopwatch:
         return time.monotonic_ns() // 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
 class SystemIds:
     """Random UUIDs."""
 
@@ -80,6 +84,7 @@ class SystemIds:
         return str(uuid.uuid4())
 
 
+@dataclass(frozen=True, slots=True)
 class SystemRandom:
     """The interpreter's generator, seeded by the machine."""
 
@@ -87,6 +92,7 @@ class SystemRandom:
         return random.random()
 
 
+@dataclass(frozen=True, slots=True)
 class SystemPause:
     """Sleeps."""
 

@@ -2,6 +2,7 @@
 
 import click
 
+from bucketline.state.store.table.table import handle_of
 from bucketline.streaming.cli.arguments import opened, table_arguments
 from bucketline.streaming.cli.program import program
 
@@ -17,6 +18,6 @@ def delete(path: str, option: tuple[str, ...], where: str) -> None:
     Where another writer changes the same keys meanwhile, the delete is planned again.
     """
     table = opened(path, option)
-    before = table.snapshot_store.latest_id()
+    before = handle_of(table).snapshot_store.latest_id()
     done = table.delete(where)
     click.echo("nothing to delete" if done == (before or 0) else f"snapshot {done}")

@@ -10,6 +10,7 @@ from bucketline.state.store.engine.local_engine import LocalEngine
 from bucketline.state.store.maintenance.orphans import OrphanResult
 from bucketline.state.store.table.compact import STRATEGIES, compact_table
 from bucketline.state.store.table.sort_compact import ORDER_STRATEGIES
+from bucketline.state.store.table.table import handle_of
 from bucketline.streaming.cli.arguments import (
     assignments,
     duration,
@@ -59,7 +60,12 @@ def compact(
     names = None if order_by is None else [name.strip() for name in order_by.split(",")]
     with progress_bar("buckets") as bar:
         snapshot_id = compact_table(
-            table, strategy, partitions, order_by=names, order_strategy=order_strategy, engine=LocalEngine(bar.show)
+            handle_of(table),
+            strategy,
+            partitions,
+            order_by=names,
+            order_strategy=order_strategy,
+            engine=LocalEngine(bar.show),
         )
     click.echo("nothing to compact" if snapshot_id is None else f"snapshot {snapshot_id}")
 
@@ -94,7 +100,7 @@ def expire(
     """
     older_than = None if retain_time is None else duration(retain_time, "--retain-time")
     table = opened(path, option)
-    if table.table_schema.settings.expiry.partitions_ms is not None:
+    if handle_of(table).table_schema.settings.expiry.partitions_ms is not None:
         dropped = table.expire_partitions()
         if dropped:
             click.echo(f"{counted(len(dropped), 'partition')} dropped: {', '.join(dropped)}")

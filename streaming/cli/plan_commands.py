@@ -33,6 +33,7 @@ from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.plan_table import plan_table
 from bucketline.state.store.plans.serve import Stop, compactor_in, few, serve_plans
 from bucketline.state.store.table.partition_choice import choose_partitions
+from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.cli.arguments import (
     assignments,
@@ -82,7 +83,7 @@ def plan(
 
     Buckets that another plan has and nobody has done yet are left out.
     """
-    table = opened(path, option)
+    table = handle_of(opened(path, option))
     given = {**assignments(settings, "--set"), **({} if strategy is None else {PLAN_STRATEGY.key: strategy})}
     session = WriteSession(table.uri, given, table=table)
     session.refresh()
@@ -153,7 +154,7 @@ def compactor(
         most = tasks or engine.workers.parallelism
         take = lambda open_items: most  # noqa: E731
     of_branch = () if branch is None else (f"{BRANCH.key}={branch}",)
-    tables = [opened(path, of_branch) for path in paths]
+    tables = [handle_of(opened(path, of_branch)) for path in paths]
     sessions = {t.metadata_path: WriteSession(t.uri, given, table=t) for t in tables}
     compactors = {p: compactor_in(s, engine, lease_ms=lease_ms, take=take) for p, s in sessions.items()}
     upkeeps = {p: CompactorUpkeep(s) for p, s in sessions.items()}

@@ -9,8 +9,9 @@ from bucketline.conf.option import did_you_mean
 from bucketline.conf.secrets import mask
 from bucketline.conf.wording import counted
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.columns_text import type_text
 from bucketline.state.types.sql_filter import parse_filter
 from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments
@@ -87,7 +88,7 @@ def scan(
         check_output(output)
     table = opened(path, option)
     version = _version(snapshot)
-    schema = _schema_at(table, version)
+    schema = _schema_at(handle_of(table), version)
     wanted = _known_columns(schema, names(columns)) if columns else None
     condition = _condition(schema, where)
     since = _version(changes_since)
@@ -134,7 +135,7 @@ def files(path: str, option: tuple[str, ...], form: Format) -> None:
 @format_option
 def schema(path: str, option: tuple[str, ...], show_options: bool, form: Format) -> None:
     """Shows the columns of the newest schema, or the table's options; secrets are masked."""
-    found = opened(path, option).table_schema
+    found = handle_of(opened(path, option)).table_schema
     print_table(_options_table(found) if show_options else _columns_table(found), form)
 
 
@@ -167,7 +168,7 @@ def _version(text: str | None) -> Version | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
-def _schema_at(table: Table, version: Version | None) -> TableSchema:
+def _schema_at(table: TableHandle, version: Version | None) -> TableSchema:
     """The schema that a read of the version uses."""
     found = (
         None

@@ -14,7 +14,7 @@ from bucketline.conf.resolve import (
 )
 from bucketline.conf.secrets import MaskingFilter
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.streaming.batch.failure import SparkLog
 from bucketline.streaming.cli.arguments import format_option
 from bucketline.streaming.cli.program import program
@@ -103,11 +103,11 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
         return
     table = open_table(done.table_path)
     _headline(f"bucketline status {table.path}")
-    draw_status(table)
+    draw_status(handle_of(table))
     _headline(f"bucketline compact {table.path}")
     click.echo(f"snapshot {table.compact()}")
     _headline(f"bucketline status {table.path}")
-    draw_status(table)
+    draw_status(handle_of(table))
     _headline(f"bucketline snapshots {table.path}")
     print_table(shown_snapshots(table), Format.TABLE)
     _headline(f"bucketline scan {table.path} --limit {_SHOWN_ROWS}")

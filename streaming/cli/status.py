@@ -12,12 +12,13 @@ from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.postpone_backlog import find_waiting
+from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.plans.backlog import plan_backlog
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.read.views import partition_text
 from bucketline.state.store.table.partition_choice import choose_partitions
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import handle_of
 from bucketline.streaming.batch.age import age_text
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
 from bucketline.streaming.cli.program import program
@@ -81,7 +82,7 @@ def status(
     in files, so a key may count more than once until it is compacted. json and csv print one row a bucket. For the
     streams that write the table it shows the last batches, rejected records and lag.
     """
-    table = opened(path, option)
+    table = handle_of(opened(path, option))
     if batches is not None:
         print_table(batches_table(batches_of(table, batches)), form)
     elif form is Format.TABLE:
@@ -100,13 +101,13 @@ def _most(text: str) -> int | None:
     return int(text)
 
 
-def draw_status(table: Table, partitions: list[dict[str, object]] | None = None, most: int | None = 64) -> None:
+def draw_status(table: TableHandle, partitions: list[dict[str, object]] | None = None, most: int | None = 64) -> None:
     """Prints the newest snapshot, with at most so many buckets; None for all."""
     snapshot = table.snapshot_store.latest()
     _draw(console(), table, snapshot, [] if snapshot is None else _survey(table, snapshot, partitions), most)
 
 
-def _survey(table: Table, snapshot: Snapshot, partitions: list[dict[str, object]] | None) -> list[BucketSurvey]:
+def _survey(table: TableHandle, snapshot: Snapshot, partitions: list[dict[str, object]] | None) -> list[BucketSurvey]:
     schema = table.table_schema
     chosen = choose_partitions(schema, partitions)
     return [
@@ -118,7 +119,9 @@ def _survey(table: Table, snapshot: Snapshot, partitions: list[dict[str, object]
     ]
 
 
-def _draw(out: Console, table: Table, snapshot: Snapshot | None, buckets: list[BucketSurvey], most: int | None) -> None:
+def _draw(
+    out: Console, table: TableHandle, snapshot: Snapshot | None, buckets: list[BucketSurvey], most: int | None
+) -> None:
     mode = bucket_mode(table.table_schema)
     for line in _headlines(table, snapshot, buckets, mode):
         out.print(Text(line))
@@ -160,7 +163,9 @@ def _advice_lines(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> li
     return lines
 
 
-def _headlines(table: Table, snapshot: Snapshot | None, buckets: Sequence[BucketSurvey], mode: BucketMode) -> list[str]:
+def _headlines(
+    table: TableHandle, snapshot: Snapshot | None, buckets: Sequence[BucketSurvey], mode: BucketMode
+) -> list[str]:
     schema = table.table_schema
     kind = f"primary key {', '.join(schema.primary_keys)}" if schema.primary_keys else "append table"
     engine = f", merge engine {schema.settings.merge.engine.value}" if schema.primary_keys else ""
@@ -200,7 +205,7 @@ def _level0_lines(buckets: Sequence[BucketSurvey]) -> list[str]:
     return [f"on level 0: {_size_text(sum(f.file_size for f in files))}, for up to {age}; at most {most} in a bucket"]
 
 
-def _plan_lines(table: Table) -> list[str]:
+def _plan_lines(table: TableHandle) -> list[str]:
     """What of the table's compaction plans is open; nothing where none is."""
     found = plan_backlog(PlanFolder(table.io, table.metadata_path))
     if not found.items:

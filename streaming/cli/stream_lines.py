@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from bucketline.conf.wording import counted
 from bucketline.state.determinism import SYSTEM_CLOCK
+from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
-from bucketline.state.store.table.table import Table
 from bucketline.streaming.batch.age import age_text
 from bucketline.streaming.batch.batch_counts import WrittenBatch, last_batches
 from bucketline.streaming.cli.texts import printable
@@ -33,7 +33,7 @@ BATCHES_SCHEMA = pa.schema(
 )
 
 
-def batches_of(table: Table, most: int) -> list[WrittenBatch]:
+def batches_of(table: TableHandle, most: int) -> list[WrittenBatch]:
     """The newest batches that streams have written, newest first.
 
     They are read from a bounded number of the newest snapshots, and from the writers' tags, which keep a writer's last

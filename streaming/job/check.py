@@ -8,6 +8,7 @@ from bucketline.conf.source_options import source_options
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
+from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.warehouse.catalog import catalog_of
 from bucketline.state.store.write.modes import plan_write
 from bucketline.streaming.decode.step_for_table import decode_step
@@ -33,7 +34,7 @@ def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
 def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
     """The schema of the job's table; if it does not exist, the one that the section `create` describes."""
     if has_table(config):
-        return open_existing(config).table_schema
+        return handle_of(open_existing(config)).table_schema
     if config.create is None:
         raise no_table(config)
     if config.catalog is None:

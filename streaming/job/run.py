@@ -21,7 +21,7 @@ from bucketline.conf.source_options import (
     start_at,
 )
 from bucketline.conf.wording import counted
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step
@@ -74,7 +74,8 @@ def run_job(
     check_job(config)
     given = source_options(config.source)
     table = open_or_create(config)
-    step = decode_step(config.source.decode, table.table_schema, config.bad_records)
+    schema = handle_of(table).table_schema
+    step = decode_step(config.source.decode, schema, config.bad_records)
     for line in given.advice:
         _LOG.warning("%s", line)
     for key, shown, origin in show_settings(config.settings):
@@ -96,12 +97,12 @@ def run_job(
             source=source_identity(config.source),
             cluster=cluster,
             allow_reprocess=allow_reprocess,
-            storage_options=table.storage,
+            storage_options=handle_of(table).storage,
             kafka=choose_reader(session, config.source, given.options),
         )
         gate = BatchGate(sink)
         with kafka_failures(given.options if kafka else None), explained():
-            stream = read_stream(session, config.source, given, table.table_schema.fields, step)
+            stream = read_stream(session, config.source, given, schema.fields, step)
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
             _LOG.info("starting the query: reading from %s", _source_name(config.source.format, given.options))
             query = _with_trigger(writer, config.trigger).start()

@@ -12,7 +12,7 @@ from typing import Any
 from bucketline.state.commit.replay import writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.recover import END_OFFSETS
 
 Topics = dict[str, dict[str, int]]
@@ -34,7 +34,8 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
     Snapshots are walked from the newest back to the first with offsets; other users are known by their tags.
     """
     wanted = None if user is None else writer_of(user)
-    store = table.snapshot_store
+    handle = handle_of(table)
+    store = handle.snapshot_store
     latest = store.latest_id()
     walked = []
     for snapshot in store.newest_first(latest) if latest is not None else ():
@@ -45,7 +46,7 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
     # A compaction may be published after a later batch than its own; only snapshots with rows count.
     rows = {writer_of(s.commit_user) for s in walked if s.commit_kind is not CommitKind.COMPACT}
     late = {s.id for s in walked if s.commit_kind is CommitKind.COMPACT and writer_of(s.commit_user) in rows}
-    kept = (t.snapshot for t in Tags(table.io, table.metadata_path).list())
+    kept = (t.snapshot for t in Tags(handle.io, handle.metadata_path).list())
     found = {s.id: s for s in (*kept, *walked) if s.id not in late}
     seen = set()
     for _, snapshot in sorted(found.items(), reverse=True):

@@ -30,7 +30,7 @@ from bucketline.state.store.read.table_read import (
     plan_changes,
     rows_schema,
 )
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.streaming.reader.change_columns import ChangeShape, change_names, with_change_columns
 from bucketline.streaming.reader.failures import naming_expiry
@@ -91,7 +91,7 @@ def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> B
     """
     if place is None:
         table = open_table(options.path, options=options.opening, storage_options=options.storage)
-        place = TablePlace.of(table)
+        place = TablePlace.of(handle_of(table))
     columns, since = options.columns, options.changes_since
     if since is not None:
         columns = change_names(options, place.schema).of_table

@@ -13,7 +13,7 @@ from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.sql.queries import Columns
 from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.system.tables import system_table
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.procedures import spark_engine
@@ -95,11 +95,11 @@ class SparkQueries:
         return bool(self._spark.catalog.tableExists(name.table))
 
     def _read(self, session: SqlSession, relation: Relation) -> Any:
-        table, system = session.table(relation.name, relation.options), relation.name.system
+        handle, system = handle_of(session.table(relation.name, relation.options)), relation.name.system
         if system is None or system.lower() == _READ_OPTIMIZED:
-            options = {**table.read_options, **table.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
-            return self._spark.read.format(FORMAT).options(**options).load(table.uri)
-        schema, rows = system_table(table, system)
+            options = {**handle.read_options, **handle.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
+            return self._spark.read.format(FORMAT).options(**options).load(handle.uri)
+        schema, rows = system_table(handle, system)
         return self.shown(pa.Table.from_batches(rows, schema=schema))
 
 

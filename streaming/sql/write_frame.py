@@ -9,7 +9,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Outcome
 from bucketline.state.store.sql.queries import Columns
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.table.write import write_source
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.stages import Stages
@@ -28,14 +28,15 @@ def write_frame(spark: Any, engine: Engine, table: Table, frame: Any, columns: C
     Raises SchemaMismatchError for a number of columns that does not fit and for a row that cannot be stored, and as
     `Table.write`; SparkFailedError.
     """
-    if bucket_mode(table.table_schema).moves_keys:
+    handle = handle_of(table)
+    if bucket_mode(handle.table_schema).moves_keys:
         return None
     check_session(spark)
     fitting = _fitted(table, frame, columns)
 
     def write() -> WriteResult:
-        table.io.require_publish()
-        session = WriteSession(table.uri, {}, table=table)
+        handle.io.require_publish()
+        session = WriteSession(handle.uri, {}, table=handle)
         session.refresh()
         return write_source(session, Frame(fitting, reject_limit=None), run, engine)
 

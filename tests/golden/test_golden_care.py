@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bucketline.state.store.doctor.finding import Severity
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import handle_of, open_table
 from tests.support.golden import as_bag, golden_table, golden_tables, json_rows
 
 
@@ -15,10 +15,10 @@ from tests.support.golden import as_bag, golden_table, golden_tables, json_rows
 def test_expiry_leaves_the_newest_rows_and_nothing_else(name: str, tmp_path: Path) -> None:
     shutil.copytree(golden_table(name), tmp_path / "t")
     table = open_table(str(tmp_path / "t"))
-    table.create_tag("first", table.snapshot_store.ids()[0])
+    table.create_tag("first", handle_of(table).snapshot_store.ids()[0])
     before, tagged = as_bag(json_rows(table.to_arrow())), as_bag(json_rows(table.to_arrow(snapshot="first")))
     table.expire_snapshots(retain_min=1, retain_max=1)
-    assert len(table.snapshot_store.ids()) == 1
+    assert len(handle_of(table).snapshot_store.ids()) == 1
     assert as_bag(json_rows(table.to_arrow())) == before
     assert as_bag(json_rows(table.to_arrow(snapshot="first"))) == tagged
     assert [f for f in table.doctor(rows=True) if f.severity is Severity.ERROR] == []

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.streaming.batch.batch_counts import INPUT_ROWS
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
@@ -77,9 +77,9 @@ class Pair:
 
     def _counts(self, reader: str) -> list[str]:
         table = open_table(str(self._root / reader / "k.db" / "t"))
-        latest = table.snapshot_store.latest_id()
+        latest = handle_of(table).snapshot_store.latest_id()
         assert latest is not None
-        return [s.properties[INPUT_ROWS] for s in table.snapshot_store.newest_first(latest)]
+        return [s.properties[INPUT_ROWS] for s in handle_of(table).snapshot_store.newest_first(latest)]
 
 
 def record(number: int, partition: int = 0, **more: Any) -> KafkaRecord:

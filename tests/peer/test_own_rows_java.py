@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from tests.support.modes import COLUMNS
 from tests.support.own_rows_worker import rows
 from tests.support.peer import PaimonJava, PeerError
 from tests.support.published_io import PublishedIO
+from tests.support.watched_access import on_io
 
 pytestmark = pytest.mark.peer
 
@@ -95,7 +96,7 @@ def test_a_writer_reads_its_own_rows_while_java_compacts(
     }
     made = create_table(str(tmp_path / "shop.db" / "t"), SQL, ("id",), (), options)
     io = PublishedIO()
-    table = replace(made, io=io)
+    table = on_io(made, io)
     compactions = Compactions(paimon_java, table.path)
     table.write(rows([0], 1))
     expected = {0: 1}

@@ -8,7 +8,7 @@ import pytest
 
 from bucketline.state.errors import StorageError
 from bucketline.state.store.catalog.rollback import rollback_to
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.faulty_io import FaultyIO
 from tests.support.peer import PaimonJava, Peer
 
@@ -51,7 +51,7 @@ def test_what_expiry_leaves_is_read(table: Table, peer: Peer) -> None:
     table.create_tag("timed", 4, retained=timedelta(days=3, milliseconds=5))
     assert table.expire_snapshots(retain_min=2, older_than=timedelta(0)).snapshots > 0
     assert _theirs(peer, table) == _ours(table)
-    for snapshot_id in table.snapshot_store.ids():
+    for snapshot_id in handle_of(table).snapshot_store.ids():
         assert _theirs(peer, table, {"scan.snapshot-id": str(snapshot_id)}) == _ours(table, snapshot_id)
     for tag in ("t2", "timed"):
         assert _theirs(peer, table, {"scan.tag-name": tag}) == _ours(table, tag)
@@ -74,7 +74,7 @@ def test_paimons_own_expiry_heeds_our_tags_and_goes_on_where_ours_stopped(
     tagged = _ours(table, "t4")
     now = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "1 ms"}
     paimon_java.write(table.path, [{"id": 1, "v": 77, "p": "a"}], options=now)
-    assert len(table.snapshot_store.ids()) == 1
+    assert len(handle_of(table).snapshot_store.ids()) == 1
     assert (_ours(table, "t4"), _theirs(paimon_java, table, {"scan.tag-name": "t4"})) == (tagged, tagged)
     assert table.doctor(rows=True) == []
     assert table.delete_tag("t4")
@@ -87,7 +87,7 @@ def test_what_a_rollback_leaves_is_read_and_written(table: Table, peer: Peer) ->
     table.rollback_to("t2")
     assert _theirs(peer, table) == _ours(table)
     peer.write(table.path, [{"id": 1, "v": 77, "p": "a"}])
-    assert table.snapshot_store.ids()[:2] == [2, 3]
+    assert handle_of(table).snapshot_store.ids()[:2] == [2, 3]
     assert _theirs(peer, table) == _ours(table)
 
 
@@ -95,13 +95,13 @@ def test_what_a_rollback_leaves_is_read_and_written(table: Table, peer: Peer) ->
 def test_a_rollback_that_was_cut_short_is_read_and_after_our_next_write_written(
     table: Table, peer: Peer, is_expired: bool
 ) -> None:
-    newest = max(table.snapshot_store.ids())
+    newest = max(handle_of(table).snapshot_store.ids())
     table.create_tag("t2", 2)
     table.create_tag("last", newest)
     table.expire_snapshots(retain_min=3, older_than=timedelta(0))
     target: str | int = "t2" if is_expired else newest - 2
-    io = FaultyIO(table.io)
-    kept = table.snapshot_store.path(newest - 1)
+    io = FaultyIO(handle_of(table).io)
+    kept = handle_of(table).snapshot_store.path(newest - 1)
 
     def stop(call: str, path: str) -> None:
         io.is_cut_off = io.is_cut_off or (call, path) == ("delete", kept)
@@ -109,7 +109,7 @@ def test_a_rollback_that_was_cut_short_is_read_and_after_our_next_write_written(
     io.before_call = stop
     with pytest.raises(StorageError):
         rollback_to(io, table.path, target)
-    ids = table.snapshot_store.ids()
+    ids = handle_of(table).snapshot_store.ids()
     assert newest - 1 in ids and newest not in ids
     wanted = _ours(table)
     assert wanted == _ours(table, target) and _theirs(peer, table) == _ours(table, max(ids))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries
-from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.table.table import Table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.logical import parse_type_text
@@ -45,11 +45,11 @@ def merged(engine: str, old: Row | None, new: Row) -> Row:
 
 
 def index_of(table: Table) -> dict[tuple[bytes, int], list[int]]:
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    entries = table.manifests.read_index(newest.index_manifest)
+    entries = handle_of(table).manifests.read_index(newest.index_manifest)
     assert all(n == 1 for n in Counter((e.partition, e.bucket) for e in entries).values())
-    store = HashIndexStore(table.io, table.path, cached=HashCache(0), storage={})
+    store = HashIndexStore(handle_of(table).io, table.path, cached=HashCache(0), storage={})
     return {(p, e.bucket): store.hashes(e).tolist() for p, es in hash_entries(entries).items() for e in es}
 
 
@@ -127,7 +127,7 @@ def test_cross_partition_upserts_continue_what_java_wrote(paimon_java: PaimonJav
     for turn in range(6):
         rows = draw_rows(draw)
         data = pa.Table.from_pylist(rows, schema=pa.schema({"k": pa.int64(), "p": pa.int32(), "v": pa.int32()}))
-        write_table(open_table(str(path)), data, options=local)
+        write_table(handle_of(open_table(str(path))), data, options=local)
         tell(rows)
         check()
         if turn == 2:

@@ -17,7 +17,7 @@ from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import live_table
@@ -36,14 +36,14 @@ COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64(
 
 
 def plan(table: Table) -> int | None:
-    session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=open_table(table.path))
+    session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=handle_of(open_table(table.path)))
     session.refresh()
-    return make_plan(session, PlanFolder(table.io, table.path), session.plan.sink.plans).number
+    return make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans).number
 
 
 def work_off(table: Table) -> list[ItemState]:
     found: list[ItemState] = []
-    compactors = {table.path: compactor_of(open_table(table.path), {}, LOCAL_ENGINE, lease_ms=60_000)}
+    compactors = {table.path: compactor_of(handle_of(open_table(table.path)), {}, LOCAL_ENGINE, lease_ms=60_000)}
     tell = lambda path, item: found.append(item.result.state)  # noqa: E731 (one line)
     serve_plans(compactors, poll_ms=1, once=True, stop=Stop(), tell=tell)
     return found
@@ -140,7 +140,7 @@ def test_three_compactors_one_writer_and_paimon_work_side_by_side(tmp_path: Path
         ends = [process.communicate(timeout=60) for process in running]
     assert [p.returncode for p in running] == [0, 0, 0], ends
     assert all(r.crowded_buckets or not r.back_pressure_seconds for r in reports)
-    snapshots = open_table(table.path).snapshot_store
+    snapshots = handle_of(open_table(table.path)).snapshot_store
     found = [s for s in snapshots.newest_first(snapshots.latest_id() or 0) if "bucketline.plan-items" in s.properties]
     items = [(s.commit_user, n) for s in found for n in s.properties["bucketline.plan-items"].split(",")]
     assert len(items) == len(set(items)) and (items or SECONDS < 60)

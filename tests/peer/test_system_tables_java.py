@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.system.tables import SYSTEM_TABLES
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.logical import TypeRoot
 from tests.support.golden import golden_table, golden_tables
 from tests.support.our_tables import rows_of
@@ -99,7 +99,7 @@ def compare(table: Table, peer: PaimonJava) -> None:
             continue
         newer = NEWER.get(name, ())
         shared = [{k: v for k, v in row.items() if k not in newer} for row in rows_of(table.system(name))]
-        if name == "files" and any(f.type.root in BYTES for f in table.table_schema.fields):
+        if name == "files" and any(f.type.root in BYTES for f in handle_of(table).table_schema.fields):
             shared, found = (
                 [{k: v for k, v in row.items() if k not in BOUNDS} for row in rows] for rows in (shared, found)
             )

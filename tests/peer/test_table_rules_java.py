@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.our_tables import rows_of
 from tests.support.peer import PaimonJava
 
@@ -71,7 +71,7 @@ def test_java_and_ours_drop_the_same_rows_and_keep_the_same_changelogs(
         assert {9, 10} <= set(changes["k"].to_pylist())
         assert table.doctor(rows=True) == []
         assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
-        newest = max(table.snapshot_store.ids())
+        newest = max(handle_of(table).snapshot_store.ids())
         seen = paimon_java.changes(path, 1)
         assert {r["k"] for r in seen} >= {9, 10} and newest > 5
 

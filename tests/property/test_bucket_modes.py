@@ -14,7 +14,7 @@ import pytest
 from bucketline.state.format.index.hash_index import HASH
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries, shared_hash_cache
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write import dynamic
 from bucketline.state.store.write.cross import cross_write
@@ -129,11 +129,11 @@ class Life:
         at = self.draw.randrange(1, 80) if self.draw.random() < 0.3 else None
         self.log.append(f"batch write, death at {at}: {rows}")
         options = {"local-directory": str(self.root / "local"), "key-index-memory": "1 mb"}
-        before = self.table().snapshot_store.latest_id() or 0
+        before = handle_of(self.table()).snapshot_store.latest_id() or 0
         with killed_at(at):
-            write_table(self.table(), table_of(rows), options=options)
+            write_table(handle_of(self.table()), table_of(rows), options=options)
         shared_hash_cache.cache_clear()
-        newest = self.table().snapshot_store.latest_id() or 0
+        newest = handle_of(self.table()).snapshot_store.latest_id() or 0
         if newest > before:
             self.told.add(rows)
 
@@ -197,12 +197,12 @@ class Life:
         assert rows == (expected if whole else {k: r for k, r in expected.items() if k in rows})
 
     def _check_hash_index(self, table: Table) -> None:
-        newest = table.snapshot_store.latest()
-        index = [] if newest is None else table.manifests.read_index(newest.index_manifest)
+        newest = handle_of(table).snapshot_store.latest()
+        index = [] if newest is None else handle_of(table).manifests.read_index(newest.index_manifest)
         index = [e for e in index if e.index_type == HASH]
         places = Counter((e.partition, e.bucket) for e in index)
         assert all(n == 1 for n in places.values())
-        store = HashIndexStore(table.io, table.path, cached=HashCache(0), storage={})
+        store = HashIndexStore(handle_of(table).io, table.path, cached=HashCache(0), storage={})
         found: dict[bytes, list[int]] = {}
         for partition, entries in hash_entries(index).items():
             found[partition] = sorted(h for e in entries for h in store.hashes(e).tolist())

@@ -18,7 +18,7 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.older_values import Above, OlderValues
 from bucketline.state.store.read.bucket_deletions import BucketDeletions
 from bucketline.state.store.read.prune import BucketFiles
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
 _KEYS: Mapping[str, tuple[list[pa.Field], Any]] = {
@@ -52,10 +52,10 @@ def upper(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def _older(table: Table, marks: BucketDeletions | None, columns: Sequence[str], batch_rows: int) -> OlderValues:
-    access = BucketAccess(table.path, table.table_schema)
-    found = table.snapshot_store.latest()
+    access = BucketAccess(table.path, handle_of(table).table_schema)
+    found = handle_of(table).snapshot_store.latest()
     assert found is not None
-    files = [e.file for e in table.manifests.live_entries(found)]
+    files = [e.file for e in handle_of(table).manifests.live_entries(found)]
 
     def run(level: int) -> SortedRun:
         here = [f for f in files if f.level == level]

@@ -24,7 +24,7 @@ from bucketline.state.errors import CorruptFileError, SchemaMismatchError
 from bucketline.state.format.schema_history import id_problems
 from bucketline.state.format.schema_json import TableSchema, decode_schema
 from bucketline.state.store.doctor.finding import Severity
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type_text
 from tests.support.examined import examine
 from tests.support.golden import GOLDEN
@@ -174,5 +174,5 @@ def test_a_read_of_older_files_refuses_a_schema_with_a_flipped_id(evolved: Table
         table.compact()
     # What was written before is read under the schema it was written under.
     assert table.to_arrow(snapshot=1).to_pylist() == [{"k": 1, "a": 10, "r": {"x": 11, "y": 12}}]
-    found = [f for f in examine(table, rows=True) if f.severity is Severity.ERROR]
+    found = [f for f in examine(handle_of(table), rows=True) if f.severity is Severity.ERROR]
     assert (str(path), "schema") in [(f.subject, f.rule) for f in found]

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import bucketline as bl
+from bucketline.state.store.table.table import handle_of
 from tests.support.rest_server import RestServer, lost
 from tests.support.streams import FileStream
 
@@ -20,7 +21,7 @@ def test_batches_go_through_a_rest_catalog_and_tasks_ask_for_keys_themselves(spa
     with RestServer(tmp_path / "lake", defaults={"data-token.enabled": "true"}, token=lend) as server:
         catalog = bl.catalog(server.options)
         table = catalog.create_table("orders", "id BIGINT NOT NULL, v STRING", ["id"], options={"bucket": "2"})
-        sink = bl.TableSink(table.uri, storage_options=table.storage)
+        sink = bl.TableSink(table.uri, storage_options=handle_of(table).storage)
         stream = FileStream(tmp_path, "id long, v string")
         for number in range(2):
             stream.add(pa.table({"id": range(20), "v": [f"{number}"] * 20}))
@@ -31,6 +32,6 @@ def test_batches_go_through_a_rest_catalog_and_tasks_ask_for_keys_themselves(spa
         assert ids == [0, 1]
         assert server.count("/token") >= 2  # this process, and at least one worker
         before = server.count("/commit")
-        assert bl.compact(spark, table.uri, storage_options=table.storage) is not None
+        assert bl.compact(spark, table.uri, storage_options=handle_of(table).storage) is not None
         assert server.count("/commit") == before + 1
         assert catalog.table("orders").doctor(rows=True) == []

@@ -11,7 +11,7 @@ from bucketline.state.store.plans.compactor import Finished
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
@@ -24,15 +24,17 @@ def planned(path: Path) -> Table:
     table = create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "3", "write-only": "true"})
     for number in range(3):
         table.write(pa.table({"id": range(60), "v": [number] * 60}, schema=COLUMNS))
-    session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=open_table(table.path))
+    session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=handle_of(open_table(table.path)))
     session.refresh()
-    assert make_plan(session, PlanFolder(table.io, table.path), session.plan.sink.plans).number == 1
+    assert make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans).number == 1
     return table
 
 
 def work_off(spark: Any, table: Table) -> list[Finished]:
     found: list[Finished] = []
-    compactor = compactor_of(open_table(table.path), {}, SparkEngine(spark), lease_ms=60_000, take=lambda open_items: 3)
+    compactor = compactor_of(
+        handle_of(open_table(table.path)), {}, SparkEngine(spark), lease_ms=60_000, take=lambda open_items: 3
+    )
     serve_plans({table.path: compactor}, poll_ms=1, once=True, stop=Stop(), tell=lambda path, item: found.append(item))
     return found
 
@@ -58,7 +60,7 @@ def test_an_item_whose_file_is_damaged_fails_alone(spark: Any, tmp_path: Path) -
     assert {f.item.bucket for f in failed} == {1}
     # Three tries, and the end of it.
     assert [f.result is None for f in failed] == [True, True, True, False]
-    folder = PlanFolder(table.io, table.path)
+    folder = PlanFolder(handle_of(table).io, table.path)
     plan = folder.plan(1)
     assert plan is not None
     states = {i.bucket: r.state for i in plan.items if (r := folder.result(plan, i.number)) is not None}

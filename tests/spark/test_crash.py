@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.recover import END_OFFSETS
 from tests.support.stream_job import KILL_POINTS, Kill, StreamJob
 from tests.support.streams import FileStream
@@ -102,10 +102,10 @@ def files_in(table: Table) -> int:
     Most often one a batch. Killed between its own log of files and its log of offsets, Spark starts again with the
     same batch id and one file more in it.
     """
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     if newest is None:
         return 0
-    batch = next(s for s in table.snapshot_store.newest_first(newest.id) if END_OFFSETS in s.properties)
+    batch = next(s for s in handle_of(table).snapshot_store.newest_first(newest.id) if END_OFFSETS in s.properties)
     return int(json.loads(batch.properties[END_OFFSETS])[0]["logOffset"]) + 1
 
 

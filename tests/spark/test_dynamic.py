@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
 
@@ -31,8 +31,8 @@ def test_a_changed_parallelism_never_puts_a_key_into_two_buckets(spark: Any, tmp
         stream.run(spark, sink)
         found = [(r["id"], r["n"]) for r in open_table(table.path).to_arrow().to_pylist()]
         assert len(found) == len(expected) and dict(found) == expected
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    index = table.manifests.read_index(newest.index_manifest)
+    index = handle_of(table).manifests.read_index(newest.index_manifest)
     assert sum(e.row_count for e in index) == len(expected)
     assert max(e.row_count for e in index) <= 40

@@ -10,7 +10,7 @@ import pytest
 
 from bucketline.conf.job import BadRecords, RecordFormat
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.run import run_job
@@ -32,7 +32,7 @@ def test_new_and_wider_columns_by_policy(spark: Any, tmp_path: Path) -> None:
         stream.run(spark, TableSink(table.path))
     stream.run(spark, TableSink(table.path, {"schema-evolution": "evolve"}))
     evolved = open_table(table.path)
-    assert evolved.table_schema.id == 1
+    assert handle_of(evolved).table_schema.id == 1
     assert sorted(evolved.to_arrow().to_pylist(), key=lambda r: r["id"]) == [
         {"id": 1, "n": 1, "note": None},
         {"id": 2, "n": 2**40, "note": "new"},
@@ -40,7 +40,7 @@ def test_new_and_wider_columns_by_policy(spark: Any, tmp_path: Path) -> None:
     stream.ddl = "id long, n long, other string"
     stream.add(pa.table({"id": [3], "n": [3], "other": ["left out"]}))
     stream.run(spark, TableSink(table.path, {"schema-evolution": "ignore"}))
-    assert open_table(table.path).table_schema.id == 1
+    assert handle_of(open_table(table.path)).table_schema.id == 1
     assert open_table(table.path).to_arrow().num_rows == 3
 
 
@@ -90,7 +90,7 @@ def test_a_batch_of_records_is_one_action_and_two_where_the_table_grows(
     run_job(resolve_job(read_assignments(settings)), spark)
 
     assert jobs.by_batch == [1, 2, 1]
-    assert open_table(table).table_schema.id == 1
+    assert handle_of(open_table(table)).table_schema.id == 1
     assert sorted(open_table(table).to_arrow().to_pylist(), key=lambda r: r["id"]) == [
         {"id": 1, "n": 1, "note": None, "at": None},
         {"id": 2, "n": 2**40, "note": "new", "at": {"x": 1}},
@@ -103,7 +103,7 @@ def test_records_follow_what_another_writer_changes_without_a_restart(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
-    step = decode_step(RecordFormat.JSON, table.table_schema, BadRecords(None, 0))
+    step = decode_step(RecordFormat.JSON, handle_of(table).table_schema, BadRecords(None, 0))
     stream = FileStream(tmp_path, "value string")
     for number in range(2):
         stream.add(pa.table({"value": [json.dumps({"id": number, "n": number, "note": "x"})]}))

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.procedures import compact, rescale
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
@@ -49,9 +49,9 @@ def test_rows_wait_keep_their_order_and_kinds_and_can_be_rescaled(spark: Any, tm
     assert content() == expected
     assert rescale(spark, table.path, 3, [{"day": "d1"}]) == before + 3
     assert content() == expected
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    totals = {e.partition: e.total_buckets for e in table.manifests.live_entries(newest)}
+    totals = {e.partition: e.total_buckets for e in handle_of(table).manifests.live_entries(newest)}
     assert sorted(totals.values()) == [2, 3]
     assert rescale(spark, table.path, 3, [{"day": "d9"}]) is None
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.catalog.consumers import next_of_consumers
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
 from tests.spark.test_spark_versions import release, settings
 
@@ -139,4 +139,4 @@ def test_a_stream_of_changes_goes_through_restarts_into_another_table(spark: Any
     assert rows.to_pylist() == open_table(table.path).to_arrow().sort_by("id").to_pylist()
     assert seen[:3] == [0, 1, 1]
     assert len(seen) >= 3 + 2
-    assert next_of_consumers(table.io, table.path)["copy"] > 3
+    assert next_of_consumers(handle_of(table).io, table.path)["copy"] > 3

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
 
@@ -103,7 +103,7 @@ def test_a_replayed_batch_still_gets_the_compaction_it_owed(spark: Any, tmp_path
         stream.add(batch(i))
     stream.run(spark, sink)
     assert table.snapshots()["commit_kind"].to_pylist() == ["APPEND", "APPEND", "COMPACT"]
-    store = table.snapshot_store
+    store = handle_of(table).snapshot_store
     Path(store.path(3)).unlink()
     store.write_latest_hint(2)
     stream.forget_commit(1)
@@ -203,7 +203,7 @@ def test_offsets_are_in_the_snapshots_and_an_empty_batch_makes_one(spark: Any, t
     stream.add(batch(0))
     stream.add(batch(1))
     stream.run(spark, lambda f, i: TableSink(table.path)(f.where("false") if i == 1 else f, i))
-    snapshots = [table.snapshot_store.get(i) for i in table.snapshot_store.ids()]
+    snapshots = [handle_of(table).snapshot_store.get(i) for i in handle_of(table).snapshot_store.ids()]
     assert [s.commit_identifier for s in snapshots if s is not None] == [0, 1]
     assert all("bucketline.batch-digest" in s.properties for s in snapshots if s is not None)
 

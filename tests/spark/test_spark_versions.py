@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.recover import END_OFFSETS, START_OFFSETS
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
@@ -72,7 +72,7 @@ def test_batches_of_several_sources_are_known_by_an_offsets_log_of_version_2(spa
     assert log[0] == ("v2" if release(spark) >= (4, 2) else "v1")
     table = open_table(table.path)
     assert table.snapshots()["commit_identifier"].to_pylist() == [0, 1, 2]
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
     assert json.loads(newest.properties[START_OFFSETS]) == [{"logOffset": 1}] * 3
     assert json.loads(newest.properties[END_OFFSETS]) == [{"logOffset": 2}] * 3
@@ -101,7 +101,7 @@ def test_sources_with_names_are_known_by_them(spark: Any, tmp_path: Path) -> Non
 
     table = open_table(table.path)
     assert table.snapshots()["commit_identifier"].to_pylist() == [0, 1]
-    digests = {s.properties["bucketline.batch-digest"] for i in (1, 2) if (s := table.snapshot_store.get(i))}
+    digests = {s.properties["bucketline.batch-digest"] for i in (1, 2) if (s := handle_of(table).snapshot_store.get(i))}
     assert len(digests) == 2
     assert sorted(table.to_arrow()["n"].to_pylist()) == sorted(3 * [0, 1, 10, 11])
 

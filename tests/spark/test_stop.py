@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import handle_of, open_table
 from tests.support.job_process import JobFolder, JobProcess, started
 
 pytestmark = pytest.mark.spark
@@ -131,7 +131,7 @@ def test_a_job_that_was_ended_goes_on_where_it_was_and_so_does_the_compaction_be
     assert {f["level"] for f in table.files().to_pylist()} != {0} and table.doctor() == []
     # What a stop gave back, or a bounded job finished: nothing is open, and no file was left.
     assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
-    folder_of_plans = PlanFolder(table.io, table.path)
+    folder_of_plans = PlanFolder(handle_of(table).io, table.path)
     listing = folder_of_plans.list()
     assert all(listing.is_closed(plan) for plan in folder_of_plans.plans(listing).values())
 

@@ -17,7 +17,7 @@ import pytest
 
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.old_release import FIRST_RELEASE, HistoryMissingError, OldRelease, unpack_release
 from tests.support.stream_job import Kill
@@ -75,7 +75,7 @@ class Shop:
             done = [(s["commit_identifier"], s["commit_kind"]) for s in ours]
             assert len(set(done)) == len(done), done
             assert table.doctor(rows=True) == []
-            tags = Tags(table.io, table.path).list()
+            tags = Tags(handle_of(table).io, table.path).list()
             assert [(t.name, t.snapshot.commit_identifier) for t in tags] == [(MARKER_TAG + user, BATCHES - 1)]
 
     def indexes(self) -> dict[str, str]:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.state.store.table.compact import compact_table
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("body", pa.binary())])
@@ -83,7 +83,7 @@ def main(text: str) -> None:
     told = json.loads(text)
     table = open_table(told["path"])
     before = _status("VmRSS")
-    compact_table(table, options={"compact-memory": told["memory"]})
+    compact_table(handle_of(table), options={"compact-memory": told["memory"]})
     print(json.dumps({"grown_bytes": _status("VmHWM") - before, "arrow_bytes": pa.default_memory_pool().max_memory()}))
 
 

@@ -6,7 +6,7 @@ import time
 
 from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 
 
 def start(table: Table) -> subprocess.Popen[str]:
@@ -30,7 +30,7 @@ def wait_until_up(process: subprocess.Popen[str]) -> None:
 
 def wait_until_closed(table: Table, seconds: float) -> list[ItemState]:
     """The states of all items, once all are closed or the time is over."""
-    folder = PlanFolder(table.io, table.path)
+    folder = PlanFolder(handle_of(table).io, table.path)
     end = time.monotonic() + seconds
     while True:
         listing = folder.list()

@@ -14,12 +14,12 @@ from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind,
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.store.read.bucket_deletions import deletion_entries, load_deletions
 from bucketline.state.store.read.merge_read import FileAccess
-from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.table.table import Table, handle_of, open_table
 
 
 def newest(table: Table) -> Snapshot:
     """The newest snapshot, whoever made it."""
-    found = open_table(table.path).snapshot_store.latest()
+    found = handle_of(open_table(table.path)).snapshot_store.latest()
     assert found is not None
     return found
 
@@ -27,29 +27,31 @@ def newest(table: Table) -> Snapshot:
 def mark_rows(table: Table, rows: Mapping[str, Sequence[int]], *, kind: CommitKind = CommitKind.COMPACT) -> None:
     """Another program deletes rows of live data files, by file name and position."""
     before = newest(table)
-    index = table.manifests.read_index(before.index_manifest)
-    access = FileAccess(table.io, table.path, table.table_schema, table.schema_store.get)
-    places = {e.file.file_name: (e.partition, e.bucket) for e in table.manifests.live_entries(before)}
+    index = handle_of(table).manifests.read_index(before.index_manifest)
+    access = FileAccess(
+        handle_of(table).io, table.path, handle_of(table).table_schema, handle_of(table).schema_store.get
+    )
+    places = {e.file.file_name: (e.partition, e.bucket) for e in handle_of(table).manifests.live_entries(before)}
     for place in sorted({places[name] for name in rows}):
         marks = load_deletions(access, deletion_entries(index).get(place, ()))
         for name, positions in rows.items():
             if places[name] == place:
                 marks.delete(name, np.array(positions))
         others = [e for e in index if e.index_type != DELETION_VECTORS or (e.partition, e.bucket) != place]
-        index = [*others, marks.write(table.io, table.path, place, ids=SYSTEM_IDS, bitmap64=False)]
+        index = [*others, marks.write(handle_of(table).io, table.path, place, ids=SYSTEM_IDS, bitmap64=False)]
     _publish(table, before, index, kind)
 
 
 def forget_marks(table: Table) -> None:
     """Another program drops all deletion vectors: the rows that they marked are there again."""
     before = newest(table)
-    index = table.manifests.read_index(before.index_manifest)
+    index = handle_of(table).manifests.read_index(before.index_manifest)
     _publish(table, before, [e for e in index if e.index_type != DELETION_VECTORS], CommitKind.COMPACT)
 
 
 def _publish(table: Table, before: Snapshot, index: Sequence[IndexManifestEntry], kind: CommitKind) -> None:
-    base, base_size = table.manifests.write_list(table.manifests.base_and_delta(before))
-    delta, delta_size = table.manifests.write_list([])
+    base, base_size = handle_of(table).manifests.write_list(handle_of(table).manifests.base_and_delta(before))
+    delta, delta_size = handle_of(table).manifests.write_list([])
     snapshot = replace(
         before,
         id=before.id + 1,
@@ -64,8 +66,8 @@ def _publish(table: Table, before: Snapshot, index: Sequence[IndexManifestEntry]
         changelog_manifest_list_size=None,
         changelog_record_count=None,
         delta_record_count=0,
-        index_manifest=table.manifests.write_index(index),
+        index_manifest=handle_of(table).manifests.write_index(index),
         uuid=SYSTEM_IDS.new_uuid(),
     )
-    store = open_table(table.path).snapshot_store
+    store = handle_of(open_table(table.path)).snapshot_store
     assert store.publish(snapshot), "nobody else makes this snapshot"

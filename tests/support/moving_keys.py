@@ -23,7 +23,7 @@ from bucketline.state.store.key_index.note import write_note
 from bucketline.state.store.key_index.table_keys import ShardKeys
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.table.table import Table, handle_of, open_table
 from bucketline.state.store.write.cross.key_assign import PlacedBatch, place_batch
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.logical import DataField, parse_type_text
@@ -54,14 +54,14 @@ class MovingKeys:
     @property
     def source(self) -> IndexSource:
         table = self.table
-        access = BucketAccess(str(self.path), table.table_schema)
-        return IndexSource(access.files, table.manifests, table.snapshot_store)
+        access = BucketAccess(str(self.path), handle_of(table).table_schema)
+        return IndexSource(access.files, handle_of(table).manifests, handle_of(table).snapshot_store)
 
     def latest(self) -> Snapshot | None:
-        return self.table.snapshot_store.latest()
+        return handle_of(self.table).snapshot_store.latest()
 
     def keys(self, shard: int = 0, shards: int = 1) -> ShardKeys:
-        return ShardKeys(self.table.table_schema, shard, shards)
+        return ShardKeys(handle_of(self.table).table_schema, shard, shards)
 
     def rows(self) -> dict[int, tuple[str, int]]:
         """What a reader sees, by id; fails when an id is there twice."""
@@ -98,7 +98,7 @@ class MovingKeys:
         """Rewrites every bucket to its live rows in one file of the top level."""
         entries = self.entries()
         messages = []
-        access = BucketAccess(str(self.path), self.table.table_schema)
+        access = BucketAccess(str(self.path), handle_of(self.table).table_schema)
         for place in sorted({(e.partition, e.bucket) for e in entries}):
             before = tuple(e.file for e in entries if (e.partition, e.bucket) == place)
             kept = self._newest(place, access)
@@ -111,7 +111,7 @@ class MovingKeys:
 
     def entries(self) -> list[ManifestEntry]:
         newest = self.latest()
-        return [] if newest is None else self.table.manifests.live_entries(newest)
+        return [] if newest is None else handle_of(self.table).manifests.live_entries(newest)
 
     def commit(
         self,
@@ -119,7 +119,7 @@ class MovingKeys:
         kind: CommitKind = CommitKind.APPEND,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        committer = Committer(self.table.io, self.table.path, self.table.table_schema)
+        committer = Committer(handle_of(self.table).io, self.table.path, handle_of(self.table).table_schema)
         self._identifier += kind is CommitKind.APPEND
         done = committer.commit(messages, user="test", identifier=self._identifier, kind=kind, properties=properties)
         assert isinstance(done, Committed), done
@@ -130,7 +130,7 @@ class MovingKeys:
         self._sequences[place] = start + rows.num_rows
         rows = rows.append_column(SEQUENCE, pa.array(range(start, start + rows.num_rows), pa.int64()))
         rows = _last_of_each(rows)
-        access = BucketAccess(str(self.path), self.table.table_schema)
+        access = BucketAccess(str(self.path), handle_of(self.table).table_schema)
         with access.writer(place, level=0, source=FileSource.APPEND) as writer:
             writer.write(rows)
             return CommitMessage(partition, bucket, -1, new_files=tuple(writer.close()))

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.row_kind import SHORT_NAMES
 from tests.support.arrow_text import rows_of, table_of
@@ -38,7 +38,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> int:
     """Commits rows, which may carry `_row_kind` (`+I`, `-U`, `+U`, `-D`), through us; the newest snapshot's id."""
     table = open_table(str(path))
     found = list(rows)
-    data: Any = table_of(found, arrow_schema(table.table_schema.fields))
+    data: Any = table_of(found, arrow_schema(handle_of(table).table_schema.fields))
     kinds = pa.array([int(SHORT_NAMES[row.get(ROW_KIND, "+I")]) for row in found], pa.int8())
     return table.write(data, kinds if table.primary_key else None)
 

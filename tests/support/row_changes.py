@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.sql_expression import expr
 
 Row = tuple[str, int, int | None, str | None]
@@ -157,7 +157,7 @@ class ChangedTable:
     # ---- rows ----
 
     def _newest(self) -> int:
-        return open_table(self.table.path).snapshot_store.latest_id() or 0
+        return handle_of(open_table(self.table.path)).snapshot_store.latest_id() or 0
 
     def drawn(self, count: int) -> list[Row]:
         """Random rows."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.store.doctor.finding import Severity
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.row_kind import SHORT_NAMES
 from tests.support.arrow_text import rows_of, table_of
@@ -156,7 +156,7 @@ class Turns:
             assert_same_rows(self.python.read(self.path), expected, fields)
         findings = [f for f in table.doctor(rows=True) if f.severity is Severity.ERROR]
         assert findings == []
-        newest = table.snapshot_store.latest_id()
+        newest = handle_of(table).snapshot_store.latest_id()
         if newest is None:
             return
         # A snapshot shows the schema it was made with, a later change of schema makes none.
@@ -179,7 +179,7 @@ class Turns:
         fields = fields_of(self.shape.columns)
         expected = [other for other in expected if other[column] == row[column]]
         table = open_table(str(self.path))
-        schema = arrow_schema(table.table_schema.fields)
+        schema = arrow_schema(handle_of(table).table_schema.fields)
         wanted = table_of([row], schema)[column][0]
         assert_same_rows(rows_of(table.to_arrow(filter=pc.field(column) == wanted)), expected, fields)
         # Java cannot filter pypaimon's decimals, and loses rows to its statistics of bytes.
@@ -192,7 +192,7 @@ class Turns:
         rows, pieces = self._rows(kinds=True), self.draw.choice((1, 1, 3))
         self.log.append(f"we write {rows} in {pieces}")
         table = open_table(str(self.path))
-        schema = arrow_schema(table.table_schema.fields)
+        schema = arrow_schema(handle_of(table).table_schema.fields)
         data = table_of(rows, schema)
         if self.shape.model:
             kinds = pa.array([int(SHORT_NAMES[row[ROW_KIND]]) for row in rows], pa.int8())

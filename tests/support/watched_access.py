@@ -1,4 +1,4 @@
-"""Buckets of a table through a FileIO that a test has made, where the library would open one by the table's URI."""
+"""Tables and buckets through a FileIO that a test has made, where the library would open one by the table's URI."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -7,6 +7,12 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.plans.item_work import BucketJob
 from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.table.table import Table, handle_of
+
+
+def on_io(table: Table, io: FileIO) -> Table:
+    """The table, which reads and writes through that FileIO."""
+    return Table(replace(handle_of(table), io=io))
 
 
 def through(io: FileIO, job: BucketJob) -> BucketJob:

@@ -1,7 +1,9 @@
 """What `import bucketline` offers: typed, whole, and the same for a type checker as for a program."""
 
 import ast
+import pickle
 from importlib import import_module
+from inspect import getsource
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import bucketline as bl
+from bucketline.state.store.table.table import handle_of
 
 COLUMNS = "id BIGINT NOT NULL, name STRING, amount DECIMAL(10, 2)"
 
@@ -86,15 +89,38 @@ def test_a_table_that_exists_can_be_taken_as_it_is(tmp_path: Path) -> None:
     assert again.to_arrow().num_rows == 20 and again.options["bucket"] == "1"
 
 
-def test_a_table_shows_its_operations_and_not_its_plumbing(tmp_path: Path) -> None:
-    shown = set(dir(table(tmp_path)))
-    assert {"to_arrow", "write", "compact", "schema", "primary_key", "path"} <= shown
-    assert not shown & {
-        "io",
-        "manifests",
-        "table_schema",
-        "snapshot_store",
-        "schema_store",
-        "with_read_options",
-        "storage",
-    }
+def declared(kind: type) -> set[str]:
+    """The public names that a type checker and an IDE see in a class."""
+    (found,) = [n for n in ast.parse(getsource(kind)).body if isinstance(n, ast.ClassDef)]
+    assert found.bases == []
+    methods = {n.name for n in found.body if isinstance(n, ast.FunctionDef)}
+    fields = {n.target.id for n in found.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    return {name for name in methods | fields if not name.startswith("_")}
+
+
+def test_a_table_has_its_operations_and_nothing_else(tmp_path: Path) -> None:
+    found = table(tmp_path)
+    shown = {name for name in dir(found) if not name.startswith("_")}
+    assert {"to_arrow", "write", "compact", "schema", "primary_key", "path"} <= shown == declared(bl.Table)
+    for hidden in ("io", "manifests", "table_schema", "snapshot_store", "schema_store", "metadata_path", "storage"):
+        assert not hasattr(found, hidden)
+    with pytest.raises(AttributeError):
+        found.comment = "other"  # type: ignore[misc]
+
+
+def test_a_table_travels_and_is_the_same_afterwards(tmp_path: Path) -> None:
+    options = {"scan.snapshot-id": "1", "compaction": "none"}
+    found = bl.open_table(table(tmp_path).path, options=options, storage_options={})
+    again = pickle.loads(pickle.dumps(found))
+    assert again == found and again != bl.open_table(found.path)
+    assert again.to_arrow() == found.to_arrow() and again.options["scan.snapshot-id"] == "1"
+    assert repr(again) == f"Table({found.path!r})"
+
+
+def test_a_subclass_keeps_its_kind_where_a_method_returns_the_table(tmp_path: Path) -> None:
+    class Ours(bl.Table):
+        pass
+
+    found = Ours(handle_of(table(tmp_path)))
+    assert type(found.refreshed()) is type(found.add_column("note", "STRING")) is Ours
+    assert "note" in found.refreshed().schema.names

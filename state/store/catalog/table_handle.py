@@ -27,7 +27,10 @@ from bucketline.state.types.arrow import arrow_schema
 
 @dataclass(frozen=True, slots=True)
 class TableHandle:
-    """A table at a path, with the schema that was its newest when the handle was made (see `refreshed`)."""
+    """What is behind a table: its storage, its newest schema when the handle was made (see `refreshed`), its settings.
+
+    `Table` holds one and shows none of it; all that works on a table takes its handle.
+    """
 
     io: FileIO
     path: str
@@ -101,15 +104,27 @@ class TableHandle:
         return replace(schema, options={**schema.options, **self.read_options}, storage=self.storage)
 
 
-def open_handle(path: str, storage: Mapping[str, str] | None = None, branch: str | None = None) -> TableHandle:
-    """The table at a path or URI, or a branch of it. Raises OptionError for storage options and the name of a branch,
-    and as `newest_schema`.
+def open_handle(
+    path: str,
+    storage: Mapping[str, str] | None = None,
+    reading: Mapping[str, str] | None = None,
+    writing: Mapping[str, str] | None = None,
+) -> TableHandle:
+    """The table at a path or URI. `reading` are read options, which may name a branch, `writing` options of the sink,
+    both checked. Raises OptionError for storage options and the name of a branch, and as `newest_schema`.
     """
-    options = check_storage_options(storage)
-    reading = {} if branch is None else {BRANCH.key: branch}
+    options, reading = check_storage_options(storage), reading or {}
     io, root = file_io_for(path, options)
     schema = newest_schema(io, branch_path(root, ReadSettings(reading)), table=root)
-    found = TableHandle(io, root, schema, read_options=reading, location=remote_location(io, path), storage=options)
+    found = TableHandle(
+        io,
+        root,
+        schema,
+        read_options=reading,
+        location=remote_location(io, path),
+        write_options=writing or {},
+        storage=options,
+    )
     return replace(found, table_schema=found.with_read_options(schema))
 
 

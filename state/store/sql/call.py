@@ -32,7 +32,7 @@ from bucketline.state.store.sql.partitions import partitions_where
 from bucketline.state.store.sql.plan_calls import plan_compaction, run_compactor
 from bucketline.state.store.sql.queries import Queries
 from bucketline.state.store.sql.session import SqlSession, is_path
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 
 
 def call(session: SqlSession, found: Call, queries: Queries, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
@@ -97,7 +97,8 @@ def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Qu
                 f"Spark compact with sort_type {sort} only support unaware-bucket append-only table yet.",
                 "order_strategy",
             )
-    table = replace(table, write_options={**table.write_options, **options_of(given)})
+    handle = handle_of(table)
+    table = Table(replace(handle, write_options={**handle.write_options, **options_of(given)}))
     partitions = chosen_partitions(table, given)
     if "partition_idle_time" in given:
         idle_ms = parse_given_duration(given["partition_idle_time"])
@@ -128,7 +129,7 @@ def _rescale(table: Table, name: str, given: Arguments, queries: Queries) -> pa.
             text = f"{argument} is not supported: the work takes the cores of the process or of Spark"
             raise wrong_argument(text, argument)
     refuse_partitions_with_where(given)
-    if table.snapshot_store.latest_id() is None:
+    if handle_of(table).snapshot_store.latest_id() is None:
         raise wrong_argument(f"Table {name} has no snapshot, no need to rescale.", "table")
     if "bucket_num" in given:
         number = number_of(given, "bucket_num")
@@ -144,8 +145,9 @@ def _rescale(table: Table, name: str, given: Arguments, queries: Queries) -> pa.
 
 
 def _expire_snapshots(table: Table, given: Arguments, clock: Clock) -> pa.Table:
-    schema = replace(table.table_schema, options={**table.table_schema.options, **options_of(given)})
-    table = replace(table, table_schema=schema)
+    handle = handle_of(table)
+    schema = replace(handle.table_schema, options={**handle.table_schema.options, **options_of(given)})
+    table = Table(replace(handle, table_schema=schema))
     kept = schema.settings.retention
     most = number_of(given, "retain_max") if "retain_max" in given else kept.snapshots_max
     least = number_of(given, "retain_min") if "retain_min" in given else kept.snapshots_min
@@ -213,7 +215,7 @@ def _rollback(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     del clock
     if len([name for name in ("version", "snapshot", "tag") if name in given]) != 1:
         raise wrong_argument("only can set one of version/snapshot/tag in RollbackProcedure.", "version")
-    newest = table.snapshot_store.latest_id()
+    newest = handle_of(table).snapshot_store.latest_id()
     if newest is None:
         raise wrong_argument("Latest snapshot is null, can not rollback.", "table")
     text = given.get("version")

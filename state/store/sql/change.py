@@ -23,7 +23,7 @@ from bucketline.state.store.sql.relation import (
 )
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_expression import expr
@@ -33,7 +33,7 @@ def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
     """Writes the rows; OVERWRITE replaces the partition that is given, else those that get rows."""
     table = _target(session, found.table)
     names = _target_columns(table, found)
-    fields = {f.name: f for f in table.table_schema.fields}
+    fields = {f.name: f for f in handle_of(table).table_schema.fields}
     fixed = {name: _fixed_value(fields[name], text) for name, text in found.partition.items()}
     literals = _literal_rows(found, [fields[n] for n in names], queries)
     if literals is None and not found.overwrite:
@@ -166,11 +166,12 @@ def delete(session: SqlSession, found: Delete, queries: Queries) -> pa.Table:
 
 def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
     table = _target(session, found.table)
-    fields = table.table_schema.fields
+    schema = handle_of(table).table_schema
+    fields = schema.fields
     values: dict[str, object] = {}
     for name, node in found.assignments.items():
         column = bind_columns(exp.column(name), fields, found.alias).name
-        field = table.table_schema.field(column)
+        field = schema.field(column)
         if is_literal(node, field):
             values[column] = literal_of(node, field).as_py()
         else:
@@ -183,7 +184,7 @@ def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
 def _condition(table: Table, where: exp.Expression, alias: str) -> Filter:
     """The condition as SQL text for `Table.delete` and `Table.update`."""
     refuse_subqueries(where, "WHERE")
-    return sql_text(bind_columns(where, table.table_schema.fields, alias))
+    return sql_text(bind_columns(where, handle_of(table).table_schema.fields, alias))
 
 
 def _engine(table: Table, queries: Queries) -> Engine:

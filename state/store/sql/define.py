@@ -28,7 +28,7 @@ from bucketline.state.sql.words import database_name, table_name
 from bucketline.state.store.sql.queries import Queries
 from bucketline.state.store.sql.results import DONE, snapshot_result, texts
 from bucketline.state.store.sql.session import SqlSession, is_path
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.warehouse.catalog import catalog
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import columns_text, quoted_name, quoted_text
@@ -44,7 +44,7 @@ def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> p
     if found.exist_ok and catalog.has_table(name):
         return DONE
     if found.like is not None:
-        source = session.table(found.like).table_schema
+        source = handle_of(session.table(found.like)).table_schema
         schema, keys = columns_text(source.fields), keys or source.primary_keys
         partitions, comment = partitions or source.partition_keys, comment or source.comment
         options = {**(source.options if found.like_options else {}), **options}
@@ -58,7 +58,7 @@ def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> p
     try:
         return snapshot_result(table.write(rows))
     except BaseException:
-        if table.snapshot_store.latest_id() is None:
+        if handle_of(table).snapshot_store.latest_id() is None:
             catalog.drop_table(name)
         raise
 
@@ -155,7 +155,7 @@ def describe(session: SqlSession, found: Describe) -> pa.Table:
         schema = table.system(name.system).schema
         types = [str(f.type.as_nullable()) for f in logical_fields(schema)]
         return _columns(schema.names, types, [f.nullable for f in schema])
-    fields = table.table_schema.fields
+    fields = handle_of(table).table_schema.fields
     return _columns(
         [f.name for f in fields],
         [str(f.type.as_nullable()) for f in fields],
@@ -193,7 +193,8 @@ def _columns(
 
 def create_statement(table: Table, name: str) -> str:
     """The CREATE TABLE statement that makes such a table."""
-    schema = table.table_schema
+    handle = handle_of(table)
+    schema = handle.table_schema
     columns = [f"  {columns_text([f])}" for f in schema.fields]
     if schema.primary_keys:
         columns.append(f"  PRIMARY KEY ({', '.join(map(quoted_name, schema.primary_keys))}) NOT ENFORCED")
@@ -203,7 +204,7 @@ def create_statement(table: Table, name: str) -> str:
     if schema.partition_keys:
         lines.append(f"PARTITIONED BY ({', '.join(map(quoted_name, schema.partition_keys))})")
     options = [
-        f"  {quoted_text(k)} = {quoted_text(v)}" for k, v in schema.options.items() if k not in table.read_options
+        f"  {quoted_text(k)} = {quoted_text(v)}" for k, v in schema.options.items() if k not in handle.read_options
     ]
     if options:
         lines += ["WITH (", ",\n".join(options), ")"]

@@ -21,7 +21,7 @@ from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.merge import merge_by_clauses
 from bucketline.state.store.table.merge_clauses import DeleteClause, InsertClause, MergeClauses, UpdateClause
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.sql_expression import SOURCE, TARGET, SqlExpression, evaluate, expr
 from bucketline.state.types.sql_filter import translate_filter
 
@@ -40,14 +40,14 @@ def merge(session: SqlSession, found: Merge, queries: Queries) -> pa.Table:
     rows = _named(queries.rows(session, found.source), found.source_columns)
     clauses = _Clauses(found, table, rows.schema)
     source = _source(rows, clauses.key)
-    return snapshot_result(merge_by_clauses(table, source, list(clauses.key), clauses.planned()))
+    return snapshot_result(merge_by_clauses(handle_of(table), source, list(clauses.key), clauses.planned()))
 
 
 class _Clauses:
     """The clauses of a statement, in terms of `Table.merge`."""
 
     def __init__(self, found: Merge, table: Table, source: pa.Schema) -> None:
-        self._found, self._table, self._schema = found, table, table.table_schema
+        self._found, self._table, self._schema = found, table, handle_of(table).table_schema
         self._names = MergeNames(found.alias, table.schema.names, found.source_alias, source)
         self.key: dict[str, KeyValue] = {}
         self._rest: list[exp.Expression] = []

@@ -13,7 +13,7 @@ from bucketline.state.format.entries import ManifestEntry
 from bucketline.state.format.paths import partition_values
 from bucketline.state.sql.dialect import DIALECT
 from bucketline.state.store.sql.relation import bind_columns
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.sql_filter import translate_filter
@@ -49,11 +49,12 @@ def partitions_where(
     Raises OptionError for a condition on other columns.
     """
     _require_partitions(table)
-    schema = table.table_schema
+    handle = handle_of(table)
+    schema = handle.table_schema
     fields = schema.select(schema.partition_keys)
-    newest = table.snapshot_store.latest()
+    newest = handle.snapshot_store.latest()
     newest_ms: dict[bytes, int] = {}
-    for entry in [] if newest is None else table.manifests.live_entries(newest):
+    for entry in [] if newest is None else handle.manifests.live_entries(newest):
         newest_ms[entry.partition] = max(newest_ms.get(entry.partition, 0), _written_ms(entry))
     keys = [p for p, written in newest_ms.items() if before_local_ms is None or written < before_local_ms]
     if condition is not None:

@@ -25,7 +25,7 @@ from bucketline.state.store.sql.arguments import (
     wrong_argument,
 )
 from bucketline.state.store.table.partition_choice import choose_partitions
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.write.write_session import WriteSession
 
 _DONE = pa.schema(
@@ -49,17 +49,18 @@ def plan_compaction(table: Table, given: Arguments, clock: Clock = SYSTEM_CLOCK)
     options = options_of(given)
     if "compact_strategy" in given:
         options[PLAN_STRATEGY.key] = _strategy(given["compact_strategy"])
-    session = WriteSession(table.uri, {**table.write_options, **options}, table=table)
+    handle = handle_of(table)
+    session = WriteSession(handle.uri, {**handle.write_options, **options}, table=handle)
     session.refresh()
     made = make_plan(
         session,
-        PlanFolder(table.io, table.metadata_path),
+        PlanFolder(handle.io, handle.metadata_path),
         session.plan.sink.plans,
         chosen=choose_partitions(session.plan.schema, chosen_partitions(table, given)),
         dry_run=flag_of(given, "dry_run"),
         clock=clock,
     )
-    found = plan_table(table.table_schema, made.plan)
+    found = plan_table(handle.table_schema, made.plan)
     count = found.num_rows
     executors = executors_worth_having(made.plan.items)
     return found.add_column(0, "plan", pa.array([made.number] * count, pa.int64())).append_column(
@@ -78,13 +79,14 @@ def run_compactor(table: Table, given: Arguments, engine: Engine, stopwatch: Sto
     if lease_ms < SHORTEST_LEASE_MS:
         raise OptionError(f"option '{COMPACTOR_LEASE.key}' must be at least 1 s", key=COMPACTOR_LEASE.key)
     others = {k: v for k, v in options.items() if k != COMPACTOR_LEASE.key}
-    session = WriteSession(table.uri, {**table.write_options, **others}, table=table)
+    handle = handle_of(table)
+    session = WriteSession(handle.uri, {**handle.write_options, **others}, table=handle)
     most = engine.workers.parallelism
     take = few if most == 1 else lambda open_items: most
     compactor = compactor_in(session, engine, lease_ms=lease_ms, take=take)
     ended: list[Finished] = []
     stop, until_ms = Stop(), stopwatch.elapsed_ms() + parse_given_duration(given.get("wait", "0 s"))
-    compactors = {table.metadata_path: compactor}
+    compactors = {handle.metadata_path: compactor}
     while True:
         serve_plans(compactors, poll_ms=0, once=True, stop=stop, tell=lambda _, found: ended.append(found))
         if not compactor.open.count or stopwatch.elapsed_ms() >= until_ms:
@@ -97,7 +99,7 @@ def run_compactor(table: Table, given: Arguments, engine: Engine, stopwatch: Sto
     rows = [
         {
             "item": e.item.number,
-            "bucket": bucket_path(table.table_schema, e.item.partition, e.item.bucket),
+            "bucket": bucket_path(handle.table_schema, e.item.partition, e.item.bucket),
             "state": "given back" if e.result is None else e.result.state.value,
             "snapshot_id": None if e.result is None else e.result.snapshot_id,
             "reason": e.reason,

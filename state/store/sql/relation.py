@@ -14,7 +14,7 @@ from bucketline.state.sql.statement import Relation
 from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.system.tables import system_table
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_schema, logical_fields
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_expression import condition, expr
@@ -82,9 +82,9 @@ def open_source(session: SqlSession, relation: Relation, alias: str) -> Source:
     """The table of a relation, at its version."""
     table = session.table(relation.name, relation.options)
     if relation.name.system is None:
-        sight = own_sight(table, None)
+        sight = own_sight(handle_of(table), None)
         return Source(table, alias, arrow_schema(sight.schema.fields), sight.schema.fields)
-    schema, rows = system_table(table, relation.name.system)
+    schema, rows = system_table(handle_of(table), relation.name.system)
     return rows_source(pa.RecordBatchReader.from_batches(schema, rows), alias)
 
 

@@ -13,7 +13,7 @@ from bucketline.state.format.table_name import DEFAULT_DATABASE
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import TableName
 from bucketline.state.store.system.tables import shows_snapshot
-from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.table.table import Table, handle_of, open_table
 from bucketline.state.store.warehouse.catalog import Catalog
 
 DEFAULT_CATALOG = "paimon"
@@ -88,7 +88,8 @@ class SqlSession:
         else:
             catalog, full = self.place(name)
             found = catalog.table(full, options=reading)
-        return replace(found, write_options={**found.write_options, **writing})
+        handle = handle_of(found)
+        return Table(replace(handle, write_options={**handle.write_options, **writing}))
 
     def options_for(self, name: TableName) -> dict[str, str]:
         """The options of the session that are for this table: those for all, then those that name it."""

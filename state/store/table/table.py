@@ -1,4 +1,4 @@
-"""`Table`: the handle that users hold, with one method for each operation.
+"""`Table`: what users hold, with one method for each operation and nothing of what is behind it.
 
 Source: Paimon 2.0 FileStoreTable, SchemaManager.createTable.
 """
@@ -11,11 +11,7 @@ from typing import Self
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.sink_options import sink_options, split_options
-from bucketline.conf.storage_options import check_storage_options
-from bucketline.conf.table.own_options import COMPACTION, Compaction
-from bucketline.conf.table.read_options import check_open_options
-from bucketline.conf.table.table_settings import ReadSettings
+from bucketline.conf.open_options import open_options
 from bucketline.state.commit.schema_change import (
     AddColumn,
     DropColumn,
@@ -28,7 +24,7 @@ from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.store.catalog.alter import alter_table, column_changes, column_path, column_type, position_of
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema, publish_first_schema
-from bucketline.state.store.catalog.table_handle import TableHandle, branch_path, newest_schema, remote_location
+from bucketline.state.store.catalog.table_handle import TableHandle, open_handle, remote_location
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.doctor.examine import examine
 from bucketline.state.store.doctor.finding import Finding
@@ -62,16 +58,57 @@ from bucketline.state.store.table.write import Data, SpreadData, write_table
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.types.logical import DataType
 
-_OF_THE_HANDLE = ("comment", "options", "partition_by", "path", "primary_key", "refreshed", "schema", "uri")
 
+@dataclass(frozen=True, repr=False)
+class Table:
+    """A table at a path, with the schema that was its newest when it was opened (see `refreshed`).
 
-@dataclass(frozen=True, slots=True)
-class Table(TableHandle):
-    """A table at a path, with the schema that was its newest when the handle was made (see `refreshed`)."""
+    `open_table` and `create_table` make it.
+    """
 
-    def __dir__(self) -> list[str]:
-        """The public names; the stores and settings behind them are not shown."""
-        return sorted({*_OF_THE_HANDLE, *(name for name in vars(type(self)) if not name.startswith("_"))})
+    _handle: TableHandle
+
+    def __repr__(self) -> str:
+        return f"Table({self.uri!r})"
+
+    @property
+    def path(self) -> str:
+        """The path of the table's folder."""
+        return self._handle.path
+
+    @property
+    def uri(self) -> str:
+        """The path or URI that opens the table in any process, whatever its working directory."""
+        return self._handle.uri
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in order, as Arrow fields."""
+        return self._handle.schema
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The table's options, with those that it was opened with."""
+        return self._handle.options
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The columns of the primary key; empty for append tables."""
+        return self._handle.primary_key
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return self._handle.partition_by
+
+    @property
+    def comment(self) -> str | None:
+        """The table's comment."""
+        return self._handle.comment
+
+    def refreshed(self) -> Self:
+        """The same table with its newest schema."""
+        return replace(self, _handle=self._handle.refreshed())
 
     def to_arrow(
         self,
@@ -86,7 +123,7 @@ class Table(TableHandle):
         """The rows as one table; parts of it are read at the same time, at most eight, one on each core. Arguments,
         order of rows and errors are those of `to_batches`.
         """
-        return read_whole(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
+        return read_whole(self._handle, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
 
     def to_batches(
         self,
@@ -111,7 +148,9 @@ class Table(TableHandle):
         Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that does not
         exist, UnsupportedTableError for a table that cannot be read, CorruptFileError and StorageError.
         """
-        schema, rows = read_table(self, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
+        schema, rows = read_table(
+            self._handle, Request(columns, filter, snapshot, read_optimized, changes_since, limit)
+        )
         return pa.RecordBatchReader.from_batches(schema, rows)
 
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
@@ -124,7 +163,7 @@ class Table(TableHandle):
         committed, CommitConflictError and CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it,
         if readers do not see the rows yet: they are in the table, and must not be written again.
         """
-        return write_table(self, data, row_kinds)
+        return write_table(self._handle, data, row_kinds)
 
     def delete(self, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
         """Deletes the rows that pass the filter, in one commit. Returns the newest snapshot's id,
@@ -134,7 +173,7 @@ class Table(TableHandle):
         the delete is planned again, a few times at most. Raises UnsupportedTableError for tables in which a delete does
         not remove a row, CommitConflictError where others keep coming first, and as `write`.
         """
-        return delete_rows(self, filter, engine=engine)
+        return delete_rows(self._handle, filter, engine=engine)
 
     def update(
         self, filter: Filter, assignments: Mapping[str, object], *, engine: Engine = LOCAL_ENGINE
@@ -145,7 +184,7 @@ class Table(TableHandle):
         columns as they were. Columns of the primary key stay. Raises UnsupportedTableError for merge engines that
         combine rows, SchemaMismatchError for what cannot be set, computed or stored, and as `delete`.
         """
-        return update_rows(self, filter, assignments, engine=engine)
+        return update_rows(self._handle, filter, assignments, engine=engine)
 
     def merge(
         self,
@@ -162,7 +201,7 @@ class Table(TableHandle):
         `"insert"` writes the source rows that match no row; None leaves them out. Raises SchemaMismatchError where
         several source rows match one row, and as `update` and `delete`.
         """
-        return merge_rows(self, source, on, when_matched, when_not_matched)
+        return merge_rows(self._handle, source, on, when_matched, when_not_matched)
 
     def overwrite(
         self,
@@ -181,16 +220,16 @@ class Table(TableHandle):
         `engine=bucketline.spark_engine(spark)`, Spark's tasks write, and `data` may be a Spark DataFrame. Raises
         SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and as `write`.
         """
-        return overwrite_table(self, data, partition, row_kinds, engine=engine)
+        return overwrite_table(self._handle, data, partition, row_kinds, engine=engine)
 
     def truncate(self) -> WriteResult:
         """Removes all rows, in one commit; no changelog is written. Returns the newest snapshot's id."""
-        return truncate_table(self)
+        return truncate_table(self._handle)
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, object]]) -> WriteResult:
         """Removes all rows of the partitions that match one of the mappings from partition column to value, in one
         commit; no changelog is written. Returns the newest snapshot's id, unchanged where none matches."""
-        return drop_partitions(self, partitions)
+        return drop_partitions(self._handle, partitions)
 
     def compact(
         self,
@@ -212,7 +251,7 @@ class Table(TableHandle):
         CommitConflictError when another compaction was faster: nothing is lost then.
         """
         return compact_table(
-            self, strategy, partitions, order_by=order_by, order_strategy=order_strategy, engine=engine
+            self._handle, strategy, partitions, order_by=order_by, order_strategy=order_strategy, engine=engine
         )
 
     def rescale(
@@ -229,50 +268,50 @@ class Table(TableHandle):
         count are, and a fixed table's `bucket` option follows. Postponed rows stay where they are. Raises OptionError,
         UnsupportedTableError, and CommitConflictError when a partition was changed meanwhile.
         """
-        return rescale_table(self, bucket_num, partitions, engine=engine)
+        return rescale_table(self._handle, bucket_num, partitions, engine=engine)
 
     def snapshots(self) -> pa.Table:
         """All snapshots, oldest first, with the columns of Paimon's $snapshots."""
-        return snapshots_table(self.snapshot_store)
+        return snapshots_table(self._handle.snapshot_store)
 
     def files(self) -> pa.Table:
         """The live data files of the snapshot that the options name, else the newest: the columns of Paimon's $files.
 
         Files of a fallback branch are among them only for partitions of which this branch has files, but shows none.
         """
-        return live_files(self)
+        return live_files(self._handle)
 
     def system(self, name: str) -> pa.Table:
         """A system table, with Paimon's columns: `snapshots`, `files`, `schemas`, `options`, `tags`, `branches`,
         `consumers`, `manifests`, `partitions`, `buckets`, `aggregation_fields`, `table_indexes`, `statistics`, `ro`,
         `audit_log` or `binlog`. Raises OptionError for another name."""
-        schema, rows = system_table(self, name)
+        schema, rows = system_table(self._handle, name)
         return pa.Table.from_batches(rows, schema=schema)
 
     def tags(self) -> pa.Table:
         """All tags, by snapshot, with the columns of Paimon's $tags; `time_retained` is a duration."""
-        return tags_table(self)
+        return tags_table(self._handle)
 
     def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
         """Names a snapshot (None: the newest) and keeps its files until the tag is deleted, or for `retained`
         (None: `tag.default-time-retained`, if the table says so)."""
-        tag_table(self, name, snapshot, retained)
+        tag_table(self._handle, name, snapshot, retained)
 
     def delete_tag(self, name: str) -> bool:
         """Removes a tag and the files that only it needs; False when there is none."""
-        return untag_table(self, name)
+        return untag_table(self._handle, name)
 
     def branches(self) -> list[str]:
         """The names of the branches beside `main`."""
-        return Branches(self.io, self.path).names()
+        return Branches(self._handle.io, self.path).names()
 
     def create_branch(self, name: str, tag: str | None = None) -> None:
         """Creates a branch: empty, or at a tag. Open it with the option `branch`, to read and to write it."""
-        branch_table(self, name, tag)
+        branch_table(self._handle, name, tag)
 
     def delete_branch(self, name: str) -> bool:
         """Removes a branch; False when there is none. `remove_orphan_files` finds the files that only it used."""
-        return unbranch_table(self, name)
+        return unbranch_table(self._handle, name)
 
     def fast_forward(self, branch: str) -> int:
         """Makes the branch's history that of the table itself, and returns the id of its newest snapshot.
@@ -281,12 +320,12 @@ class Table(TableHandle):
         same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that is not
         there or has no snapshot.
         """
-        return forward_table(self, branch)
+        return forward_table(self._handle, branch)
 
     def rollback_to(self, target: int | str) -> int:
         """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed. No writer
         may be active."""
-        return roll_back_table(self, target)
+        return roll_back_table(self._handle, target)
 
     def expire_snapshots(
         self,
@@ -302,7 +341,9 @@ class Table(TableHandle):
         `limit` is the most snapshots to remove (None: all that may be removed). Files of tags, branches and consumers
         stay.
         """
-        return expire_table(self, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit)
+        return expire_table(
+            self._handle, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit
+        )
 
     def expire_partitions(self, older_than: timedelta | None = None) -> tuple[str, ...]:
         """Drops the partitions that have expired, in one commit or several, and returns their folders' names.
@@ -311,7 +352,7 @@ class Table(TableHandle):
         `partition.expiration-time`. Writers do this as well, every `partition.expiration-check-interval`. Raises
         OptionError where nothing says when partitions expire, and as `overwrite`.
         """
-        return expire_table_partitions(self, older_than=older_than)
+        return expire_table_partitions(self._handle, older_than=older_than)
 
     def mark_done(self, partitions: Sequence[Mapping[str, object]] | None = None) -> tuple[str, ...]:
         """Marks partitions as done and returns their folders' names: by a `_SUCCESS` file in each folder, and a report
@@ -320,7 +361,7 @@ class Table(TableHandle):
         `partitions` as in `compact`; None: all. Streams do this as well, by `partition.idle-time-to-done`. Raises
         OptionError for another action, StorageError for a report that was not accepted.
         """
-        return mark_table_done(self, partitions)
+        return mark_table_done(self._handle, partitions)
 
     def remove_orphan_files(
         self, dry_run: bool = True, older_than: timedelta = timedelta(days=1), *, no_writers: bool = False
@@ -335,18 +376,18 @@ class Table(TableHandle):
         known what is in use.
         """
         age_ms = milliseconds(older_than, "older_than")
-        return remove_orphan_files(self, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
+        return remove_orphan_files(self._handle, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
 
     def doctor(self, rows: bool = False) -> list[Finding]:
         """Finds what is broken in this table, errors first. `rows` also reads the live rows. Changes nothing."""
-        return examine(self, rows=rows)
+        return examine(self._handle, rows=rows)
 
     def alter(self, *changes: SchemaChange) -> Self:
         """The table after changes of its schema (`schema_change`), all of which make one version of it.
 
         Raises SchemaMismatchError for a column that cannot be changed so, OptionError for an option.
         """
-        return alter_table(self, changes)
+        return replace(self, _handle=alter_table(self._handle, changes))
 
     def add_column(
         self,
@@ -398,6 +439,11 @@ class Table(TableHandle):
         return self.alter(*map(UnsetOption, keys))
 
 
+def handle_of(table: Table) -> TableHandle:
+    """The stores and settings behind a table, for what works on it inside this package."""
+    return table._handle
+
+
 def open_table(
     path: str, *, options: Mapping[str, str] | None = None, storage_options: Mapping[str, str] | None = None
 ) -> Table:
@@ -410,28 +456,7 @@ def open_table(
     Raises OptionError for other options, TableNotFoundError when there is no table, BranchNotFoundError,
     UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
     """
-    storage = check_storage_options(storage_options)
-    writing, reading = split_options(options or {})
-    check_open_options(reading)
-    compaction = sink_options(writing).compaction
-    if compaction in (Compaction.DEDICATED, Compaction.ASYNC):
-        raise OptionError(
-            f"'{COMPACTION.key}' = '{compaction.value}' goes by the batches of a stream; a table that is opened writes "
-            "with 'inline' or 'none', and `bucketline plan` plans",
-            key=COMPACTION.key,
-        )
-    io, root = file_io_for(path, storage)
-    schema = newest_schema(io, branch_path(root, ReadSettings(reading)), table=root)
-    table = Table(
-        io,
-        root,
-        schema,
-        read_options=reading,
-        location=remote_location(io, path),
-        write_options=writing,
-        storage=storage,
-    )
-    return replace(table, table_schema=table.with_read_options(table.table_schema))
+    return Table(open_handle(path, storage_options, *open_options(options or {})))
 
 
 def create_table(
@@ -456,17 +481,11 @@ def create_table(
     """
     check_table_path(path)
     new = plan_schema(
-        schema,
-        primary_key,
-        partition_by,
-        options,
-        comment,
-        storage_options=storage_options,
-        time_ms=clock.now_ms(),
+        schema, primary_key, partition_by, options, comment, storage_options=storage_options, time_ms=clock.now_ms()
     )
     io, root = file_io_for(path, new.storage)
     if not publish_first_schema(io, root, new):
         if exist_ok:
             return open_table(path, storage_options=storage_options)
         raise OptionError(f"there is a table at {root} already", key="path", path=root)
-    return Table(io, root, new, location=remote_location(io, path), storage=new.storage)
+    return Table(TableHandle(io, root, new, location=remote_location(io, path), storage=new.storage))

@@ -62,7 +62,7 @@ class WriteSession:
     ) -> None:
         self._clock, self._ids, self._is_stream = clock, ids, is_stream
         self._planned_ms = clock.now_ms()
-        self.table = table if table is not None else open_handle(uri, storage, job_options.get(BRANCH.key))
+        self.table = table if table is not None else open_handle(uri, storage, _of_reading(job_options))
         self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
         self._claimed: tuple[str, ...] = ()
@@ -303,6 +303,11 @@ class WriteSession:
 
     def _new_committer(self) -> Committer:
         return Committer(self.table.io, self.table.path, self.plan.schema, clock=self._clock, ids=self._ids)
+
+
+def _of_reading(job_options: Mapping[str, str]) -> dict[str, str]:
+    """The only read option that says what is written to."""
+    return {BRANCH.key: job_options[BRANCH.key]} if BRANCH.key in job_options else {}
 
 
 @cache

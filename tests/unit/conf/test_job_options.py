@@ -8,7 +8,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.fixed_options import check_job_options
 from bucketline.state.store.table.compact import compact_table
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("n", pa.int32())])
@@ -58,6 +58,6 @@ def test_a_job_may_repeat_what_the_table_says_and_set_the_rest(tmp_path: Path) -
         "merge-engine": "deduplicate",
         "target-file-size": "1 mb",
     }
-    assert write_table(table, rows(), options=job) == 1
+    assert write_table(handle_of(table), rows(), options=job) == 1
     check_job_options({"ignore-delete": "false"}, {})
     check_job_options({"ignore-delete": "true"}, {"deduplicate.ignore-delete": "true"})

@@ -11,7 +11,7 @@ from bucketline.conf.job import Setting
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import ROUTE_MEMORY, sink_options
 from bucketline.conf.table.memory_options import BOUNDED
-from bucketline.state.store.table.table import create_table
+from bucketline.state.store.table.table import create_table, handle_of
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -67,10 +67,10 @@ def test_a_table_that_is_opened_for_writing_says_it_once(tmp_path: Path, caplog:
         assert table.to_arrow().num_rows == 0
         assert caplog.messages == []
         for _ in range(2):
-            write_table(table, ROWS)
+            write_table(handle_of(table), ROWS)
         assert caplog.messages == [
             f"{table.path}: 'sort-spill-threshold' = '4' has no effect here: {BOUNDED['sort-spill-threshold'].instead}"
         ]
-        write_table(table, ROWS, options={"page-size": "64 kb"})
+        write_table(handle_of(table), ROWS, options={"page-size": "64 kb"})
         assert len(caplog.messages) == 2
     assert WriteSession(table.path, {}).plan.sink.route_memory_bytes == 32 * MB

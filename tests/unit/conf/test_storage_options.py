@@ -29,7 +29,7 @@ from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage import file_io, plain_io
 from bucketline.state.store.storage.object_io import ObjectIO
 from bucketline.state.store.storage.object_store import clients_of
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
@@ -119,7 +119,9 @@ def test_every_way_into_the_storage_is_given_them_and_nothing_that_is_stored_hol
     assert examine(open_to_examine(uri, storage_options=STORAGE), rows=True) == []
     assert store.without == [] and store.opened > 5
     assert not [key for text in store.texts() for key in KEYS if key.encode() in text]
-    assert not [key for key in KEYS if key in f"{sink!r} {table!r} {table.table_schema!r} {table.refreshed()!r}"]
+    assert not [
+        key for key in KEYS if key in f"{sink!r} {table!r} {handle_of(table).table_schema!r} {table.refreshed()!r}"
+    ]
     assert pickle.loads(pickle.dumps(sink)).storage_options == STORAGE
 
 
@@ -241,7 +243,7 @@ def test_a_job_reaches_table_and_bad_records_with_its_storage_section(store: Sto
         create: {{schema: "{COLUMNS}", primary-key: [id], options: {{bucket: "1"}}}}
     """
     config = resolve_job(read_settings(text, name="job.yaml"))
-    assert open_or_create(config).storage == open_or_create(config).storage == STORAGE
+    assert handle_of(open_or_create(config)).storage == handle_of(open_or_create(config)).storage == STORAGE
     assert store.without == [] and "hunter2" not in repr(config)
 
 

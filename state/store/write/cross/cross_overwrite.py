@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.store.catalog.manifests import EVERYTHING, EntryFilter, Manifests
-from bucketline.state.store.key_index.catch_up import IndexSource
 from bucketline.state.store.storage.errors import scratch_folder
+from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.write.cross.cross_write import CrossWrite
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import SealedRun
 from bucketline.state.store.write.write_plan import ReplacedState
+from bucketline.state.types.logical import DataType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +35,16 @@ class CrossOverwriteKeys(CrossWrite):
                 if not isinstance(placed, SnapshotNote):
                     yield placed
 
-    def source(self) -> IndexSource:
-        """The table without the partitions that are replaced."""
-        found = CrossWrite.source(self)
-        kept = _KeptManifests(found.manifests, self.table)
-        return replace(found, manifests=kept)
+    def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
+        """Those of the table without the partitions that are replaced."""
+        return _KeptManifests(io, path, partition_types, self.table)
 
 
 class _KeptManifests(Manifests):
     """The manifests of a table as if the replaced partitions were empty."""
 
-    def __init__(self, found: Manifests, table: ReplacedState) -> None:
-        self.__dict__.update(found.__dict__)
+    def __init__(self, io: FileIO, path: str, partition_types: Sequence[DataType], table: ReplacedState) -> None:
+        super().__init__(io, path, partition_types)
         self._table = table
 
     def live_entries(self, snapshot: Snapshot, wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:

@@ -43,7 +43,7 @@ from bucketline.state.store.key_index.note import write_note
 from bucketline.state.store.key_index.ready import IndexOrigin, IndexPlan, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.key_index.table_keys import ShardKeys
-from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.write.cross.key_assign import PlacedBatch, place_batch
 from bucketline.state.store.write.grouping import GivenBuckets
 from bucketline.state.store.write.placing import Placing, SnapshotNote
@@ -51,6 +51,7 @@ from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, partition_codes, unseal
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.distinct import distinct
+from bucketline.state.types.logical import DataType
 
 _LOG = logging.getLogger(__name__)
 
@@ -124,7 +125,11 @@ class CrossWrite(Placing):
         io, path = access.io, access.table_path
         partition_types = [f.type for f in self.schema.select(self.schema.partition_keys)]
         root = branch_path(path, self.schema.settings.reading)
-        return IndexSource(access, Manifests(io, path, partition_types), Snapshots(io, root))
+        return IndexSource(access, self.manifests(io, path, partition_types), Snapshots(io, root))
+
+    def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
+        """The manifests of the table at a path, which say what the index holds."""
+        return Manifests(io, path, partition_types)
 
     def seal_plan(self) -> SealPlan:
         """How placed rows become runs."""

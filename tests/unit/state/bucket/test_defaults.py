@@ -10,15 +10,15 @@ import pytest
 
 from bucketline.state.bucket.defaults import default_scalar
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.columns_text import parse_columns
 
 
 def with_defaults(path: Path, columns: str, **defaults: str) -> Table:
     table = create_table(str(path / "shop.db" / "t"), columns, ("id",), options={"bucket": "1"})
-    schema = table.table_schema
+    schema = handle_of(table).table_schema
     fields = tuple(replace(f, default_value=defaults.get(f.name)) for f in schema.fields)
-    assert table.schema_store.create(replace(schema, id=1, fields=fields))
+    assert handle_of(table).schema_store.create(replace(schema, id=1, fields=fields))
     return open_table(table.path)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.index.index_manifest import decode_index_manifest
 from bucketline.state.format.manifest import decode_manifest, decode_manifest_list
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import handle_of, open_table
 from tests.support.golden import GOLDEN
 
 Decode = Callable[[bytes], list[object]]
@@ -36,9 +36,9 @@ def test_files_and_vectors_are_found_through_them(form: str) -> None:
     files = table.files()
     assert files["creation_time"].null_count == 0
     assert all(Path(p).exists() for p in files["file_path"].to_pylist())
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    vectors = [e for e in table.manifests.read_index(newest.index_manifest) if e.deletion_vector_ranges]
+    vectors = [e for e in handle_of(table).manifests.read_index(newest.index_manifest) if e.deletion_vector_ranges]
     assert [r.cardinality for e in vectors for r in e.deletion_vector_ranges or ()] == [3]
 
 

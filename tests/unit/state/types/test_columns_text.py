@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.state.types.columns_text import parse_columns, type_text
 from bucketline.state.types.logical import DataType, TypeRoot
 
@@ -123,7 +123,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_a_table_made_from_text_keeps_types_that_arrow_cannot_say(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = str(tmp_path_factory.mktemp("warehouse") / "t")
     create_table(path, "id INT, name VARCHAR(20), at TIMESTAMP(4)", primary_key=["id"], options={"bucket": "1"})
-    found = open_table(path).table_schema
+    found = handle_of(open_table(path)).table_schema
     assert [str(f.type) for f in found.fields] == ["INT NOT NULL", "VARCHAR(20)", "TIMESTAMP(4)"]
     assert found.highest_field_id == 2
 

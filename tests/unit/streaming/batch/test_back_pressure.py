@@ -10,7 +10,7 @@ import pytest
 
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import live_table
 from bucketline.streaming.batch.progress import BatchReport
@@ -58,7 +58,7 @@ class Stream:
 
 
 def work_off(table: Table) -> int:
-    compactors = {table.path: compactor_of(open_table(table.path), {}, LOCAL_ENGINE, lease_ms=60_000)}
+    compactors = {table.path: compactor_of(handle_of(open_table(table.path)), {}, LOCAL_ENGINE, lease_ms=60_000)}
     return serve_plans(compactors, poll_ms=1, once=True, stop=Stop(), tell=lambda path, found: None)
 
 

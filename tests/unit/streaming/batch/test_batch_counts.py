@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from bucketline.state.store.engine.engine import Outcome
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.streaming.batch.batch_counts import BatchCounts, counts_in, last_batches
 from bucketline.streaming.batch.commit import commit_owed_compaction
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -54,7 +54,7 @@ def test_counts_travel_as_properties_and_what_cannot_be_read_is_unknown() -> Non
 def test_each_batch_says_what_it_took_and_rejects_add_up_over_restarts(made: Table) -> None:
     stream(made, [0, 3])
     stream(made, [2], first=2)
-    newest = made.snapshot_store.latest()
+    newest = handle_of(made).snapshot_store.latest()
     assert newest is not None
     assert counts_in(newest.properties) == BatchCounts(50, 2, 3, 1198)
 
@@ -77,7 +77,7 @@ def test_rejects_are_a_warning_of_their_own(made: Table, caplog: pytest.LogCaptu
 
 def test_a_batch_is_its_rows_and_its_compaction(made: Table) -> None:
     stream(made, [1])
-    only = made.snapshot_store.latest()
+    only = handle_of(made).snapshot_store.latest()
     assert only is not None
     compacted = replace(
         only, id=2, commit_kind=type(only.commit_kind).COMPACT, properties={"bucketline.batch-digest": "d"}

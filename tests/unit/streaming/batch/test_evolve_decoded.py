@@ -11,7 +11,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch import write_batch
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
@@ -36,7 +36,7 @@ class Job:
         self.table = create_table(
             str(root / "shop.db" / "t"), COLUMNS, ("id",), partition_by=by, options={"bucket": "1", **options}
         )
-        step = decode_step(decode, self.table.table_schema, BadRecords(None, 0))
+        step = decode_step(decode, handle_of(self.table).table_schema, BadRecords(None, 0))
         self.sink = TableSink(self.table.path, {"schema-evolution": policy, "write-parallelism": "2"}, decode=step)
         self.cluster = Cluster(random.Random(5), 2, unrest=0.3)
         self.number = 0
@@ -55,7 +55,7 @@ class Job:
 
 
 def types(table: Table) -> dict[str, str]:
-    return {f.name: str(f.type) for f in table.table_schema.fields}
+    return {f.name: str(f.type) for f in handle_of(table).table_schema.fields}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_all_tasks_saw_makes_one_new_schema_and_one_more_action(tmp_path: P
     job.batch({"id": 9, "n": 9, "c0": 9})
     assert job.cluster.actions == 4
     now = job.now()
-    assert now.table_schema.id == 1
+    assert handle_of(now).table_schema.id == 1
     assert types(now) == {"id": "BIGINT NOT NULL", "n": "BIGINT", **dict.fromkeys(("c0", "c1", "c2", "c3"), "BIGINT")}
     if options.get("bucket") != "-2":  # postponed rows cannot be read yet
         assert {r["id"]: r["c1"] for r in job.rows()} == {**dict.fromkeys(range(8)), 1: 1, 5: 5, 9: None}
@@ -128,7 +128,7 @@ def test_two_writers_that_add_the_same_column_end_with_one(tmp_path: Path) -> No
 
     job.cluster.after_action = add_column
     job.batch({"id": 2, "new": 5})
-    assert job.now().table_schema.id == 1
+    assert handle_of(job.now()).table_schema.id == 1
     assert job.rows()[1] == {"id": 2, "n": None, "new": 5}
 
 
@@ -148,7 +148,7 @@ def test_a_table_that_cannot_change_so_stops_the_job_with_the_reason(tmp_path: P
     job = Job(tmp_path)
     with pytest.raises(OptionError, match="_KEY_x"):
         job.batch({"id": 1, "_KEY_x": 5})
-    assert job.now().table_schema.id == 0
+    assert handle_of(job.now()).table_schema.id == 0
 
 
 def test_debezium_events_grow_the_table(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import LiveTable, forget_table, live_table
 from bucketline.streaming.batch.progress import BatchReport
@@ -21,6 +21,7 @@ from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.commit_table import CountedPause
 from tests.support.faulty_io import FaultyIO
 from tests.support.tasks import Cluster
+from tests.support.watched_access import on_io
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 KINDS: Mapping[str, Mapping[str, str]] = {
@@ -62,8 +63,8 @@ class Stream:
     def start(self) -> LiveTable:
         """A new process of the same query."""
         forget_table(self.table.path, "query")
-        handle = replace(open_table(self.table.path), io=self.storage)
-        live = live_table(self.table.path, self.options, "query", table=handle)
+        handle = on_io(open_table(self.table.path), self.storage)
+        live = live_table(self.table.path, self.options, "query", table=handle_of(handle))
         live.keep(replace(live.target, pause=self.pause, clock=self.pause.clock))
         return live
 

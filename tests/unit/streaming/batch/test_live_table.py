@@ -19,7 +19,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.engine.engine import NO_ROWS, Outcome
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger, write_bucket
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer
@@ -112,7 +112,7 @@ def late_compaction(path: str, publish: Callable[[StreamRun, CommitMessage], obj
     stream.history()
     stream.commit_batch(batch(1), Outcome((), (), ()))
     publish(slow, message)
-    newest = made.snapshot_store.latest()
+    newest = handle_of(made).snapshot_store.latest()
     assert newest is not None and newest.commit_kind is CommitKind.COMPACT
     return made
 
@@ -146,7 +146,7 @@ def test_a_compaction_that_comes_after_the_next_batch_does_not_hide_it(
 
 def marked(made: Table) -> int:
     """The batch that the writer's marker tag is at."""
-    tag = Tags(made.io, made.path).get(MARKER_TAG + QUERY)
+    tag = Tags(handle_of(made).io, made.path).get(MARKER_TAG + QUERY)
     assert tag is not None
     return tag.snapshot.commit_identifier
 
@@ -259,7 +259,7 @@ def test_a_batch_that_is_refused_or_loses_leaves_no_files_behind(tmp_path: Path)
     assert files_below(made.path) == before
     messages = written(table)
     made.write(rows)  # a second writer, which dynamic buckets do not allow
-    before = files_below(made.path) - {p for m in messages for p in promised(made, m)}
+    before = files_below(made.path) - {p for m in messages for p in promised(handle_of(made), m)}
     with pytest.raises(CommitConflictError):
         table.commit_batch(batch(0), Outcome(messages, (), ()))
     assert files_below(made.path) == before

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -32,7 +32,7 @@ def table_of(path: Path, runs: int, **options: str) -> Table:
 
 
 def tasks_of(table: Table, shares: Any, most_bytes: int = MOST_BYTES_IN_ONE_TASK) -> int | None:
-    step = decode_step(RecordFormat.JSON, table.table_schema, BadRecords(None, 0))
+    step = decode_step(RecordFormat.JSON, handle_of(table).table_schema, BadRecords(None, 0))
     source = KafkaRanges(shares, KafkaReading({}, 1, True), ("value",), step)
     session = WriteSession(table.path, {"compaction": "inline"})
     session.refresh()

@@ -13,7 +13,7 @@ from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.plan_ahead import Planner
@@ -41,7 +41,7 @@ def stream(table: Table, number: int, options: dict[str, str] | None = None) -> 
 
 
 def work_off(table: Table) -> int:
-    compactors = {table.path: compactor_of(open_table(table.path), {}, LOCAL_ENGINE, lease_ms=60_000)}
+    compactors = {table.path: compactor_of(handle_of(open_table(table.path)), {}, LOCAL_ENGINE, lease_ms=60_000)}
     return serve_plans(compactors, poll_ms=1, once=True, stop=Stop(), tell=lambda path, found: None)
 
 
@@ -50,7 +50,7 @@ def test_a_dedicated_writer_plans_every_n_batches_and_compacts_nothing(tmp_path:
     for number in range(8):
         stream(table, number)
     assert {s["commit_kind"] for s in table.snapshots().to_pylist()} == {"APPEND"}
-    folder = PlanFolder(table.io, table.path)
+    folder = PlanFolder(handle_of(table).io, table.path)
     plans = folder.plans(folder.list())
     assert list(plans) == [1] and {i.bucket for i in plans[1].items} == {0, 1}
     assert plans[1].base_snapshot == 2 and {len(i.inputs) for i in plans[1].items} == {2}
@@ -73,7 +73,7 @@ def test_a_plan_that_cannot_be_read_is_reported_and_stops_no_planning(
     with caplog.at_level(logging.WARNING):
         for number in range(4):
             stream(table, number)
-    folder = PlanFolder(table.io, table.path)
+    folder = PlanFolder(handle_of(table).io, table.path)
     assert folder.list().plan_numbers == (1, 2) and folder.plan(2) is not None
     assert [r.getMessage().count("plan-1") for r in caplog.records if "passed over" in r.getMessage()] == [1]
     assert work_off(table) == 2 and set(open_table(table.path).to_arrow()["v"].to_pylist()) == {3}
@@ -100,7 +100,7 @@ def test_full_compactions_that_the_table_asks_for_are_planned_also_for_buckets_t
     stream(table, 0, minor)
     session = WriteSession(table.path, {"compaction-plan.strategy": "level-0", "compaction-plan.min-runs": "1"})
     session.refresh()
-    assert make_plan(session, PlanFolder(table.io, table.path), session.plan.sink.plans).number == 1
+    assert make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans).number == 1
     stream(table, 1, minor)
     stream(table, 2, minor)
     assert work_off(table) == 2
@@ -115,7 +115,7 @@ def test_rows_of_a_postpone_table_are_planned_and_moved_by_others(tmp_path: Path
     minor = {"compaction": "dedicated", "compaction-plan.commits": "2"}
     for number in range(3):
         stream(table, number, minor)
-    folder = PlanFolder(table.io, table.path)
+    folder = PlanFolder(handle_of(table).io, table.path)
     [item] = folder.plans(folder.list())[1].items
     assert item.moves_rows and len(item.inputs) == 4 and item.output_level == 0
     # A full compaction is due with the next batch, but the partition has an open item.

@@ -16,7 +16,7 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch import commit, live_table, sink
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -106,12 +106,12 @@ def test_keys_that_wait_keep_their_writer_whatever_the_parallelism(tmp_path: Pat
 
     def writers() -> dict[str, set[int]]:
         """The numbers of writers and the keys that each has written."""
-        newest = table.snapshot_store.latest()
+        newest = handle_of(table).snapshot_store.latest()
         assert newest is not None
         found: dict[str, set[int]] = {}
-        for bucket in group_by_bucket(table.manifests.live_entries(newest)):
+        for bucket in group_by_bucket(handle_of(table).manifests.live_entries(newest)):
             for file in bucket.files if bucket.bucket < 0 else ():
-                access = BucketAccess(table.path, table.table_schema)
+                access = BucketAccess(table.path, handle_of(table).table_schema)
                 keys = {k for b in access.files.rows(bucket, file, ["id"]) for k in b.column(0).to_pylist()}
                 found.setdefault(file.file_name.split("-s-")[1].split("-w-")[0], set()).update(keys)
         return found
@@ -145,9 +145,9 @@ def test_many_new_partitions_with_few_rows_each_get_one_bucket_each(tmp_path: Pa
     # A partition that gets many rows is filled by several tasks, once that is known.
     write_partitions(3, range(100, 101), 400)
     write_partitions(4, range(101, 102), 400)
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    counts = Counter(e.partition for e in table.manifests.read_index(newest.index_manifest))
+    counts = Counter(e.partition for e in handle_of(table).manifests.read_index(newest.index_manifest))
     assert table.to_arrow().num_rows == 60 * 20 + 800 and 8 <= max(counts.values()) <= 16
 
 

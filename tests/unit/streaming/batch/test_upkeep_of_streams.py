@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.progress import BatchReport
@@ -63,7 +63,7 @@ def test_a_stream_tags_expires_and_marks_as_its_table_says(
     assert [r.dropped_partitions for r in reports] == [("dt=1900-01-01",)] * 5
     assert "dropped 1 partition that had expired" in reports[0].line() and "created tag" in reports[0].line()
     assert _rows(table) == {(2, "2026-01-01", 4), *((n + 10, "2026-01-02", 0) for n in range(5))}
-    assert len(table.snapshot_store.ids()) <= 3 and sum(r.expired_snapshots for r in reports) > 4
+    assert len(handle_of(table).snapshot_store.ids()) <= 3 and sum(r.expired_snapshots for r in reports) > 4
     assert table.to_arrow(changes_since=0).num_rows == 15
     sink.finish(Cluster(random.Random(0), 2), "query")
     assert sorted(p.parent.name for p in Path(table.path).glob("dt=*/_SUCCESS")) == ["dt=2026-01-01", "dt=2026-01-02"]

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import tag_snapshot
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.recover import END_OFFSETS
 from bucketline.streaming.cli.commands import program
 
@@ -131,7 +131,7 @@ def test_doctor_tells_a_sound_table_from_a_broken_one(table: Table) -> None:
 
 def _tell_offsets(table: Table, snapshot_id: int, user: str, sources: object) -> None:
     """Writes offsets into a snapshot as a sink would have."""
-    path = Path(Snapshots(table.io, table.path).path(snapshot_id))
+    path = Path(Snapshots(handle_of(table).io, table.path).path(snapshot_id))
     told = json.loads(path.read_text())
     told["commitUser"] = user
     told["properties"] = {END_OFFSETS: sources if isinstance(sources, str) else json.dumps(sources)}
@@ -151,7 +151,7 @@ def test_offsets_of_several_sources_of_a_query_are_printed_together(table: Table
 
 def test_offsets_tell_of_other_writers_and_print_theirs_on_demand(table: Table) -> None:
     _tell_offsets(table, 1, "query-a", [{"orders": {"0": 5}}])
-    tag_snapshot(table.io, table.path, "marker", 1)
+    tag_snapshot(handle_of(table).io, table.path, "marker", 1)
     _tell_offsets(table, 2, "query-b", [{"returns": {"0": 3}}])
     found = bucketline("offsets", table.path)
     assert json.loads(found.stdout) == {"returns": {"0": 3}}

@@ -10,7 +10,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError, SnapshotExpiredError, UnsupportedTableError
 from bucketline.state.store.catalog.consumers import next_of_consumers
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.reader.stream_position import Offset, Position, offset_of
 from tests.support.change_query import ChangeQuery, Crash
 
@@ -117,7 +117,7 @@ def test_changes_come_once_and_in_order_while_others_write_compact_and_expire(
         versions = [r["_commit_version"] for r in rows if r["id"] == key]
         assert versions == sorted(versions)
     assert kills >= 2
-    progress = next_of_consumers(table.io, table.path)["c"]
+    progress = next_of_consumers(handle_of(table).io, table.path)["c"]
     assert progress <= table.snapshots()["snapshot_id"].to_pylist()[-1] + 1
 
 
@@ -140,7 +140,7 @@ def test_a_stream_starts_where_it_is_told(tmp_path: Path, options: dict[str, str
     write(table, [2], 2)
     table.compact()
     if options.get("timestamp") == "second":
-        options = {**options, "timestamp": str(table.snapshot_store.get(2).time_ms)}  # type: ignore[union-attr]
+        options = {**options, "timestamp": str(handle_of(table).snapshot_store.get(2).time_ms)}  # type: ignore[union-attr]
     running = query(table, **options)
     running.run()
     write(table, [3], 3)
@@ -182,10 +182,12 @@ def test_a_consumer_keeps_what_is_not_read_and_a_new_stream_goes_on_there(tmp_pa
     table.expire_snapshots(retain_max=1, retain_min=1)
     running.run()
     assert [r["n"] for r in running.rows()] == [1, 2, 3, 4, 5]
-    assert next_of_consumers(table.io, table.path) == {"c": 2}  # Spark commits a batch when it plans the next one
+    assert next_of_consumers(handle_of(table).io, table.path) == {
+        "c": 2
+    }  # Spark commits a batch when it plans the next one
     write(table, [1], 6)
     running.run()
-    assert next_of_consumers(table.io, table.path)["c"] > 2
+    assert next_of_consumers(handle_of(table).io, table.path)["c"] > 2
     other = query(table, **{"consumer-id": "c"})
     other.run()
     assert [r["n"] for r in other.rows()] == [6]
@@ -318,8 +320,8 @@ def test_a_branch_has_its_own_stream_and_consumers(tmp_path: Path) -> None:
     running.run()
     assert rebuilt(running.rows()) == {1: 1}
     branch = open_table(table.path, options={"branch": "b"})
-    assert list(next_of_consumers(branch.io, branch.metadata_path)) == ["c"]
-    assert next_of_consumers(table.io, table.path) == {}
+    assert list(next_of_consumers(handle_of(branch).io, handle_of(branch).metadata_path)) == ["c"]
+    assert next_of_consumers(handle_of(table).io, table.path) == {}
 
 
 def test_an_offset_survives_the_checkpoint() -> None:

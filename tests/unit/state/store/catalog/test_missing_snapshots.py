@@ -25,13 +25,14 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.doctor.snapshots import snapshot_findings
 from bucketline.state.store.maintenance.expiry import expire_snapshots
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file
 from tests.support.examined import examine
 from tests.support.faulty_io import FaultyIO
 from tests.support.memory_io import MemoryIO
+from tests.support.watched_access import on_io
 
 OLDEST, NEWEST = 3, 8
 SNAPSHOTS = ((), (8,), (7, 8), (5,), (3,), (5, 8), (4, 5, 6, 7, 8), (3, 4, 5, 6, 7, 8))
@@ -271,7 +272,7 @@ def test_whatever_starts_from_the_newest_snapshot_refuses_and_removes_nothing(
         OPERATIONS[operation](open_table(table.path))
     assert isinstance(caught.value, CorruptFileError) and "rollback_to('last')" in caught.value.message
     assert sorted(p for p in Path(table.path).rglob("*") if p.is_file()) == before
-    rules = [(f.severity, f.rule) for f in examine(open_table(table.path))]
+    rules = [(f.severity, f.rule) for f in examine(handle_of(open_table(table.path)))]
     assert (Severity.ERROR, "missing-snapshot") in rules
     table.rollback_to("last")
     OPERATIONS[operation](open_table(table.path))
@@ -289,7 +290,7 @@ def test_files_that_a_branch_without_its_snapshots_may_need_stay(table: Table) -
         with pytest.raises(MissingSnapshotError, match="branch-b1"):
             attempt()
     assert sorted(p for p in Path(table.path).rglob("*") if p.is_file()) == before
-    found = [f for f in examine(table) if f.rule == "missing-snapshot"]
+    found = [f for f in examine(handle_of(table)) if f.rule == "missing-snapshot"]
     assert len(found) == 1 and "branch-b1" in found[0].subject
     open_table(table.path, options=branch).rollback_to("first")
     assert open_table(table.path, options=branch).to_arrow().num_rows == 1
@@ -300,14 +301,14 @@ def test_a_branch_without_hints_and_one_without_snapshots_are_read(table: Table)
     table.create_branch("empty")
     assert open_table(table.path, options={"branch": "b1"}).to_arrow().num_rows == 1
     assert open_table(table.path, options={"branch": "empty"}).to_arrow().num_rows == 0
-    assert sorted(n for n, _ in Branches(table.io, table.path).states()) == [
+    assert sorted(n for n, _ in Branches(handle_of(table).io, table.path).states()) == [
         "snapshot 1 of branch b1",
         "tag first of branch b1",
     ]
 
 
 def test_a_hole_is_named_where_its_snapshot_is_asked_for(table: Table) -> None:
-    time_ms = table.snapshot_store.newest_first(2).__next__().time_ms
+    time_ms = handle_of(table).snapshot_store.newest_first(2).__next__().time_ms
     remove(table, "snapshot/snapshot-2")
     assert table.to_arrow().num_rows == 3
     for attempt in (
@@ -320,7 +321,7 @@ def test_a_hole_is_named_where_its_snapshot_is_asked_for(table: Table) -> None:
     assert table.to_arrow(snapshot=1).num_rows == 1
     with pytest.raises(OptionError, match="no snapshot 9"):
         table.to_arrow(snapshot=9)
-    gaps = [f for f in examine(table) if f.rule == "snapshot-gap"]
+    gaps = [f for f in examine(handle_of(table)) if f.rule == "snapshot-gap"]
     assert len(gaps) == 1 and "put the files back" in gaps[0].message
 
 
@@ -329,7 +330,7 @@ def test_manifests_alone_are_a_first_commit_that_crashed(table: Table, caplog: p
     remove(table, "tag/tag-first", "tag/tag-last")
     assert table.to_arrow().num_rows == 0
     assert "nothing says that one was committed" in caplog.text
-    assert [f.rule for f in examine(table) if f.rule == "no-snapshot"] == ["no-snapshot"]
+    assert [f.rule for f in examine(handle_of(table)) if f.rule == "no-snapshot"] == ["no-snapshot"]
     assert table.write(rows(table)) == 1
     assert open_table(table.path).to_arrow().num_rows == 1
 
@@ -345,7 +346,9 @@ def test_a_consumer_ahead_of_the_table_is_reported(table: Table) -> None:
     Path(table.path, "consumer").mkdir()
     for name, following in (("waits", 4), ("ahead", 9)):
         Path(table.path, "consumer", f"consumer-{name}").write_text(f'{{"nextSnapshot": {following}}}')
-    assert [f.subject.rpartition("/")[2] for f in examine(table) if f.rule == "consumer"] == ["consumer-ahead"]
+    assert [f.subject.rpartition("/")[2] for f in examine(handle_of(table)) if f.rule == "consumer"] == [
+        "consumer-ahead"
+    ]
 
 
 def test_a_broken_tag_is_no_proof_and_stops_no_reader(table: Table) -> None:
@@ -403,7 +406,7 @@ def test_paimons_rollback_to_a_tag_is_finished_wherever_it_was_killed(tag: int) 
 
 def test_a_session_notices_that_the_snapshots_it_has_seen_are_gone(table: Table) -> None:
     watching = open_table(table.path)
-    session = WriteSession(table.uri, {}, table=watching)
+    session = WriteSession(table.uri, {}, table=handle_of(watching))
     session.refresh()
     remove(table, "snapshot/snapshot-3", "snapshot/LATEST", "tag/tag-last")
     with pytest.raises(MissingSnapshotError, match="this writer"):
@@ -414,9 +417,9 @@ def test_a_session_notices_that_the_snapshots_it_has_seen_are_gone(table: Table)
 
 
 def test_reads_and_commits_make_no_more_calls_than_a_good_hint_needs(table: Table) -> None:
-    io = FaultyIO(table.io)
-    counted = replace(table, io=io)
-    found = counted.snapshot_store.latest()
+    io = FaultyIO(handle_of(table).io)
+    counted = on_io(table, io)
+    found = handle_of(counted).snapshot_store.latest()
     assert found is not None and [name for name, _ in io.calls] == ["read_optional", "exists", "read_optional"]
     for act, calls in ((lambda: counted.to_arrow(), 3), (lambda: counted.write(rows(table)), 11)):
         io.calls.clear()

@@ -1,7 +1,7 @@
 """Rows that another program deletes between the plan and the commit of a compaction or a rescale stay deleted."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,10 +11,11 @@ from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.examined import examine
 from tests.support.faulty_io import FaultyIO
 from tests.support.foreign_marks import mark_rows, newest
+from tests.support.watched_access import on_io
 
 SCHEMA = pa.schema({"pk": pa.int32(), "v": pa.int64()})
 ROWS = {k: 0 for k in range(2000)}
@@ -51,11 +52,13 @@ def write(table: Table, rows: dict[int, int]) -> None:
 
 
 def interrupted(table: Table, number: int, act: Callable[[], object]) -> Table:
-    return replace(open_table(table.path), io=FaultyIO(LocalIO(), before_call=Before(number, act)))
+    return on_io(open_table(table.path), FaultyIO(LocalIO(), before_call=Before(number, act)))
 
 
 def file_on(table: Table, level: int) -> str:
-    (name,) = (e.file.file_name for e in table.manifests.live_entries(newest(table)) if e.file.level == level)
+    (name,) = (
+        e.file.file_name for e in handle_of(table).manifests.live_entries(newest(table)) if e.file.level == level
+    )
     return name
 
 
@@ -66,7 +69,7 @@ def rows(table: Table) -> dict[int, int]:
 
 
 def is_sound(table: Table) -> bool:
-    return not [f for f in examine(open_table(table.path), rows=True) if f.severity is Severity.ERROR]
+    return not [f for f in examine(handle_of(open_table(table.path)), rows=True) if f.severity is Severity.ERROR]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -92,7 +95,9 @@ def test_a_full_compaction_does_not_follow_newer_marks_of_its_files(
 def test_a_compaction_that_changes_no_index_does_not_follow_the_first_marks_of_its_files(tmp_path: Path) -> None:
     """The files had no marks when they were read, so the compaction has no index file of its own to compare."""
     table = make(tmp_path, 5000)
-    assert not any(e.deletion_vector_ranges for e in table.manifests.read_index(newest(table).index_manifest))
+    assert not any(
+        e.deletion_vector_ranges for e in handle_of(table).manifests.read_index(newest(table).index_manifest)
+    )
     name = file_on(table, 5)
     mine = interrupted(table, 1, lambda: mark_rows(table, {name: [0, 1]}))
     with pytest.raises(CommitConflictError) as caught:
@@ -123,7 +128,7 @@ def test_a_write_plans_its_compaction_again_when_rows_were_deleted_meanwhile(
 
 def test_marks_of_other_files_and_buckets_are_no_conflict(tmp_path: Path) -> None:
     table = make(tmp_path, 3, bucket="2")
-    entries = table.manifests.live_entries(newest(table))
+    entries = handle_of(table).manifests.live_entries(newest(table))
     by_bucket = {b: [e.file for e in entries if e.bucket == b] for b in (0, 1)}
     updated = next(b for b, files in by_bucket.items() if len(files) == 2)
     other = by_bucket[1 - updated][0].file_name
@@ -155,7 +160,7 @@ def test_joining_files_of_an_append_table_does_not_follow_newer_marks(tmp_path: 
     table = create_table(str(tmp_path / "db.db" / "t"), SCHEMA, options=options)
     for start in (0, 10, 20):
         write(table, {k: 0 for k in range(start, start + 10)})
-    name = table.manifests.live_entries(newest(table))[0].file.file_name
+    name = handle_of(table).manifests.live_entries(newest(table))[0].file.file_name
     before = rows(table)
     mine = interrupted(table, 1, lambda: mark_rows(table, {name: [0, 1]}))
     with pytest.raises(CommitConflictError):

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from tests.support.levels import sized_file
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -56,7 +56,7 @@ def test_a_table_without_buckets_is_compacted_when_asked(tmp_path: Path) -> None
     assert sorted(table.to_arrow()["id"].to_pylist()) == list(range(40))
     files = table.files().to_pylist()
     assert len(files) == 1 and files[0]["file_source"] == "COMPACT"
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None and (newest.commit_kind.value, newest.delta_record_count) == ("COMPACT", 0)
     assert table.compact() is None
 

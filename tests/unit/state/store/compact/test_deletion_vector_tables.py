@@ -15,7 +15,7 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.committer import Committed, Committer
 from bucketline.state.store.read.bucket_deletions import BucketDeletions
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 
 SCHEMA = pa.schema({"pk": pa.int32(), "v": pa.int64()})
 
@@ -188,14 +188,16 @@ def test_joining_files_of_an_append_table_takes_marked_rows_away(tmp_path: Path,
 
 def _mark(table: Table, positions: dict[int, list[int]]) -> None:
     """Deletes rows by position of the oldest files, as a delete statement of Paimon's does."""
-    latest = table.snapshot_store.latest()
+    latest = handle_of(table).snapshot_store.latest()
     assert latest is not None
-    entries = sorted(table.manifests.live_entries(latest), key=lambda e: e.file.creation_time_ms or 0)
+    entries = sorted(handle_of(table).manifests.live_entries(latest), key=lambda e: e.file.creation_time_ms or 0)
     marks = BucketDeletions()
     for number, found in positions.items():
         marks.delete(entries[number].file.file_name, np.array(found))
     first = entries[0]
-    index = marks.write(table.io, table.path, (first.partition, first.bucket), ids=SYSTEM_IDS, bitmap64=False)
+    index = marks.write(
+        handle_of(table).io, table.path, (first.partition, first.bucket), ids=SYSTEM_IDS, bitmap64=False
+    )
     message = CommitMessage(first.partition, first.bucket, first.total_buckets, new_index_files=(index,))
-    done = Committer(table.io, table.path, table.table_schema).commit([message], user="deleter")
+    done = Committer(handle_of(table).io, table.path, handle_of(table).table_schema).commit([message], user="deleter")
     assert isinstance(done, Committed)

@@ -24,7 +24,7 @@ from bucketline.state.store.datafile.data_files import read_data_file
 from bucketline.state.store.datafile.file_settings import Postponed
 from bucketline.state.store.datafile.rolling_writer import RollingWriter
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema, key_value_fields
 from bucketline.state.types.columns_text import parse_columns
 from tests.support.arrow_text import table_of
@@ -287,7 +287,7 @@ def test_a_column_that_one_level_cannot_hold_is_refused_before_anything_is_writt
     data = pa.table({"k": pa.array([1], pa.int32()), "t": pa.array([1], pa.timestamp("ns"))})
     with pytest.raises(UnsupportedTableError, match=r"column t: .* Avro"):
         table.write(data)
-    assert table.snapshot_store.latest() is None
+    assert handle_of(table).snapshot_store.latest() is None
 
 
 def test_a_codec_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_compaction_keeps_nested_values_in_every_format(form: str, tmp_path: Pat
     columns = ", ".join(f"{name} {kind}" for name, kind in NESTED.items())
     options = {"bucket": "1", "file.format": form, "write-only": "true"}
     table = create_table(str(tmp_path / "t"), f"k INT, {columns}", ("k",), options=options)
-    schema = arrow_schema(table.table_schema.fields)
+    schema = arrow_schema(handle_of(table).table_schema.fields)
     for start in (0, 2, 4):
         table.write(table_of([{"k": start + i, **row} for i, row in enumerate(NESTED_ROWS)], schema))
     expected = [{"k": k, **NESTED_ROWS[k % 2 if k < 4 else k - 4]} for k in range(7)]

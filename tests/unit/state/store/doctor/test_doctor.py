@@ -20,7 +20,7 @@ from bucketline.state.store.catalog.tags import tag_snapshot
 from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.key_index.ready import IndexPlan, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.examined import examine
 from tests.support.golden import golden_table, golden_tables
 from tests.support.moving_keys import MovingKeys
@@ -37,8 +37,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Table:
     table.compact()
     table.write(pa.table({"id": range(10), "v": ["y"] * 10}, schema=schema))
     table.write(pa.table({"id": range(10), "v": ["z"] * 10}, schema=schema))
-    tag = tag_snapshot(table.io, table.path, "t", 2)
-    Branches(table.io, table.path).create("b", tag)
+    tag = tag_snapshot(handle_of(table).io, table.path, "t", 2)
+    Branches(handle_of(table).io, table.path).create("b", tag)
     return table
 
 
@@ -49,24 +49,24 @@ def table(sound: Table, tmp_path: Path) -> Table:
 
 
 def test_a_sound_table_has_no_findings(sound: Table) -> None:
-    assert examine(sound, rows=True) == []
+    assert examine(handle_of(sound), rows=True) == []
 
 
 @pytest.mark.parametrize("name", golden_tables())
 def test_what_paimon_wrote_is_sound(name: str) -> None:
-    found = examine(open_table(str(golden_table(name))), rows=True)
+    found = examine(handle_of(open_table(str(golden_table(name)))), rows=True)
     # The hint EARLIEST and orphans depend on how the copies were made.
     assert [f for f in found if f.severity is Severity.ERROR] == []
 
 
 def _rewrite_delta(table: Table, change: Callable[[list[ManifestEntry]], list[ManifestEntry]]) -> None:
     """Gives the newest snapshot another delta."""
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    metas = table.manifests.write(change(table.manifests.delta_entries(newest)), 0)
-    name, size = table.manifests.write_list(metas)
+    metas = handle_of(table).manifests.write(change(handle_of(table).manifests.delta_entries(newest)), 0)
+    name, size = handle_of(table).manifests.write_list(metas)
     changed = replace(newest, delta_manifest_list=name, delta_manifest_list_size=size)
-    table.io.overwrite(table.snapshot_store.path(newest.id), encode_snapshot(changed))
+    handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(newest.id), encode_snapshot(changed))
 
 
 def _with_file(change: Callable[[DataFileMeta], DataFileMeta]) -> Callable[[list[ManifestEntry]], list[ManifestEntry]]:
@@ -74,9 +74,9 @@ def _with_file(change: Callable[[DataFileMeta], DataFileMeta]) -> Callable[[list
 
 
 def _lose_data(table: Table) -> None:
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    name = table.manifests.live_entries(newest)[0].file.file_name
+    name = handle_of(table).manifests.live_entries(newest)[0].file.file_name
     next(Path(table.path).rglob(name)).unlink()
 
 
@@ -86,24 +86,26 @@ def _cut_data(table: Table) -> None:
 
 
 def _lose_tagged(table: Table) -> None:
-    tagged, newest = table.snapshot_store.get(2), table.snapshot_store.latest()
+    tagged, newest = handle_of(table).snapshot_store.get(2), handle_of(table).snapshot_store.latest()
     assert tagged is not None and newest is not None
-    live = {e.file.file_name for e in table.manifests.live_entries(newest)}
-    name = next(e.file.file_name for e in table.manifests.live_entries(tagged) if e.file.file_name not in live)
+    live = {e.file.file_name for e in handle_of(table).manifests.live_entries(newest)}
+    name = next(
+        e.file.file_name for e in handle_of(table).manifests.live_entries(tagged) if e.file.file_name not in live
+    )
     next(Path(table.path).rglob(name)).unlink()
-    for snapshot_id in table.snapshot_store.ids()[:-1]:
-        table.io.delete(table.snapshot_store.path(snapshot_id))
-    table.snapshot_store.write_earliest_hint(newest.id)
+    for snapshot_id in handle_of(table).snapshot_store.ids()[:-1]:
+        handle_of(table).io.delete(handle_of(table).snapshot_store.path(snapshot_id))
+    handle_of(table).snapshot_store.write_earliest_hint(newest.id)
 
 
 def _lose_list(table: Table) -> None:
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    table.io.delete(table.manifests.path(newest.base_manifest_list))
+    handle_of(table).io.delete(handle_of(table).manifests.path(newest.base_manifest_list))
 
 
 def _write(path: str, data: bytes) -> Callable[[Table], None]:
-    return lambda table: table.io.overwrite(f"{table.path}/{path}", data)
+    return lambda table: handle_of(table).io.overwrite(f"{table.path}/{path}", data)
 
 
 def _replace_in(path: str, old: str, new: str) -> Callable[[Table], None]:
@@ -117,22 +119,22 @@ def _replace_in(path: str, old: str, new: str) -> Callable[[Table], None]:
 
 def _commit_twice(table: Table) -> None:
     for snapshot_id in (5, 6):
-        found = table.snapshot_store.get(snapshot_id)
+        found = handle_of(table).snapshot_store.get(snapshot_id)
         assert found is not None
         again = replace(found, commit_user="u", commit_identifier=7)
-        table.io.overwrite(table.snapshot_store.path(snapshot_id), encode_snapshot(again))
+        handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(snapshot_id), encode_snapshot(again))
 
 
 def _wrong_base(table: Table) -> None:
-    newest = table.snapshot_store.latest()
-    before = table.snapshot_store.get(2)
+    newest = handle_of(table).snapshot_store.latest()
+    before = handle_of(table).snapshot_store.get(2)
     assert newest is not None and before is not None
     changed = replace(
         newest,
         base_manifest_list=before.base_manifest_list,
         base_manifest_list_size=before.base_manifest_list_size,
     )
-    table.io.overwrite(table.snapshot_store.path(newest.id), encode_snapshot(changed))
+    handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(newest.id), encode_snapshot(changed))
 
 
 def _delta(change: Callable[[list[ManifestEntry]], list[ManifestEntry]]) -> Callable[[Table], None]:
@@ -144,7 +146,7 @@ BROKEN: dict[str, tuple[Callable[[Table], None], str]] = {
     "a data file is cut short": (_cut_data, "file-size"),
     "a tag's data file is gone": (_lose_tagged, "missing-file"),
     "a manifest list is gone": (_lose_list, "unreadable"),
-    "a gap": (lambda t: t.io.delete(t.snapshot_store.path(3)), "snapshot-gap"),
+    "a gap": (lambda t: handle_of(t).io.delete(handle_of(t).snapshot_store.path(3)), "snapshot-gap"),
     "a snapshot is no snapshot": (_write("snapshot/snapshot-3", b"{}"), "snapshot"),
     "LATEST too high": (_write("snapshot/LATEST", b"77"), "hint"),
     "LATEST too low": (_write("snapshot/LATEST", b"1"), "hint"),
@@ -179,7 +181,7 @@ BROKEN: dict[str, tuple[Callable[[Table], None], str]] = {
 def test_what_is_broken_is_found(case: str, table: Table) -> None:
     breaks, rule = BROKEN[case]
     breaks(table)
-    found = examine(table)
+    found = examine(handle_of(table))
     assert rule in [f.rule for f in found]
     assert all(f.message and f.subject for f in found)
     severities = [f.severity for f in found]
@@ -197,24 +199,24 @@ def test_rows_are_held_against_their_metadata(
     table: Table, change: Callable[[DataFileMeta], DataFileMeta], rule: str
 ) -> None:
     _rewrite_delta(table, _with_file(change))
-    assert rule in {f.rule for f in examine(table, rows=True)}
+    assert rule in {f.rule for f in examine(handle_of(table), rows=True)}
 
 
 def test_rows_in_the_wrong_bucket_are_found(table: Table) -> None:
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    entry = table.manifests.delta_entries(newest)[0]
+    entry = handle_of(table).manifests.delta_entries(newest)[0]
     name, other = entry.file.file_name, 1 - entry.bucket
     shutil.copy(Path(table.path, f"bucket-{entry.bucket}", name), Path(table.path, f"bucket-{other}", name))
     _rewrite_delta(table, lambda e: [replace(entry, bucket=other)])
-    assert "bucket-of-row" in {f.rule for f in examine(table, rows=True)}
+    assert "bucket-of-row" in {f.rule for f in examine(handle_of(table), rows=True)}
 
 
 def test_old_files_that_nothing_names_are_a_warning(table: Table) -> None:
-    table.io.write_new(f"{table.path}/bucket-0/data-x.parquet", b"x")
-    assert examine(table) == []
+    handle_of(table).io.write_new(f"{table.path}/bucket-0/data-x.parquet", b"x")
+    assert examine(handle_of(table)) == []
     os.utime(Path(table.path, "bucket-0/data-x.parquet"), (0, 0))
-    (found,) = examine(table)
+    (found,) = examine(handle_of(table))
     assert found == Finding(Severity.WARNING, "orphans", f"{table.path}/bucket-0/data-x.parquet", found.message)
 
 
@@ -234,37 +236,39 @@ def dynamic(tmp_path: Path) -> Table:
 
 def _rewrite_index(table: Table, bucket: int, hashes: Callable[[list[np.ndarray]], np.ndarray]) -> None:
     """Gives a bucket of the first partition other hashes; `hashes` makes them of those of all its buckets."""
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    entries = sorted(table.manifests.read_index(newest.index_manifest), key=lambda e: (e.partition, e.bucket))
+    entries = sorted(
+        handle_of(table).manifests.read_index(newest.index_manifest), key=lambda e: (e.partition, e.bucket)
+    )
     folder = Path(table.path, "index")
     before = [decode_hash_index((folder / e.file_name).read_bytes()) for e in entries[:3]]
     changed = hashes(before)
     data = encode_hash_index(changed)
     (folder / entries[bucket].file_name).write_bytes(data)
     entries[bucket] = replace(entries[bucket], row_count=len(changed), file_size=len(data))
-    written = table.manifests.write_index(entries)
+    written = handle_of(table).manifests.write_index(entries)
     rewritten = replace(newest, index_manifest=written)
-    table.io.overwrite(table.snapshot_store.path(newest.id), encode_snapshot(rewritten))
+    handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(newest.id), encode_snapshot(rewritten))
 
 
 def test_keys_are_held_against_the_hash_index(dynamic: Table) -> None:
-    assert [f for f in examine(dynamic, rows=True) if f.rule == "hash-index"] == []
+    assert [f for f in examine(handle_of(dynamic), rows=True) if f.rule == "hash-index"] == []
     _rewrite_index(dynamic, 1, lambda found: found[1][3:])
-    found = [f for f in examine(dynamic, rows=True) if f.rule == "hash-index"]
+    found = [f for f in examine(handle_of(dynamic), rows=True) if f.rule == "hash-index"]
     assert found and all(f.severity is Severity.ERROR and "of it: the next change" in f.message for f in found)
 
 
 def test_a_hash_in_two_buckets_is_found(dynamic: Table) -> None:
     _rewrite_index(dynamic, 1, lambda found: np.concatenate([found[1], found[0][:2]]))
-    (problem,) = [f for f in examine(dynamic, rows=True) if f.rule == "hash-index"]
+    (problem,) = [f for f in examine(handle_of(dynamic), rows=True) if f.rule == "hash-index"]
     assert "2 hashes in several buckets, the first in 0 and 1" in problem.message
 
 
 def test_a_lost_hash_index_is_found(dynamic: Table) -> None:
     next(Path(dynamic.path, "index").iterdir()).unlink()
-    assert "missing-file" in {f.rule for f in examine(dynamic)}
-    assert "hash-index" in {f.rule for f in examine(dynamic, rows=True)}
+    assert "missing-file" in {f.rule for f in examine(handle_of(dynamic))}
+    assert "hash-index" in {f.rule for f in examine(handle_of(dynamic), rows=True)}
 
 
 def test_a_key_in_two_partitions_is_found(tmp_path: Path) -> None:
@@ -274,11 +278,11 @@ def test_a_key_in_two_partitions_is_found(tmp_path: Path) -> None:
         index, _ = ready_index(plan, moving.source, None)
         with index:
             moving.write(rows, index)
-        found = [f for f in examine(moving.table, rows=True) if f.severity is Severity.ERROR]
+        found = [f for f in examine(handle_of(moving.table), rows=True) if f.severity is Severity.ERROR]
         assert [f.rule for f in found] == ([] if name == "one" else ["key-in-two-places"])
     assert "1 key in two places" in found[0].message
     next((tmp_path / "t").rglob("data-*")).unlink()
-    assert "missing-file" in {f.rule for f in examine(moving.table, rows=True)}
+    assert "missing-file" in {f.rule for f in examine(handle_of(moving.table), rows=True)}
 
 
 def test_a_branch_is_held_against_its_own_schemas(tmp_path: Path) -> None:
@@ -291,7 +295,7 @@ def test_a_branch_is_held_against_its_own_schemas(tmp_path: Path) -> None:
     wider.rollback_to(first)
     # As if only the branch had been changed.
     (tmp_path / "t" / "schema" / "schema-1").unlink()
-    assert examine(open_table(str(tmp_path / "t"))) == []
+    assert examine(handle_of(open_table(str(tmp_path / "t")))) == []
 
 
 INNER = pa.struct([("a", pa.int32()), ("b", pa.string()), ("c", pa.int64()), ("d", pa.int64())])
@@ -321,11 +325,11 @@ def test_nested_fields_counted_from_0_in_each_row_are_told_apart_by_their_row(tm
     rows = pa.Table.from_pylist([{"id": i, "one": value, "many": [value, None]} for i in range(3)], schema=NESTED)
     table.write(rows)
     assert table.to_arrow().sort_by("id").to_pylist() == rows.to_pylist()
-    (found,) = examine(table, rows=True)
+    (found,) = examine(handle_of(table), rows=True)
     assert (found.severity, found.rule) == (Severity.WARNING, "schema") and "id of a nested field" in found.message
 
     table = table.add_column(["one", "e"], "INT")
-    assert [f.id for f in table.table_schema.fields[1].type.fields] == [0, 1, 2, 3, 4]
-    assert {f.severity for f in examine(table, rows=True)} == {Severity.WARNING}
+    assert [f.id for f in handle_of(table).table_schema.fields[1].type.fields] == [0, 1, 2, 3, 4]
+    assert {f.severity for f in examine(handle_of(table), rows=True)} == {Severity.WARNING}
     expected = [row | {"one": value | {"e": None}} for row in rows.to_pylist()]
     assert table.to_arrow().sort_by("id").to_pylist() == expected

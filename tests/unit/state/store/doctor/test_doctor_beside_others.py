@@ -16,9 +16,10 @@ from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.maintenance.expiry import _Expiry
 from bucketline.state.store.maintenance.read_once import ReadOnceIO
 from bucketline.state.store.storage.remembered import Remembered
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.examined import Waits
 from tests.support.faulty_io import FaultyIO
+from tests.support.watched_access import on_io
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 
@@ -56,8 +57,8 @@ def without_orphans(found: list[Finding]) -> list[Finding]:
 
 
 def test_expiry_at_any_moment_of_an_examination_is_no_damage(table: Table, tmp_path: Path) -> None:
-    calls = FaultyIO(table.io)
-    assert examine(replace(table, io=calls), rows=True, pause=Waits()) == []
+    calls = FaultyIO(handle_of(table).io)
+    assert examine(handle_of(on_io(table, calls)), rows=True, pause=Waits()) == []
     count = len(calls.calls)
     for at in range(0, count, max(1, count // 30)):
         shutil.copytree(table.path, tmp_path / f"t{at}")
@@ -69,48 +70,50 @@ def test_expiry_at_any_moment_of_an_examination_is_no_damage(table: Table, tmp_p
             if seen["calls"] == at + 1:
                 expire(one, 2)
 
-        found = examine(replace(one, io=FaultyIO(one.io, before_call=expire_once)), rows=True, pause=Waits())
+        found = examine(
+            handle_of(on_io(one, FaultyIO(handle_of(one).io, before_call=expire_once))), rows=True, pause=Waits()
+        )
         assert found == [], at
         shutil.rmtree(one.path)
 
 
 def test_a_snapshot_whose_files_expiry_has_removed_is_waited_for(table: Table) -> None:
     """Files go before their snapshot does."""
-    expiry = _Expiry(table.io, table.path, table.table_schema)
+    expiry = _Expiry(handle_of(table).io, table.path, handle_of(table).table_schema)
     steps = expiry._plan(1, 7)
     assert steps is not None
     for step in steps:
         expiry._delete((*step.data, *step.changelog, *step.metadata))
-    waits = Waits([lambda: None, *(lambda i=s.snapshot_id: table.snapshot_store.delete(i) for s in steps)])
-    assert without_orphans(examine(table, pause=waits)) == []
+    waits = Waits([lambda: None, *(lambda i=s.snapshot_id: handle_of(table).snapshot_store.delete(i) for s in steps)])
+    assert without_orphans(examine(handle_of(table), pause=waits)) == []
     assert waits.events == []
 
 
 def test_an_expiry_that_was_killed_is_reported_after_a_while(table: Table) -> None:
-    expiry = _Expiry(table.io, table.path, table.table_schema)
+    expiry = _Expiry(handle_of(table).io, table.path, handle_of(table).table_schema)
     (step,) = expiry._plan(1, 2) or ()
     expiry._delete((*step.data, *step.changelog, *step.metadata))
     waits = Waits()
-    found = examine(table, pause=waits)
+    found = examine(handle_of(table), pause=waits)
     assert {f.rule for f in found} >= {"unreadable"}
     assert all("snapshot 1 " in f.message for f in found)
     assert 10 < waits.count < 100
 
 
 def test_what_the_newest_snapshot_misses_is_reported_without_a_wait(table: Table) -> None:
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    name = table.manifests.live_entries(newest)[0].file.file_name
+    name = handle_of(table).manifests.live_entries(newest)[0].file.file_name
     next(Path(table.path).rglob(name)).unlink()
     waits = Waits()
-    (found,) = examine(table, pause=waits)
+    (found,) = examine(handle_of(table), pause=waits)
     assert (found.rule, waits.count) == ("missing-file", 0)
     assert f"snapshots {newest.id} to" not in found.message and f"{newest.id}" in found.message
 
 
 def test_a_commit_between_listing_and_reading_is_no_damage(table: Table) -> None:
-    calls = FaultyIO(table.io)
-    examine(replace(table, io=calls), pause=Waits())
+    calls = FaultyIO(handle_of(table).io)
+    examine(handle_of(on_io(table, calls)), pause=Waits())
     for at in range(0, len(calls.calls), 12):
         seen = Counter[str]()
 
@@ -119,7 +122,9 @@ def test_a_commit_between_listing_and_reading_is_no_damage(table: Table) -> None
             if seen["calls"] == at + 1:
                 table.write(rows(at))
 
-        assert examine(replace(table, io=FaultyIO(table.io, before_call=write_once)), pause=Waits()) == []
+        assert (
+            examine(handle_of(on_io(table, FaultyIO(handle_of(table).io, before_call=write_once))), pause=Waits()) == []
+        )
 
 
 def lose(table: Table, name: str) -> str:
@@ -137,13 +142,13 @@ def spoil(table: Table, name: str) -> str:
 
 
 def manifest_of(table: Table, snapshot_id: int) -> str:
-    snapshot = table.snapshot_store.get(snapshot_id)
+    snapshot = handle_of(table).snapshot_store.get(snapshot_id)
     assert snapshot is not None
-    return table.manifests.delta(snapshot)[0].file_name
+    return handle_of(table).manifests.delta(snapshot)[0].file_name
 
 
 def list_of(table: Table, snapshot_id: int) -> str:
-    snapshot = table.snapshot_store.get(snapshot_id)
+    snapshot = handle_of(table).snapshot_store.get(snapshot_id)
     assert snapshot is not None
     return snapshot.base_manifest_list
 
@@ -154,14 +159,14 @@ def list_of(table: Table, snapshot_id: int) -> str:
 def test_a_broken_manifest_or_list_hides_no_other_damage(
     table: Table, harm: Callable[[Table, str], str], which: Callable[[Table, int], str], snapshot_id: int
 ) -> None:
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    file_name = table.manifests.live_entries(newest)[-1].file.file_name
+    file_name = handle_of(table).manifests.live_entries(newest)[-1].file.file_name
     broken, gone = harm(table, which(table, snapshot_id)), lose(table, file_name)
     (Path(table.path) / "tag" / "tag-broken").write_text("{")
     (Path(table.path) / "consumer").mkdir()
     (Path(table.path) / "consumer" / "consumer-c").write_text("[]")
-    found = examine(table, rows=True, pause=Waits())
+    found = examine(handle_of(table), rows=True, pause=Waits())
     by_subject = {f.subject: f for f in found}
     assert by_subject[broken].rule == "unreadable" and f"snapshot {snapshot_id}" in by_subject[broken].message.replace(
         "snapshots", "snapshot"
@@ -175,13 +180,13 @@ def test_a_broken_tag_blocks_no_other_tag_and_no_branch(table: Table) -> None:
     table.create_tag("a", 3)
     table.create_branch("b", "a")
     table.create_tag("z", 4)
-    snapshot = table.snapshot_store.get(3)
+    snapshot = handle_of(table).snapshot_store.get(3)
     assert snapshot is not None
-    name = table.manifests.live_entries(snapshot)[0].file.file_name
+    name = handle_of(table).manifests.live_entries(snapshot)[0].file.file_name
     for path in (Path(table.path) / "tag" / "tag-a", Path(table.path) / "branch" / "branch-b" / "tag" / "tag-a"):
         path.write_text(path.read_text()[:-30])
     gone = lose(table, name)
-    found = {f.subject: f for f in examine(table, pause=Waits())}
+    found = {f.subject: f for f in examine(handle_of(table), pause=Waits())}
     assert found[f"{table.path}/tag/tag-a"].rule == "tag"
     assert found[f"{table.path}/branch/branch-b/tag/tag-a"].rule == "tag"
     assert "tag z" in found[gone].message or "snapshots 1 to" in found[gone].message
@@ -191,27 +196,27 @@ def test_a_corrupt_newest_schema_is_a_finding_and_not_the_end(table: Table) -> N
     table.set_options({"snapshot.num-retained.max": "50"})
     path = Path(table.path) / "schema" / "schema-1"
     path.write_text(path.read_text()[:-3])
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    gone = lose(table, table.manifests.live_entries(newest)[0].file.file_name)
+    gone = lose(table, handle_of(table).manifests.live_entries(newest)[0].file.file_name)
     found = {f.subject: f.rule for f in examine(open_to_examine(table.path), pause=Waits())}
     assert found[str(path)] == "schema" and found[gone] == "missing-file"
 
 
 def test_shares_of_the_buckets_find_what_a_whole_look_finds(table: Table) -> None:
     for snapshot_id in (2, 6, 8):
-        snapshot = table.snapshot_store.get(snapshot_id)
+        snapshot = handle_of(table).snapshot_store.get(snapshot_id)
         assert snapshot is not None
-        entries = table.manifests.delta_entries(snapshot)
+        entries = handle_of(table).manifests.delta_entries(snapshot)
         changed = [replace(e, file=replace(e.file, row_count=e.file.row_count + 1)) for e in entries]
-        name, size = table.manifests.write_list(table.manifests.write([*changed, changed[0]], 0))
+        name, size = handle_of(table).manifests.write_list(handle_of(table).manifests.write([*changed, changed[0]], 0))
         broken = replace(snapshot, delta_manifest_list=name, delta_manifest_list_size=size)
-        table.io.overwrite(table.snapshot_store.path(snapshot_id), encode_snapshot(broken))
-    newest = table.snapshot_store.latest()
+        handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(snapshot_id), encode_snapshot(broken))
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    lose(table, table.manifests.live_entries(newest)[0].file.file_name)
-    whole = examine(table, pause=Waits())
-    shares = examine(table, live_bytes=8000, pause=Waits())
+    lose(table, handle_of(table).manifests.live_entries(newest)[0].file.file_name)
+    whole = examine(handle_of(table), pause=Waits())
+    shares = examine(handle_of(table), live_bytes=8000, pause=Waits())
     assert len(whole) > 4 and sorted(map(str, shares)) == sorted(map(str, whole))
 
 
@@ -224,9 +229,9 @@ def long(tmp_path: Path) -> Table:
     table = create_table(str(tmp_path / "long"), COLUMNS, ["id"], options={"bucket": "1"})
     for number in range(4):
         table.write(rows(number))
-    last = table.snapshot_store.latest()
+    last = handle_of(table).snapshot_store.latest()
     assert last is not None
-    manifests = table.manifests
+    manifests = handle_of(table).manifests
     base = manifests.base_and_delta(last)
     empty, shared = manifests.write_list([]), manifests.write_list(base)
     for snapshot_id in range(5, SNAPSHOTS + 1):
@@ -241,13 +246,13 @@ def long(tmp_path: Path) -> Table:
             "commitIdentifier": snapshot_id,
         }
         (Path(table.path) / "snapshot" / f"snapshot-{snapshot_id}").write_text(json.dumps(members))
-    table.snapshot_store.write_latest_hint(SNAPSHOTS)
+    handle_of(table).snapshot_store.write_latest_hint(SNAPSHOTS)
     return table
 
 
 def test_each_manifest_file_of_thousands_of_snapshots_is_read_once(long: Table) -> None:
-    calls, told = FaultyIO(long.io), []
-    found = examine(replace(long, io=calls), watch=lambda done, total: told.append((done, total)), pause=Waits())
+    calls, told = FaultyIO(handle_of(long).io), []
+    found = examine(handle_of(on_io(long, calls)), watch=lambda done, total: told.append((done, total)), pause=Waits())
     assert found == []
     reads = Counter(path for name, path in calls.calls if name == "read" and "/manifest/" in path)
     assert set(reads.values()) == {1} and len(reads) > SNAPSHOTS // 100
@@ -262,7 +267,7 @@ def test_what_is_remembered_of_manifests_stays_within_its_bytes(made: Table) -> 
     folder = Path(made.path) / "manifest"
     files = sorted(folder.iterdir())
     limit = sum(f.stat().st_size for f in files) // 2
-    calls = FaultyIO(made.io)
+    calls = FaultyIO(handle_of(made).io)
     reader = ReadOnceIO(calls, Remembered(limit, limit))
     for _ in range(2):
         for f in files:
@@ -273,15 +278,15 @@ def test_what_is_remembered_of_manifests_stays_within_its_bytes(made: Table) -> 
 
 
 def test_values_outside_of_statistics_are_found(table: Table) -> None:
-    snapshot = table.snapshot_store.latest()
+    snapshot = handle_of(table).snapshot_store.latest()
     assert snapshot is not None
-    entries = table.manifests.delta_entries(snapshot)
+    entries = handle_of(table).manifests.delta_entries(snapshot)
     stats = entries[-1].file.value_stats
     other = replace(stats, min_values=stats.max_values)
     for change, text in ((other, "values outside"), (replace(stats, null_counts=(0, 3)), "nulls")):
         changed = [*entries[:-1], replace(entries[-1], file=replace(entries[-1].file, value_stats=change))]
-        name, size = table.manifests.write_list(table.manifests.write(changed, 0))
+        name, size = handle_of(table).manifests.write_list(handle_of(table).manifests.write(changed, 0))
         broken = replace(snapshot, delta_manifest_list=name, delta_manifest_list_size=size)
-        table.io.overwrite(table.snapshot_store.path(snapshot.id), encode_snapshot(broken))
-        found = [f for f in examine(table, rows=True, pause=Waits()) if f.rule == "stats"]
+        handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(snapshot.id), encode_snapshot(broken))
+        found = [f for f in examine(handle_of(table), rows=True, pause=Waits()) if f.rule == "stats"]
         assert found and all(text in f.message and f.severity is Severity.ERROR for f in found)

@@ -17,7 +17,7 @@ from bucketline.state.store.doctor.repeats import repeat_problems
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.read.prune import group_by_bucket
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.examined import examine
 from tests.support.foreign_marks import forget_marks, newest
 
@@ -38,7 +38,7 @@ def write(table: Table, ids: list[int], v: int, kind: int = 0) -> None:
 
 
 def errors(table: Table) -> list[Finding]:
-    return [f for f in examine(open_table(table.path), rows=True) if f.severity is Severity.ERROR]
+    return [f for f in examine(handle_of(open_table(table.path)), rows=True) if f.severity is Severity.ERROR]
 
 
 def ids(table: Table) -> list[str]:
@@ -50,7 +50,7 @@ def test_a_lost_deletion_vector_is_found_and_a_compaction_keeps_the_newest_row(t
     write(table, list(range(2000)), 0)
     write(table, [7, 8, 3000], 1)
     assert errors(table) == []
-    files = {e.file.level: e.file.file_name for e in table.manifests.live_entries(newest(table))}
+    files = {e.file.level: e.file.file_name for e in handle_of(table).manifests.live_entries(newest(table))}
     forget_marks(table)
     assert len(ids(table)) == 2003
     (found,) = errors(table)
@@ -68,7 +68,7 @@ def test_a_lost_mark_of_a_deleted_row_is_found_where_the_delete_is_kept(tmp_path
     table = make(tmp_path, num_levels="6")
     write(table, list(range(2000)), 0)
     write(table, [7], 0, kind=3)
-    levels = [e.file.level for e in table.manifests.live_entries(newest(table))]
+    levels = [e.file.level for e in handle_of(table).manifests.live_entries(newest(table))]
     forget_marks(table)
     # A compaction that ends at the last file takes the -D away: nothing says that the row was deleted.
     assert levels == [5] and errors(table) == []
@@ -93,11 +93,13 @@ def test_first_row_tables_are_read_without_vectors(tmp_path: Path) -> None:
     assert errors(table) == []
     last = newest(table)
     up = [
-        replace(e, file=replace(e.file, level=4)) for e in table.manifests.delta_entries(last) if e.kind is FileKind.ADD
+        replace(e, file=replace(e.file, level=4))
+        for e in handle_of(table).manifests.delta_entries(last)
+        if e.kind is FileKind.ADD
     ]
-    name, size = table.manifests.write_list(table.manifests.write(up, 0))
+    name, size = handle_of(table).manifests.write_list(handle_of(table).manifests.write(up, 0))
     moved = replace(last, delta_manifest_list=name, delta_manifest_list_size=size)
-    table.io.overwrite(table.snapshot_store.path(last.id), encode_snapshot(moved))
+    handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(last.id), encode_snapshot(moved))
     (found,) = errors(table)
     assert found.rule == "key-twice" and "keeps the first row of each key" in found.message
     open_table(table.path).compact()
@@ -113,7 +115,7 @@ def test_tables_whose_readers_merge_may_have_several_rows_of_a_key(tmp_path: Pat
     table = make(tmp_path, deletion_vectors__enabled="false")
     write(table, list(range(2000)), 0)
     write(table, [7], 1)
-    assert len({e.file.file_name for e in table.manifests.live_entries(newest(table))}) == 2
+    assert len({e.file.file_name for e in handle_of(table).manifests.live_entries(newest(table))}) == 2
     assert errors(table) == []
 
 
@@ -131,11 +133,15 @@ def test_all_repeated_keys_are_counted_whatever_the_batches(tmp_path: Path, seed
     counts = Counter(ids(table))
     repeated = sorted(i for i, n in counts.items() if n > 1)
     snapshot = newest(table)
-    access = FileAccess(table.io, table.path, table.table_schema, table.schema_store.get)
-    access = replace(access, deletions=find_deletions(table.io, table.path, table.table_schema, ()))
+    access = FileAccess(
+        handle_of(table).io, table.path, handle_of(table).table_schema, handle_of(table).schema_store.get
+    )
+    access = replace(
+        access, deletions=find_deletions(handle_of(table).io, table.path, handle_of(table).table_schema, ())
+    )
     found = [
         p.message
-        for bucket in group_by_bucket(table.manifests.live_entries(snapshot))
+        for bucket in group_by_bucket(handle_of(table).manifests.live_entries(snapshot))
         for p in repeat_problems(access, bucket, State("now", snapshot.id), batch_rows=batch_rows)
     ]
     total = sum(1 + int((re.search(r"and (\d+) more", m) or ["0", "0"])[1]) for m in found)
@@ -147,7 +153,7 @@ def test_a_damaged_deletion_vector_is_found(tmp_path: Path) -> None:
     table = make(tmp_path)
     write(table, list(range(2000)), 0)
     write(table, [7], 1)
-    (entry,) = table.manifests.read_index(newest(table).index_manifest)
+    (entry,) = handle_of(table).manifests.read_index(newest(table).index_manifest)
     path = Path(table.path, "index", entry.file_name)
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

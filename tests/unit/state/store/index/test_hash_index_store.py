@@ -10,7 +10,7 @@ from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries, rows_by_bucket
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.state.types.binary_row import hash_rows
 from tests.support.faulty_io import FaultyIO
 from tests.support.golden import golden_table
@@ -119,13 +119,13 @@ def test_a_missing_short_or_doubled_file_stops_with_the_remedy(tmp_path: Path) -
 def test_the_index_that_paimon_wrote_knows_every_row_of_its_table() -> None:
     path = golden_table("pk_dynamic")
     table = open_table(str(path))
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
     found = HashIndexStore(LocalIO(), str(path), cached=HashCache(1 << 20), storage={})
-    by_partition = hash_entries(table.manifests.read_index(newest.index_manifest))
-    keys = table.table_schema.trimmed_primary_key
+    by_partition = hash_entries(handle_of(table).manifests.read_index(newest.index_manifest))
+    keys = handle_of(table).table_schema.trimmed_primary_key
     rows = table.to_arrow(columns=keys)
-    types = [f.type for f in table.table_schema.select(keys)]
+    types = [f.type for f in handle_of(table).table_schema.select(keys)]
     hashes = np.asarray(hash_rows([rows[k].combine_chunks() for k in keys], types))
     known = {h for entries in by_partition.values() for h in found.known(entries).hashes.tolist()}
     assert len(hashes) and set(hashes.tolist()) <= known

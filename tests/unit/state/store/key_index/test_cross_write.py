@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
@@ -23,7 +23,9 @@ def rows(*triples: tuple[int, int, int]) -> pa.Table:
 
 def write(table: Table, data: pa.Table, kinds: list[int] | None = None) -> int:
     given = None if kinds is None else pa.array(kinds, pa.int8())
-    return write_table(table, data, given, options={"local-directory": str(Path(table.path).parent / "local")})
+    return write_table(
+        handle_of(table), data, given, options={"local-directory": str(Path(table.path).parent / "local")}
+    )
 
 
 def content(table: Table) -> list[tuple[int, int, int]]:
@@ -45,7 +47,7 @@ def test_a_key_that_comes_from_another_partition(
     write(table, rows((1, 10, 1), (2, 20, 1), (3, 30, 1), (4, 40, 1)))
     write(table, rows((1, 11, 2)))
     assert content(table) == [expected, (2, 20, 1), (3, 30, 1), (4, 40, 1)]
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None and newest.index_manifest is None
 
 

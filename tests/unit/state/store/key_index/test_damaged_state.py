@@ -22,7 +22,7 @@ from bucketline.state.store.key_index.backup import BackupFolder, back_up
 from bucketline.state.store.key_index.ready import IndexPlan, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
@@ -240,7 +240,7 @@ def test_a_full_disk_stops_the_write_and_says_what_to_do(tmp_path: Path, kib: in
             local = disk if number % 2 else tmp_path / "large"
             options = {"local-directory": str(local), "merge-memory": "1 mb", "key-index-memory": "1 mb"}
             try:
-                write_table(table, data, options=options)
+                write_table(handle_of(table), data, options=options)
             except StorageError as e:
                 assert "the disk is full" in e.message and "'local-directory'" in e.message
                 messages.append(e.message)

@@ -25,6 +25,7 @@ from bucketline.state.store.key_index.ready import IndexOrigin, IndexPlan, Index
 from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.table.table import handle_of
 from bucketline.state.types.binary_row import encode_row
 from tests.support.faulty_io import FaultyIO
 from tests.support.moving_keys import MovingKeys
@@ -62,7 +63,7 @@ def check(index: KeyIndex, table: MovingKeys) -> None:
     rows = table.rows()
     found = index.lookup(pa.array(list(rows), pa.int64()))
     names = index.partitions(found.partitions.tolist())
-    string = table.table.table_schema.field("pt").type
+    string = handle_of(table.table).table_schema.field("pt").type
     assert [names[c] for c in found.partitions.tolist()] == [encode_row([pt], [string]) for pt, _ in rows.values()]
     assert len(index.items(b"\x01", 1000)) == len(rows)
 
@@ -395,8 +396,8 @@ def test_keys_older_than_the_ttl_are_not_in_the_index(tmp_path: Path) -> None:
     table = MovingKeys(tmp_path / "t")
     write(plan_of(table, tmp_path / "local"), table, *((i, "a", i, INSERT) for i in range(5)))
     for hours, expected in ((2, 5), (1, 5)):
-        limited = table.table.table_schema.options | {"cross-partition-upsert.index-ttl": f"{hours} h"}
-        schema = replace(table.table.table_schema, options=limited)
+        limited = handle_of(table.table).table_schema.options | {"cross-partition-upsert.index-ttl": f"{hours} h"}
+        schema = replace(handle_of(table.table).table_schema, options=limited)
         plan = plan_of(table, tmp_path / f"{hours}")
         plan = replace(plan, keys=replace(plan.keys, schema=schema), clock=Later())
         index, report = ready_index(plan, table.source, table.latest())

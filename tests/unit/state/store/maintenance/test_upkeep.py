@@ -17,7 +17,7 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.upkeep import Upkeep, Upkept
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table_partitions, mark_table_done
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import StillClock
@@ -38,7 +38,7 @@ def _table(tmp_path: Path, *, key: tuple[str, ...] = ("k", "dt"), kind: str = "S
 
 def _write(table: Table, clock: StillClock, *days: object, k: int = 1) -> None:
     columns = {"k": [k] * len(days), "dt": list(days), "v": [0] * len(days)}
-    write_table(table, pa.table(columns, schema=table.schema), clock=clock)
+    write_table(handle_of(table), pa.table(columns, schema=table.schema), clock=clock)
 
 
 def _days(table: Table) -> set[object]:
@@ -51,7 +51,7 @@ class _Fraction:
 
 
 def _upkeep(table: Table, clock: StillClock) -> tuple[Upkeep, WriteSession]:
-    session = WriteSession(table.uri, {}, table=table.refreshed(), clock=clock)
+    session = WriteSession(table.uri, {}, table=handle_of(table.refreshed()), clock=clock)
     session.refresh()
     return Upkeep(clock=clock, random=_Fraction()), session
 
@@ -66,12 +66,12 @@ def test_partitions_older_than_their_time_are_dropped(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"partition.expiration-time": "7 d"})
     clock = _clock("2026-01-10T00:00:00")
     _write(table, clock, "2026-01-02", "2026-01-03", "2026-01-09", "no time")
-    assert expire_table_partitions(table, older_than=None, clock=clock) == ("dt=2026-01-02",)
+    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ("dt=2026-01-02",)
     assert _days(table) == {"2026-01-03", "2026-01-09", "no time"}
     newest = table.snapshots().to_pylist()[-1]
     assert (newest["commit_kind"], newest["delta_record_count"]) == ("OVERWRITE", -1)
     assert table.doctor(rows=True) == []
-    assert expire_table_partitions(table, older_than=timedelta(days=3), clock=clock) == ("dt=2026-01-03",)
+    assert expire_table_partitions(handle_of(table), older_than=timedelta(days=3), clock=clock) == ("dt=2026-01-03",)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_partitions_of_every_bucket_mode_expire_and_get_rows_again(
     as_kind = int if kind == "INT" else str
     _write(table, clock, as_kind("20260101"), k=1)
     _write(table, clock, as_kind("20260110"), k=2)
-    assert expire_table_partitions(table, older_than=None, clock=clock) == ("dt=20260101",)
+    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ("dt=20260101",)
     _write(table, clock, as_kind("20260101"), k=1)
     assert _days(table) == {as_kind("20260101"), as_kind("20260110")}
     assert table.to_arrow().num_rows == 2
@@ -103,9 +103,9 @@ def test_by_update_time_the_newest_file_of_a_partition_counts(tmp_path: Path) ->
     clock.now += DAY_MS
     _write(table, clock, "b")
     clock.now += DAY_MS
-    assert expire_table_partitions(table, older_than=None, clock=clock) == ()
+    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ()
     clock.now += 1
-    assert expire_table_partitions(table, older_than=None, clock=clock) == ("dt=a",)
+    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ("dt=a",)
 
 
 def test_a_pattern_puts_the_time_together_of_several_columns(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_pattern_puts_the_time_together_of_several_columns(tmp_path: Path) -> 
     )
     clock = _clock("2026-01-10T05:00:00")
     rows = {"k": [1, 2], "dt": ["x", None], "dt2": ["20260110"] * 2, "hh": [3, 4]}
-    write_table(table, pa.table(rows, schema=table.schema), clock=clock)
-    assert expire_table_partitions(table, older_than=None, clock=clock) == ("dt=x/dt2=20260110/hh=3",)
+    write_table(handle_of(table), pa.table(rows, schema=table.schema), clock=clock)
+    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ("dt=x/dt2=20260110/hh=3",)
 
 
 def test_at_most_so_many_partitions_go_at_once_the_first_ones_in_so_many_commits(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_at_most_so_many_partitions_go_at_once_the_first_ones_in_so_many_commits
     }
     table, clock = _table(tmp_path, **options), _clock("2026-01-10T00:00:00")
     _write(table, clock, "2026-01-04", "2026-01-01", "2026-01-03", "2026-01-02")
-    dropped = expire_table_partitions(table, older_than=None, clock=clock)
+    dropped = expire_table_partitions(handle_of(table), older_than=None, clock=clock)
     assert dropped == ("dt=2026-01-01", "dt=2026-01-02", "dt=2026-01-03")
     kinds = table.snapshots()["commit_kind"].to_pylist()
     assert kinds[-2:] == ["OVERWRITE", "OVERWRITE"]
@@ -179,9 +179,9 @@ def test_a_write_only_table_leaves_its_rules_to_compactions(tmp_path: Path) -> N
     clock = _clock("2026-01-10T00:00:00")
     _write(table, clock, "2026-01-01", "2026-01-10")
     _write(table, clock, "2026-01-10")
-    assert _days(table) == {"2026-01-01", "2026-01-10"} and Tags(table.io, table.path).names() == []
-    compact_table(table, clock=clock)
-    assert _days(table) == {"2026-01-10"} and Tags(table.io, table.path).names() == ["2026-01-09"]
+    assert _days(table) == {"2026-01-01", "2026-01-10"} and Tags(handle_of(table).io, table.path).names() == []
+    compact_table(handle_of(table), clock=clock)
+    assert _days(table) == {"2026-01-10"} and Tags(handle_of(table).io, table.path).names() == ["2026-01-09"]
 
 
 def test_a_partition_without_a_time_is_refused_where_the_table_is_strict(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_commit_creates_the_tag_of_the_period_before(
     assert _commit(upkeep, session).tags == ()
     clock.now += DAY_MS * 17 // 24
     _write(table, clock, "a")
-    assert Tags(table.io, table.path).names() == names
+    assert Tags(handle_of(table).io, table.path).names() == names
     assert _commit(upkeep, session).tags == ()
 
 
@@ -236,21 +236,21 @@ def test_a_stream_tags_the_snapshots_of_others_too_and_reads_them_only_when_a_ta
     table = table.set_options({"tag.automatic-creation": "process-time"})
     upkeep, session = _upkeep(table, clock)
     assert _commit(upkeep, session).tags == ("2026-01-09", "2026-01-10", "2026-01-11")
-    assert [t.snapshot.id for t in Tags(table.io, table.path).list()] == [1, 2, 3]
+    assert [t.snapshot.id for t in Tags(handle_of(table).io, table.path).list()] == [1, 2, 3]
 
 
 def test_a_created_tag_lives_as_long_as_tags_do_by_default(tmp_path: Path) -> None:
     options = {"tag.default-time-retained": "2 d", "tag.create-success-file": "true"}
     table, clock = _table(tmp_path, **options, **{"tag.automatic-creation": "process-time"}), _clock("2026-01-10T08:00")
     _write(table, clock, "a")
-    tag = Tags(table.io, table.path).get("2026-01-09")
+    tag = Tags(handle_of(table).io, table.path).get("2026-01-09")
     assert tag is not None and (tag.created_local_ms, tag.retained_ms) == (clock.now, 2 * DAY_MS)
     success = Path(table.path, "tag/tag-success-file/2026-01-09_SUCCESS")
     assert success.read_text() == f'{{\n  "creationTime" : {clock.now},\n  "modificationTime" : {clock.now}\n}}'
     table.create_tag("mine")
-    mine = Tags(table.io, table.path).get("mine")
+    mine = Tags(handle_of(table).io, table.path).get("mine")
     assert mine is not None and mine.retained_ms == 2 * DAY_MS
-    assert Tags(table.io, table.path).names() == ["2026-01-09", "mine"]
+    assert Tags(handle_of(table).io, table.path).names() == ["2026-01-09", "mine"]
     assert table.delete_tag("2026-01-09") and not success.exists()
     assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
 
@@ -258,9 +258,9 @@ def test_a_created_tag_lives_as_long_as_tags_do_by_default(tmp_path: Path) -> No
 def test_a_tag_whose_time_is_over_stays_where_the_table_keeps_such_tags(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"tag.time-expire-enabled": "false"})
     _write(table, _clock("2026-01-10T08:00"), "a")
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    Tags(table.io, table.path).create(Tag("old", newest, created_local_ms=0, retained_ms=1))
+    Tags(handle_of(table).io, table.path).create(Tag("old", newest, created_local_ms=0, retained_ms=1))
     assert table.expire_snapshots(retain_max=1).tags == ()
     table = table.unset_options("tag.time-expire-enabled")
     assert table.expire_snapshots(retain_max=1).tags == ("old",)
@@ -274,15 +274,15 @@ def test_a_batch_write_moves_the_tag_of_its_day(tmp_path: Path) -> None:
         _write(table, clock, "a")
         table.create_tag(f"mine-{clock.now}")
         clock.now += DAY_MS
-    tags = {t.name: t.snapshot.id for t in Tags(table.io, table.path).list() if t.name.startswith("batch")}
+    tags = {t.name: t.snapshot.id for t in Tags(handle_of(table).io, table.path).list() if t.name.startswith("batch")}
     assert tags == {"batch-write-2026-01-11": 4, "batch-write-2026-01-12": 7}
-    assert len(Tags(table.io, table.path).names()) == 5
+    assert len(Tags(handle_of(table).io, table.path).names()) == 5
 
 
 def test_a_tag_by_watermark_waits_for_one(tmp_path: Path) -> None:
     table, clock = _table(tmp_path, **{"tag.automatic-creation": "watermark"}), _clock("2026-01-10T08:00")
     _write(table, clock, "a")
-    assert Tags(table.io, table.path).names() == []
+    assert Tags(handle_of(table).io, table.path).names() == []
 
 
 DONE = {"partition.idle-time-to-done": "1 h", "partition.time-interval": "1 d"}
@@ -376,7 +376,7 @@ def test_batch_writes_mark_their_partitions_at_the_end_of_their_input(tmp_path: 
 def test_partitions_are_marked_by_hand(tmp_path: Path) -> None:
     table, clock = _table(tmp_path), _clock("2026-01-10T12:00")
     _write(table, clock, "a", "b/c")
-    assert mark_table_done(table, [{"dt": "b/c"}], clock=clock) == ("dt=b%2Fc",)
+    assert mark_table_done(handle_of(table), [{"dt": "b/c"}], clock=clock) == ("dt=b%2Fc",)
     assert table.mark_done() == ("dt=a", "dt=b%2Fc")
     with pytest.raises(OptionError, match="holds no partition"):
         table.mark_done([{"dt": "z"}])

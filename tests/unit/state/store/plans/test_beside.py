@@ -19,7 +19,7 @@ from bucketline.state.store.plans.item_work import BucketJob, GivenBack, TableWo
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.engines import JobEngine
@@ -64,9 +64,9 @@ def data_files(table: Table) -> set[str]:
 def live_or_expirable(table: Table) -> set[str]:
     """The names of all files that a snapshot names."""
     names: set[str] = set()
-    store = table.snapshot_store
+    store = handle_of(table).snapshot_store
     for snapshot in store.newest_first(store.latest_id() or 0):
-        names |= {e.file.file_name for e in table.manifests.live_entries(snapshot)}
+        names |= {e.file.file_name for e in handle_of(table).manifests.live_entries(snapshot)}
     return names
 
 
@@ -167,7 +167,7 @@ def test_a_task_whose_item_is_given_back_ends_and_leaves_no_file(tmp_path: Path,
     for _ in range(3):
         stream.batch()
     stream.session.refresh()
-    folder, work = PlanFolder(table.io, table.path), TableWork(stream.session)
+    folder, work = PlanFolder(handle_of(table).io, table.path), TableWork(stream.session)
     plan = make_plan(stream.session, folder, stream.session.plan.sink.plans).plan
     flag = tmp_path / "given-back"
 
@@ -226,7 +226,7 @@ def test_a_stop_waits_for_the_compaction_or_drops_it_without_a_trace(tmp_path: P
     again.notice()
     assert again.wait_idle(WAIT_MS) and again.stop(WAIT_MS)
     assert {f["level"] for f in open_table(table.path).files().to_pylist()} != {0}
-    folder = PlanFolder(table.io, table.path)
+    folder = PlanFolder(handle_of(table).io, table.path)
     listing = folder.list()
     assert all(listing.is_closed(p) for p in folder.plans(listing).values())
 

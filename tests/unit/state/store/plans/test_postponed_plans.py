@@ -21,7 +21,7 @@ from bucketline.state.store.plans.item_work import ITEMS, GivenBack, MoveJob, Ta
 from bucketline.state.store.plans.make_plan import Planned, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import compactor_of
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.store.write.write_session import WriteSession
@@ -49,9 +49,9 @@ def write(table: Table, number: int, *, deletes: bool = True) -> None:
 
 
 def plan(table: Table, options: Mapping[str, str] | None = None) -> Planned:
-    session = WriteSession(table.uri, options or {}, table=open_table(table.path))
+    session = WriteSession(table.uri, options or {}, table=handle_of(open_table(table.path)))
     session.refresh()
-    return make_plan(session, PlanFolder(table.io, table.path), session.plan.sink.plans)
+    return make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans)
 
 
 @dataclass
@@ -71,7 +71,9 @@ class Engine:
 
 
 def worker(table: Table, after: Callable[[], object] = lambda: None, *, lease_ms: int = 60_000) -> Compactor:
-    return compactor_of(open_table(table.path), {}, Engine(after), lease_ms=lease_ms, take=lambda open_items: 9)
+    return compactor_of(
+        handle_of(open_table(table.path)), {}, Engine(after), lease_ms=lease_ms, take=lambda open_items: 9
+    )
 
 
 def work_off(table: Table) -> list[Finished]:
@@ -92,8 +94,10 @@ def content(table: Table) -> dict[tuple[str, int], int]:
 
 def live(table: Table) -> set[tuple[int, int]]:
     """Bucket and level of each live file."""
-    newest = table.snapshot_store.latest()
-    return set() if newest is None else {(e.bucket, e.file.level) for e in table.manifests.live_entries(newest)}
+    newest = handle_of(table).snapshot_store.latest()
+    return (
+        set() if newest is None else {(e.bucket, e.file.level) for e in handle_of(table).manifests.live_entries(newest)}
+    )
 
 
 KINDS: Mapping[str, Mapping[str, str]] = {
@@ -197,7 +201,7 @@ def test_rows_are_moved_once_whoever_is_late(tmp_path: Path) -> None:
 
     late = worker(table, overtake, lease_ms=0).round()
     assert states(late) == states(others) == [ItemState.DONE] * 2
-    snapshots = table.snapshot_store.newest_first(table.snapshot_store.latest_id() or 0)
+    snapshots = handle_of(table).snapshot_store.newest_first(handle_of(table).snapshot_store.latest_id() or 0)
     committed = [n for s in snapshots for n in s.properties.get(ITEMS, "").split(",") if n]
     assert sorted(committed) == ["0", "1"]
     write(table, 1)
@@ -240,7 +244,7 @@ def test_rows_are_moved_once_wherever_a_compactor_dies(tmp_path: Path) -> None:
 
     def run(path: str) -> list[Finished]:
         found: list[Finished] = []
-        session = WriteSession(path, {}, table=open_table(path))
+        session = WriteSession(path, {}, table=handle_of(open_table(path)))
         folder = PlanFolder(session.table.io, path)
         working = Compactor(folder, TableWork(session), Engine(), lambda renew, lease: nullcontext(), lease_ms=1)
         while len(found) < 2 and not all(
@@ -268,7 +272,7 @@ def test_rows_are_moved_once_wherever_a_compactor_dies(tmp_path: Path) -> None:
 
 
 def moving(table: Table) -> tuple[TableWork, MoveJob]:
-    work = TableWork(WriteSession(table.uri, {}, table=open_table(table.path)))
+    work = TableWork(WriteSession(table.uri, {}, table=handle_of(open_table(table.path))))
     work.refresh()
     found = plan(table)
     job = work.look(found.plan, found.plan.items[0])
@@ -312,7 +316,7 @@ def test_tasks_share_an_item_and_a_new_partition_gets_a_bucket_for_each(tmp_path
     for number in range(2):
         write(table, number)
     plan(table)
-    compactor = compactor_of(open_table(table.path), {}, SparkEngine(cluster), lease_ms=60_000)
+    compactor = compactor_of(handle_of(open_table(table.path)), {}, SparkEngine(cluster), lease_ms=60_000)
     found = [*compactor.round(), *compactor.round()]
     assert states(found) == [ItemState.DONE] * 2
     other = made(tmp_path / "there")
@@ -320,5 +324,5 @@ def test_tasks_share_an_item_and_a_new_partition_gets_a_bucket_for_each(tmp_path
         write(other, number)
     other.compact()
     assert content(table) == content(other) and open_table(table.path).doctor(rows=True) == []
-    newest = table.snapshot_store.latest()
-    assert newest is not None and {e.total_buckets for e in table.manifests.live_entries(newest)} == {3}
+    newest = handle_of(table).snapshot_store.latest()
+    assert newest is not None and {e.total_buckets for e in handle_of(table).manifests.live_entries(newest)} == {3}

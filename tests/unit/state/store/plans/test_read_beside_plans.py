@@ -15,7 +15,7 @@ from bucketline.state.store.plans.compactor import Compactor
 from bucketline.state.store.plans.item_work import BucketJob, TableWork
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.engines import JobEngine
 from tests.support.faulty_io import FaultyIO
@@ -79,8 +79,8 @@ def test_rows_are_right_after_every_call_to_storage_of_a_plans_run(tmp_path: Pat
         if not seen_optimized or seen_optimized[-1] != optimized:
             seen_optimized.append(optimized)
 
-    io = FaultyIO(table.io, before_call=look)
-    handle = replace(open_table(table.path), io=io)
+    io = FaultyIO(handle_of(table).io, before_call=look)
+    handle = replace(handle_of(open_table(table.path)), io=io)
     bases: list[Rows] = [{}]
 
     def run(work: Jobs) -> Outcome:

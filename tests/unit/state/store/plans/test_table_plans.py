@@ -23,7 +23,7 @@ from bucketline.state.store.plans.make_plan import KEPT_PLANS, Planned, make_pla
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import compactor_of
 from bucketline.state.store.read.prune import BucketFiles
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.engines import JobEngine
 
@@ -50,17 +50,17 @@ def made(path: Path, options: Mapping[str, str] | None = None, *, keyed: bool = 
 
 
 def plan(table: Table, options: Mapping[str, str] = FULL) -> Planned:
-    session = WriteSession(table.uri, options, table=table)
+    session = WriteSession(table.uri, options, table=handle_of(table))
     session.refresh()
-    return make_plan(session, PlanFolder(table.io, table.path), session.plan.sink.plans)
+    return make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans)
 
 
 class Worker:
     """A compactor in this process."""
 
     def __init__(self, table: Table, *, lease_ms: int = 60_000, at_once: int = 1) -> None:
-        self.work = TableWork(WriteSession(table.uri, {}, table=table))
-        self.folder = PlanFolder(table.io, table.path)
+        self.work = TableWork(WriteSession(table.uri, {}, table=handle_of(table)))
+        self.folder = PlanFolder(handle_of(table).io, table.path)
         self.before_commit = lambda: None
         self.compactor = Compactor(
             self.folder,
@@ -303,7 +303,7 @@ def test_old_plans_are_cleaned_up_and_the_newest_stay(tmp_path: Path) -> None:
     assert numbers == list(range(1, KEPT_PLANS + 4))
     kept = {p.name for p in Path(table.path, "compaction").iterdir()}
     assert {int(n.partition("-")[2]) for n in kept if n.startswith("plan-")} == set(range(3, KEPT_PLANS + 4))
-    folder = PlanFolder(table.io, table.path)
+    folder = PlanFolder(handle_of(table).io, table.path)
     assert {n[5:41] for n in kept if n.startswith("item-")} == {p.plan_id for p in folder.plans(folder.list()).values()}
 
 
@@ -317,7 +317,7 @@ def test_orphan_removal_and_doctor_know_the_folder(tmp_path: Path) -> None:
     stray.write_text("1")
     for path in folder.iterdir():
         os.utime(path, (1, 1))
-    found = remove_orphan_files(open_table(table.path), dry_run=False)
+    found = remove_orphan_files(handle_of(open_table(table.path)), dry_run=False)
     names = {f.path.rpartition("/")[2] for f in found.files if "/compaction/" in f.path}
     assert names == {".plan-9.0a1b2c3d-0000-0000-0000-000000000000.tmp", stray.name}
     assert open_table(table.path).doctor() == [] and not stray.exists()
@@ -335,7 +335,7 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
 def test_a_job_travels(tmp_path: Path) -> None:
     table = made(tmp_path)
     planned = plan(table)
-    work = TableWork(WriteSession(table.uri, {}, table=table))
+    work = TableWork(WriteSession(table.uri, {}, table=handle_of(table)))
     work.refresh()
     job = work.look(planned.plan, planned.plan.items[0])
     assert isinstance(job, BucketJob)
@@ -379,21 +379,21 @@ def test_a_branch_has_plans_of_its_own_and_its_table_is_not_touched(tmp_path: Pa
         branch.write(rows(number))
     branch = open_table(table.path, options=of_branch)
     before, of_table, files = branch.to_arrow().num_rows, content(table), table.files()
-    session = WriteSession(branch.uri, FULL, table=branch)
+    session = WriteSession(branch.uri, FULL, table=handle_of(branch))
     session.refresh()
-    folder = PlanFolder(branch.io, branch.metadata_path)
+    folder = PlanFolder(handle_of(branch).io, handle_of(branch).metadata_path)
     planned = make_plan(session, folder, session.plan.sink.plans)
     assert planned.number == 1 and not Path(table.path, "compaction").exists()
     assert Path(table.path, "branch", "branch-b", "compaction", "plan-1").is_file()
     # The table's own plan takes the same files, and neither is in the way of the other.
     assert plan(table).number == 1
-    compactor = compactor_of(branch, {}, LOCAL_ENGINE, lease_ms=60_000, take=lambda open_items: 9)
+    compactor = compactor_of(handle_of(branch), {}, LOCAL_ENGINE, lease_ms=60_000, take=lambda open_items: 9)
     assert {f.result.state for f in compactor.round() if f.result} == {ItemState.DONE}
     found = open_table(table.path, options=of_branch)
     assert {f["level"] for f in found.files().to_pylist()} == {5} and found.to_arrow().num_rows == before
     assert found.snapshots()["commit_kind"].to_pylist()[-1] == "COMPACT"
     assert content(table) == of_table and open_table(table.path).files() == files
-    assert remove_orphan_files(open_table(table.path), older_than_ms=0).files == ()
+    assert remove_orphan_files(handle_of(open_table(table.path)), older_than_ms=0).files == ()
     Worker(table).all()
     assert content(table) == of_table and open_table(table.path).doctor() == [] and found.doctor() == []
     # What belongs to no plan any more is found as everywhere.
@@ -401,4 +401,6 @@ def test_a_branch_has_plans_of_its_own_and_its_table_is_not_touched(tmp_path: Pa
     left = Path(folder.directory, f"item-{planned.plan.plan_id}-0-result")
     left.write_text("{}")
     os.utime(left, (1, 1))
-    assert [f.path for f in remove_orphan_files(open_table(table.path), older_than_ms=0).files] == [str(left)]
+    assert [f.path for f in remove_orphan_files(handle_of(open_table(table.path)), older_than_ms=0).files] == [
+        str(left)
+    ]

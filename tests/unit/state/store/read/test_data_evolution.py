@@ -24,7 +24,7 @@ from bucketline.state.format.manifest import (
     encode_manifest_list,
 )
 from bucketline.state.format.row_ranges import row_ranges
-from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.table.table import Table, handle_of, open_table
 from tests.support.our_tables import make_table
 
 COLUMNS = {"k": "INT NOT NULL", "a": "STRING", "b": "INT"}
@@ -44,9 +44,9 @@ def evolved(
         table.write(pa.table(arrays, schema=table.schema))
     numbers: dict[str, int] = {}
     for snapshot_id in table.snapshots()["snapshot_id"].to_pylist():
-        snapshot = table.snapshot_store.get(snapshot_id)
+        snapshot = handle_of(table).snapshot_store.get(snapshot_id)
         assert snapshot is not None
-        for entry in table.manifests.delta_entries(snapshot):
+        for entry in handle_of(table).manifests.delta_entries(snapshot):
             numbers.setdefault(entry.file.file_name, len(numbers))
 
     def edited(entry: ManifestEntry) -> ManifestEntry:
@@ -230,9 +230,9 @@ def test_tables_with_data_evolution_are_not_written(table: Table) -> None:
 
 
 def test_ranges_are_in_the_order_of_row_ids_and_newest_files_first(table: Table) -> None:
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    files = [e.file for e in table.manifests.live_entries(newest)]
+    files = [e.file for e in handle_of(table).manifests.live_entries(newest)]
     found = row_ranges(reversed(files))
     assert [(r.first_row_id, r.row_count, len(r.files)) for r in found] == [(0, 3, 3), (3, 1, 1)]
     assert [f.max_sequence_number for f in found[0].files] == [4, 3, 1]

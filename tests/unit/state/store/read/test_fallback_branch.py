@@ -12,7 +12,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.table.table import Table, handle_of, open_table
 from tests.support.grafted import graft, set_times
 from tests.support.our_tables import make_table
 
@@ -214,12 +214,12 @@ def test_columns_that_an_option_of_the_fallback_branch_goes_by_cannot_have_anoth
 
 
 def test_rows_of_a_fallback_branch_cannot_be_changed_and_nothing_is_written(table: Table) -> None:
-    newest = table.snapshot_store.latest_id()
+    newest = handle_of(table).snapshot_store.latest_id()
     with pytest.raises(UnsupportedTableError, match=r"scan\.fallback-branch"):
         table.delete(pc.field("k") == 5)
     with pytest.raises(UnsupportedTableError, match=r"scan\.fallback-branch"):
         table.update(pc.field("k") == 5, {"v": 6})
-    assert table.snapshot_store.latest_id() == newest
+    assert handle_of(table).snapshot_store.latest_id() == newest
 
 
 def test_the_branches_of_a_chain_table_are_still_refused(table: Table) -> None:

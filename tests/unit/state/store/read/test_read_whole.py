@@ -9,7 +9,7 @@ import pytest
 
 from bucketline.state.store.read.merge_read import parts_of, plan_projection, read_buckets
 from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("p", pa.string())])
 _ROWS = 75_000
@@ -46,9 +46,9 @@ def test_a_whole_read_equals_the_stream_of_batches_part_by_part(tmp_path: Path, 
         streamed = table.to_batches(columns, condition).read_all()
         assert table.to_arrow(columns, condition).equals(streamed)
         assert streamed.num_rows > 1000
-    plan = plan_rows(table, Request())
+    plan = plan_rows(handle_of(table), Request())
     (planned,) = plan.planned
-    access = file_access(table, planned.sight.schema, index_entries(planned.sight))
+    access = file_access(handle_of(table), planned.sight.schema, index_entries(planned.sight))
     projection = plan_projection(planned.sight.schema, None, None)
     for bucket in planned.buckets:
         parts = parts_of(access.schema, bucket)

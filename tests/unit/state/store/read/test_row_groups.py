@@ -1,7 +1,6 @@
 """Row groups of Parquet files that a filter rules out are not read, and no row is lost or wrong for it."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +10,10 @@ import pytest
 
 from bucketline.state.store.datafile.parquet_rows import RowGroup
 from bucketline.state.store.read.row_groups import group_choice
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.types.sql_filter import parse_filter
 from tests.support.faulty_io import FaultyIO
+from tests.support.watched_access import on_io
 
 SCHEMA = pa.schema(
     [pa.field("k", pa.int64(), nullable=False), ("v", pa.int32()), ("s", pa.string()), ("d", pa.date32())]
@@ -69,12 +69,12 @@ def test_filters_find_the_rows_that_a_whole_read_has(tmp_path: Path, options: di
         )
     for condition in conditions:
         found = table.to_arrow(filter=condition).sort_by([("k", "ascending"), ("s", "ascending")])
-        assert found == everything.filter(parse_filter(condition, table.table_schema.fields)), condition
+        assert found == everything.filter(parse_filter(condition, handle_of(table).table_schema.fields)), condition
 
 
 def test_row_groups_are_chosen_by_the_bounds_of_columns(tmp_path: Path) -> None:
     table = create_table(str(tmp_path / "t"), SCHEMA, primary_key=["k"], options=SMALL)
-    schema = table.table_schema
+    schema = handle_of(table).table_schema
     bounds: dict[str, list[tuple[object, object]]] = {
         "k": [(0, 9), (10, 19), (20, 29)],
         "v": [(5, 5), (None, None), (1, 3)],
@@ -107,8 +107,8 @@ def test_a_point_query_opens_only_files_that_may_hold_the_key(tmp_path: Path) ->
     table.write(_rows(range(80_000), 1))
     table.compact()
     assert table.files().num_rows >= 16
-    io = FaultyIO(table.io)
-    counted = replace(table, io=io)
+    io = FaultyIO(handle_of(table).io)
+    counted = on_io(table, io)
     for key in (0, 41_237, 79_999, 80_000):
         io.calls.clear()
         found = counted.to_arrow(filter=f"k = {key}")

@@ -35,7 +35,7 @@ from bucketline.state.format.manifest import (
     encode_manifest_list,
 )
 from bucketline.state.store.index.deletion_vectors import drop_deleted
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row
 from tests.support.golden import GOLDEN, as_bag, json_rows
 
@@ -285,7 +285,7 @@ def test_instants_of_an_orc_writer_whose_zone_is_not_known_are_refused_where_the
     path = tmp_path / "t"
     shutil.copytree(GOLDEN / "java.db" / "all_orc", path)
     assert open_table(str(path)).to_arrow(columns=["l3"]).num_rows == 2
-    fields = open_table(str(path)).table_schema.fields
+    fields = handle_of(open_table(str(path))).table_schema.fields
 
     def shift(meta: DataFileMeta) -> DataFileMeta:
         """As if the file were of a writer in Asia/Shanghai: its bounds are the instants that were meant."""

@@ -13,7 +13,7 @@ from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage.hdfs_io import HdfsIO
 from bucketline.state.store.storage.object_io import ObjectIO
 from bucketline.state.store.storage.storage_clock import storage_now_ms
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
@@ -59,16 +59,16 @@ def test_a_table_lives_far_away_in_every_bucket_mode_and_format(
     open_table(uri, storage_options=storage).compact()
     table = open_table(uri, storage_options=storage)
     found = table.to_arrow()
-    assert isinstance(table.io, ObjectIO | HdfsIO)
+    assert isinstance(handle_of(table).io, ObjectIO | HdfsIO)
     expected = [(i, f"a b%{i % 2}", n) for i in range(20) for n in (range(4) if name == "append" else (3,))]
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == expected
     assert table.expire_snapshots(retain_max=1).data_files >= 0
     orphan = f"{table.path}/day=a b%250/bucket-0/data-{'0' * 8}-orphan-0.parquet"
-    table.io.write_new(orphan, b"orphan")
+    handle_of(table).io.write_new(orphan, b"orphan")
     # The store tells times in whole seconds, and nothing that may be of this second is taken.
-    wait_until(lambda: storage_now_ms(table.io, table.path) > table.io.modified_ms(orphan))
+    wait_until(lambda: storage_now_ms(handle_of(table).io, table.path) > handle_of(table).io.modified_ms(orphan))
     removed = table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True)
-    assert [f.path for f in removed.files] == [orphan] and not table.io.exists(orphan)
+    assert [f.path for f in removed.files] == [orphan] and not handle_of(table).io.exists(orphan)
     assert open_table(uri, storage_options=storage).to_arrow().num_rows == len(expected)
     assert examine(open_to_examine(uri, storage_options=storage), rows=True) == []
 
@@ -82,7 +82,7 @@ def test_the_schemes_of_one_store_mean_the_same_tables(s3_server: S3Server) -> N
 def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(s3_server: S3Server, tmp_path: Path) -> None:
     """Between two compactions, with one data file each."""
     uri, storage = s3_server.new_uri(), s3_server.storage
-    io = create_table(uri, COLUMNS, ("id", "day"), options={"bucket": "1"}, storage_options=storage).io
+    io = handle_of(create_table(uri, COLUMNS, ("id", "day"), options={"bucket": "1"}, storage_options=storage)).io
     assert isinstance(io, ObjectIO)
     sink = TableSink(
         uri,

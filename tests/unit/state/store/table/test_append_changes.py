@@ -12,7 +12,7 @@ from bucketline.state.format.entries import Operation
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.changed_write import open_change
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.sql_expression import expr
 
 COLUMNS = pa.schema([("dt", pa.string()), ("id", pa.int64()), ("v", pa.int64()), ("name", pa.string())])
@@ -113,7 +113,7 @@ def test_old_snapshots_expire_after_a_change(tmp_path: Path) -> None:
 
 def test_whoever_has_changed_the_files_meanwhile_wins(table: Table) -> None:
     def planned(act: str) -> None:
-        session = open_change(table)
+        session = open_change(handle_of(table))
         stored = StoredRows(session)
 
         def changed() -> Any:

@@ -10,7 +10,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import StillClock
@@ -35,7 +35,7 @@ def _open(table: Table, branch: str) -> Table:
 
 def _write(table: Table, rows: dict[int, int], clock: StillClock | None = None) -> None:
     data = pa.table({"k": list(rows), "v": list(rows.values())}, schema=table.schema)
-    write_table(table, data, clock=clock or StillClock())
+    write_table(handle_of(table), data, clock=clock or StillClock())
 
 
 def _rows(table: Table, snapshot: int | None = None) -> dict[int, int]:
@@ -58,7 +58,7 @@ def test_a_branch_is_written_and_compacted_beside_its_table(tmp_path: Path, opti
     _write(table, {2: 200})
     assert _rows(dev) == {1: 1, 2: 20, 3: 30}
     assert _rows(table) == {1: 1, 2: 200}
-    assert compact_table(dev) is not None or "deletion-vectors.enabled" in options
+    assert compact_table(handle_of(dev)) is not None or "deletion-vectors.enabled" in options
     assert _rows(dev) == {1: 1, 2: 20, 3: 30} and _rows(table) == {1: 1, 2: 200}
     assert dev.snapshots().num_rows > 1 and not Path(table.path, "branch/branch-dev/manifest").exists()
     _sound(table)
@@ -84,7 +84,7 @@ def test_a_job_names_the_branch_that_it_writes(tmp_path: Path) -> None:
     session = WriteSession(table.path, {"branch": "dev"})
     assert session.table.metadata_path.endswith("/branch/branch-dev") and session.refresh() is None
     with pytest.raises(OptionError, match="branch"):
-        WriteSession(table.path, {"branch": "dev"}, table=table)
+        WriteSession(table.path, {"branch": "dev"}, table=handle_of(table))
     with pytest.raises(OptionError, match="no option of the table"):
         table.set_options({"branch": "dev"})
     with pytest.raises(OptionError, match="no option of the table"):
@@ -100,17 +100,19 @@ def test_a_table_is_forwarded_to_its_branch(tmp_path: Path, start: str, producer
     table.create_branch("dev", "start" if start == "tag" else None)
     dev = _open(table, "dev").add_column("note", "STRING")
     for number in range(2, 9):
-        write_table(dev, pa.table({"k": [number, 1], "v": [number] * 2, "note": ["x"] * 2}, schema=dev.schema))
+        write_table(
+            handle_of(dev), pa.table({"k": [number, 1], "v": [number] * 2, "note": ["x"] * 2}, schema=dev.schema)
+        )
         _write(table, {100 + number: 0})
     table.create_tag("lost")
-    wanted, seen = _rows(dev), {i: _rows(dev, i) for i in dev.snapshot_store.ids()}
+    wanted, seen = _rows(dev), {i: _rows(dev, i) for i in handle_of(dev).snapshot_store.ids()}
     newest = table.fast_forward("dev")
     table = table.refreshed()
     assert newest == max(seen) and table.schema.names == ["k", "v", "note"]
     assert _rows(table) == wanted and {i: _rows(table, i) for i in seen} == seen
     assert "lost" not in table.tags()["tag_name"].to_pylist()
     assert table.fast_forward("dev") == newest
-    write_table(table, pa.table({"k": [1], "v": [0], "note": ["y"]}, schema=table.schema))
+    write_table(handle_of(table), pa.table({"k": [1], "v": [0], "note": ["y"]}, schema=table.schema))
     assert _rows(table) == {**wanted, 1: 0} and _rows(dev) == wanted
     assert table.doctor(rows=True) == []
     table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True)
@@ -133,14 +135,14 @@ def test_a_branch_that_has_expired_past_its_beginning_keeps_what_the_table_had_t
     table.create_tag("start")
     table.create_branch("dev", "start")
     table.delete_tag("start")
-    compact_table(table, clock=clock)
+    compact_table(handle_of(table), clock=clock)
     dev = _open(table, "dev")
     dev.delete_tag("start")
     _write(dev, {3: 3}, clock)
     _write(dev, {4: 4}, clock)
     clock.now += 1
     _expire(dev, clock, 1)
-    compact_table(dev, clock=clock)
+    compact_table(handle_of(dev), clock=clock)
     _write(dev, {5: 5}, clock)
     clock.now += 1
     _expire(dev, clock, 1)
@@ -162,8 +164,8 @@ def test_whatever_expires_in_one_history_the_others_stay_whole(tmp_path: Path, s
         if action < 0.55:
             _write(history, {chance.randrange(8): step}, clock)
         elif action < 0.65:
-            compact_table(history, clock=clock)
-        elif action < 0.75 and len(names) < 3 and table.snapshot_store.latest_id() is not None:
+            compact_table(handle_of(history), clock=clock)
+        elif action < 0.75 and len(names) < 3 and handle_of(table).snapshot_store.latest_id() is not None:
             table.create_tag(f"t{step}")
             table.create_branch(f"b{step}", f"t{step}")
             names.append(f"b{step}")
@@ -182,12 +184,12 @@ def test_whatever_expires_in_one_history_the_others_stay_whole(tmp_path: Path, s
 
 
 def _expire(table: Table, clock: StillClock, keep: int) -> None:
-    expire_table(table, retain_min=keep, retain_max=keep, older_than=None, limit=None, clock=clock)
+    expire_table(handle_of(table), retain_min=keep, retain_max=keep, older_than=None, limit=None, clock=clock)
 
 
 def _readable(table: Table, names: list[str]) -> None:
     for history in (table, *(_open(table, name) for name in names)):
-        for snapshot_id in history.snapshot_store.ids():
+        for snapshot_id in handle_of(history).snapshot_store.ids():
             history.to_arrow(snapshot=snapshot_id)
         for tag in history.tags()["tag_name"].to_pylist():
             history.to_arrow(snapshot=tag)

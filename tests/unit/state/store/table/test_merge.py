@@ -12,7 +12,7 @@ from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.engine.engine import Outcome, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.table.merge import merge_rows
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.types.sql_expression import expr
 
@@ -110,7 +110,7 @@ def test_a_merge_that_comes_second_is_planned_again(key: tuple[str, ...], tmp_pa
 
     source = rows(("a", 1, 5, "s"), ("a", 2, 5, "s"))
     stream = pa.RecordBatchReader.from_batches(source.schema, source.to_batches())
-    merge_rows(table, stream, ["dt", "id"], {"v": expr("v + source.v")}, "insert", engine=Racing())
+    merge_rows(handle_of(table), stream, ["dt", "id"], {"v": expr("v + source.v")}, "insert", engine=Racing())
     assert others == []
     assert held(table) == [(1, "a", 15, "y"), (2, "a", 25, "y") if key else (2, "a", 5, "s")]
     assert "MERGE" in table.snapshots()["operation"].to_pylist()

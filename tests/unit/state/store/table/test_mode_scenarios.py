@@ -23,7 +23,7 @@ from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.key_index.table_keys import ShardKeys
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.compact import commit_compaction, compact_now
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.bucket_writer import write_bucket
 from bucketline.state.store.write.cross import cross_write
@@ -64,10 +64,10 @@ def snapshots(table: Table) -> list[tuple[str, int, int]]:
 
 def totals(table: Table) -> dict[str, int]:
     """The bucket count of each day with real files."""
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    live = [e for e in table.manifests.live_entries(newest) if e.bucket >= 0]
-    days = [partition_path(table.table_schema, e.partition).strip("/").partition("=")[2] for e in live]
+    live = [e for e in handle_of(table).manifests.live_entries(newest) if e.bucket >= 0]
+    days = [partition_path(handle_of(table).table_schema, e.partition).strip("/").partition("=")[2] for e in live]
     return {day: e.total_buckets for day, e in zip(days, live, strict=True)}
 
 
@@ -89,11 +89,11 @@ def table(tmp_path: Path) -> Table:
     assert visible(found) == [] and snapshots(found) == [("APPEND", 3, 3)]
     assert {p.split("/")[0] for p in waiting(found)} == {"order_date=2023-10-01", "order_date=2023-10-02"}
     assert found.files().num_rows == 0
-    write_table(found, orders(4, day="2023-10-02"), options=FIXED)
+    write_table(handle_of(found), orders(4, day="2023-10-02"), options=FIXED)
     assert visible(found) == [4]
     (file,) = found.files().to_pylist()
     assert (file["level"], file["bucket"], file["file_format"]) == (0, 0, "parquet")
-    write_table(found, orders(5, 6, day="2023-10-03"), options=FIXED)
+    write_table(handle_of(found), orders(5, 6, day="2023-10-03"), options=FIXED)
     assert visible(found) == [4, 5, 6]
     return found
 
@@ -104,9 +104,9 @@ def test_12_13_and_26_one_compact_snapshot_takes_what_waits_to_its_buckets(table
     table.compact(strategy)
     assert visible(table) == [1, 2, 3, 4, 5, 6]
     assert table.snapshots().num_rows == before + 1 and snapshots(table)[-1] == ("COMPACT", 6, 0)
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    delta = table.manifests.delta_entries(newest)
+    delta = handle_of(table).manifests.delta_entries(newest)
     gone = {(e.bucket, e.total_buckets) for e in delta if e.kind.name == "DELETE"}
     assert (-2, -2) in gone and (strategy == "full" or gone == {(-2, -2)})
     assert all(e.bucket >= 0 for e in delta if e.kind.name == "ADD")
@@ -141,10 +141,10 @@ def test_15_and_16_rescale_touches_one_partition_and_leaves_what_waits(table: Ta
     assert others <= {f["file_path"] for f in table.files().to_pylist()}
 
     day, count = "2023-10-03", table.snapshots().num_rows
-    write_table(table, orders(7, day=day), options=FIXED)
+    write_table(handle_of(table), orders(7, day=day), options=FIXED)
     table.write(orders(8, day=day))
     table.write(orders(9, day=day))
-    write_table(table, orders(10, day=day), options=FIXED)
+    write_table(handle_of(table), orders(10, day=day), options=FIXED)
     assert visible(table) == [1, 2, 3, 4, 5, 6, 7, 10]
     assert snapshots(table)[count:] == [("APPEND", n, 1) for n in (7, 8, 9, 10)]
     everything = open_table(table.path, options={"postpone.merge-on-read": "true"})
@@ -221,15 +221,15 @@ def test_21_keys_older_than_the_ttl_are_not_in_the_index(tmp_path: Path, caplog:
     def local(name: str) -> dict[str, str]:
         return {"local-directory": str(tmp_path / name)}
 
-    write_table(table, kv((1, 10, 1), (2, 20, 1)), options=local("a"), clock=At(1_700_000_000_000))
-    write_table(table, kv((3, 30, 1)), options=local("a"))
+    write_table(handle_of(table), kv((1, 10, 1), (2, 20, 1)), options=local("a"), clock=At(1_700_000_000_000))
+    write_table(handle_of(table), kv((3, 30, 1)), options=local("a"))
     caplog.set_level("INFO")
-    write_table(table, kv((1, 11, 2), (3, 31, 2)), options=local("b"))
+    write_table(handle_of(table), kv((1, 11, 2), (3, 31, 2)), options=local("b"))
     assert [r.args[1] for r in caplog.records if r.msg.endswith("loaded%s")] == ["1 key"]  # type: ignore[index]
     found = sorted(tuple(r.values()) for r in table.to_arrow().to_pylist())
     assert found == [(1, 10, 1), (1, 11, 2), (2, 20, 1), (3, 31, 2)]
     # Both places of key 1 are there: the younger one counts from now on.
-    write_table(table, kv((1, 12, 3)), options=local("c"))
+    write_table(handle_of(table), kv((1, 12, 3)), options=local("c"))
     assert sorted(r["v"] for r in table.to_arrow().to_pylist() if r["k"] == 1) == [10, 12]
 
 
@@ -244,9 +244,11 @@ def test_21_the_index_of_keys_that_expire_grows_with_those_that_live(tmp_path: P
         rows = pa.table({"k": keys, "v": [hour] * hourly, "pt": [hour % 3] * hourly}).cast(KV)
         clock = At(start + hour * 3_600_000)
         with patch.object(cross_write, "IndexPlan", partial(IndexPlan, clock=clock)):
-            write_table(table, rows, options={"local-directory": str(tmp_path / "local")}, clock=clock)
+            write_table(handle_of(table), rows, options={"local-directory": str(tmp_path / "local")}, clock=clock)
         (directory,) = (tmp_path / "local").rglob("shard-0-of-1")
-        index = KeyIndex.open(str(directory), ShardKeys(table.table_schema).scope(table.path), RocksSettings())
+        index = KeyIndex.open(
+            str(directory), ShardKeys(handle_of(table).table_schema).scope(table.path), RocksSettings()
+        )
         with index:
             sizes.append(len(index.items(b"\x01", 1_000_000)))
             counted = sum(sum(index.rows(int(code)).values()) for code in range(3))
@@ -275,7 +277,7 @@ def test_22_the_key_index_is_built_once_a_run_and_no_batch_after_reads_data_file
     table = create_table(str(tmp_path / "shop.db" / "t"), KV, ("k",), ("pt",), options)
     other = {"local-directory": str(tmp_path / "other")}
     for n in range(3):
-        write_table(table, kv(*((k, n, k % 4) for k in range(40))), options=other)
+        write_table(handle_of(table), kv(*((k, n, k % 4) for k in range(40))), options=other)
     sink = TableSink(
         table.path,
         {"local-directory": str(tmp_path / "local"), "assigner-parallelism": "2"},

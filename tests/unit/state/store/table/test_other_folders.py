@@ -13,7 +13,7 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.store.datafile.external_places import ExternalPlaces, hash_folders, murmur3_32
 from bucketline.state.store.table.maintenance import expire_table
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from tests.support.commit_table import StillClock
 
 PATHS = "data-file.external-paths"
@@ -65,7 +65,7 @@ def test_new_files_go_to_the_external_paths_in_turn_and_are_read_compacted_and_r
     assert table.doctor(rows=True) == []
     before = len(_files(tmp_path / "out0")) + len(_files(tmp_path / "out1"))
     clock = StillClock(2**42)
-    expire_table(table, retain_min=1, retain_max=1, older_than=None, limit=None, clock=clock)
+    expire_table(handle_of(table), retain_min=1, retain_max=1, older_than=None, limit=None, clock=clock)
     left = {f"file:{tmp_path}/{f}" for n in ("out0", "out1") for f in {f"{n}/{x}" for x in _files(tmp_path / n)}}
     assert left == set(table.files()["file_path"].to_pylist()) and len(left) < before
     assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
@@ -148,7 +148,9 @@ def test_names_are_hashed_as_guava_does() -> None:
 @pytest.mark.parametrize("strategy", [s.value for s in ExternalPlace if s is not ExternalPlace.NONE])
 def test_files_are_spread_as_the_strategy_says(tmp_path: Path, strategy: str) -> None:
     options = _outside(tmp_path, 3, strategy=strategy, weights="1,2,5", **{"specific-fs": "file"})
-    schema = create_table(str(tmp_path / "s"), "k INT NOT NULL", primary_key=["k"], options=options).table_schema
+    schema = handle_of(
+        create_table(str(tmp_path / "s"), "k INT NOT NULL", primary_key=["k"], options=options)
+    ).table_schema
     places = ExternalPlaces(schema, EMPTY_ROW, 0, "a-seed")
     found = [places.place(f"data-{n}.parquet") or "" for n in range(800)]
     counts = [sum(f.startswith(f"file:{tmp_path}/out{n}/bucket-0/") for f in found) for n in range(3)]

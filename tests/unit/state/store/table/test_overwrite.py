@@ -9,7 +9,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitConflictError, SchemaMismatchError
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 
 ROWS = pa.schema(
@@ -165,7 +165,7 @@ def test_the_last_overwrite_wins_over_what_was_written_meanwhile(tmp_path: Path)
 
     def slowly() -> Any:
         yield rows(("a", 2, 2)).to_batches()[0]
-        write_table(open_table(table.path), rows(("a", 3, 3), ("b", 3, 3)))
+        write_table(handle_of(open_table(table.path)), rows(("a", 3, 3), ("b", 3, 3)))
 
     table.overwrite(pa.RecordBatchReader.from_batches(ROWS, slowly()))
     assert held(table) == [("a", 2, 2), ("b", 3, 3)]
@@ -193,7 +193,7 @@ def test_an_overwrite_of_moving_keys_is_planned_again_when_somebody_writes(tmp_p
 
     def slowly() -> Any:
         yield rows(("a", 7, 7)).to_batches()[0]
-        write_table(open_table(table.path), rows(("b", 7, 8)))
+        write_table(handle_of(open_table(table.path)), rows(("b", 7, 8)))
 
     with pytest.raises(CommitConflictError) as error:
         table.overwrite(pa.RecordBatchReader.from_batches(ROWS, slowly()))

@@ -11,7 +11,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitConflictError, UnsupportedTableError
 from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.store.table.rescale import commit_rescale, plan_rescale, rescale_table
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False),
                      ("v", pa.int64())])  # fmt: skip
@@ -41,10 +41,10 @@ def test_the_whole_table_keeps_its_rows_and_writes_go_on_with_the_new_count(tmp_
     snapshot = table.rescale(3)
     table = open_table(table.path)
     assert content(table) == before
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None and newest.id == snapshot and newest.commit_kind.value == "OVERWRITE"
     assert newest.total_record_count == len(before)
-    assert {e.total_buckets for e in table.manifests.live_entries(newest)} == {3}
+    assert {e.total_buckets for e in handle_of(table).manifests.live_entries(newest)} == {3}
     assert {f["level"] for f in table.files().to_pylist()} == {5}
     assert table.options["bucket"] == "3"
     table.write(rows("a", range(5), plus=7))
@@ -69,10 +69,10 @@ def test_one_partition_leaves_the_others_alone_and_is_refused_to_writers_of_anot
 def test_a_change_of_the_partition_meanwhile_is_a_conflict_and_loses_nothing(tmp_path: Path) -> None:
     table = fixed(tmp_path)
     table.write(rows("a", range(30)))
-    session, stages = plan_rescale(table, 4, None)
+    session, stages = plan_rescale(handle_of(table), 4, None)
     open_table(table.path).write(rows("a", range(40, 45)))
     with pytest.raises(CommitConflictError, match="changed a partition"):
-        commit_rescale(table, session, frozenset(stages.write.write.counts.others), [], 4, True, user="slow")
+        commit_rescale(handle_of(table), session, frozenset(stages.write.write.counts.others), [], 4, True, user="slow")
     assert len(content(table)) == 35
 
 
@@ -88,15 +88,17 @@ def test_a_partition_with_two_bucket_counts_keeps_the_rows_of_both(tmp_path: Pat
     table, other = fixed(tmp_path), fixed(tmp_path / "other", "4")
     table.write(rows("a", range(30)))
     other.write(rows("a", range(100, 140)))
-    ours, theirs = table.snapshot_store.latest(), other.snapshot_store.latest()
+    ours, theirs = handle_of(table).snapshot_store.latest(), handle_of(other).snapshot_store.latest()
     assert ours is not None and theirs is not None
-    beside = [e for e in other.manifests.live_entries(theirs) if e.bucket >= 2]
+    beside = [e for e in handle_of(other).manifests.live_entries(theirs) if e.bucket >= 2]
     for entry in beside:
         folder = f"day=a/bucket-{entry.bucket}"
         shutil.copytree(Path(other.path, folder), Path(table.path, folder))
-    name, size = table.manifests.write_list(table.manifests.write([*table.manifests.live_entries(ours), *beside], 0))
+    name, size = handle_of(table).manifests.write_list(
+        handle_of(table).manifests.write([*handle_of(table).manifests.live_entries(ours), *beside], 0)
+    )
     mixed = replace(ours, delta_manifest_list=name, delta_manifest_list_size=size)
-    table.io.overwrite(table.snapshot_store.path(ours.id), encode_snapshot(mixed))
+    handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(ours.id), encode_snapshot(mixed))
     before = content(table)
     assert len(before) > 30
     table.rescale(4)
@@ -115,6 +117,6 @@ def test_a_rescale_that_lost_leaves_no_files_behind(tmp_path: Path) -> None:
             return "00000000-0000-0000-0000-000000000000"
 
     with pytest.raises(CommitConflictError, match="changed a partition"):
-        rescale_table(table, 4, ids=WritesMeanwhile())
+        rescale_table(handle_of(table), 4, ids=WritesMeanwhile())
     live = {Path(f["file_path"]).name for f in table.files().to_pylist()}
     assert {p.name for p in Path(table.path).rglob("data-*")} == live

@@ -12,7 +12,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitConflictError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.engine.engine import Outcome, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.types.sql_expression import expr
@@ -179,7 +179,7 @@ def test_changes_of_a_postpone_table_wait_behind_its_rows(tmp_path: Path) -> Non
     table.delete("id = 1")
     assert [row[0] for row in held(table)] == [2, 3]
     job = {"postpone.batch-write-fixed-bucket": "false"}
-    write_table(table, rows(("a", 2, 20, "newer")), options=job)
+    write_table(handle_of(table), rows(("a", 2, 20, "newer")), options=job)
     assert not table.update("id = 2", {"name": "updated"}).visible
     assert not table.delete("id = 3").visible
     assert [row[0] for row in held(table)] == [2, 3]

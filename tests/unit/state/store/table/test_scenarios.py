@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 
 ORDERS = pa.schema([pa.field("order_id", pa.int64()), ("price", pa.decimal128(32, 2)), ("ts", pa.timestamp("ms"))])
 KV = pa.schema([pa.field("pk", pa.int32(), nullable=False), ("v", pa.int32()), ("pt", pa.int32())])
@@ -81,9 +81,9 @@ def test_7_dynamic_buckets_with_deletes_and_a_full_compaction(tmp_path: Path) ->
     ]
     assert sorted(table.to_arrow()["order_id"].to_pylist()) == [1, 4, 5, 6, 7]
     assert {f["level"] for f in files(table)} == {5}
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    assert sum(e.row_count for e in table.manifests.read_index(newest.index_manifest)) == 7
+    assert sum(e.row_count for e in handle_of(table).manifests.read_index(newest.index_manifest)) == 7
 
 
 def test_8_and_9_the_target_bounds_each_bucket_and_means_nothing_for_fixed_ones(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_8_and_9_the_target_bounds_each_bucket_and_means_nothing_for_fixed_ones(
         table.write(kv((1, 10, 1)))
         table.write(kv(*((i, 10, 1) for i in range(2, 7))))
         table.write(kv((1, 11, 1)))
-        newest = table.snapshot_store.latest()
+        newest = handle_of(table).snapshot_store.latest()
         assert newest is not None
-        index = table.manifests.read_index(newest.index_manifest)
+        index = handle_of(table).manifests.read_index(newest.index_manifest)
         assert max(e.row_count for e in index) <= int(target) and sum(e.row_count for e in index) == 6
         assert table.to_arrow().num_rows == 6
     fixed = make(tmp_path / "fixed", KV, key=("pk",), bucket="1", **{"dynamic-bucket.target-row-num": "3"})
@@ -107,9 +107,9 @@ def test_19_dynamic_buckets_under_a_key_with_its_partition(tmp_path: Path) -> No
     table.write(kv((1, 10, 1), (2, 20, 1), (3, 30, 1), (4, 40, 1)))
     table.write(kv((1, 11, 2)))
     assert table.to_arrow().num_rows == 5
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    assert max(e.row_count for e in table.manifests.read_index(newest.index_manifest)) == 2
+    assert max(e.row_count for e in handle_of(table).manifests.read_index(newest.index_manifest)) == 2
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from bucketline.state.store.engine.local_engine import LocalEngine
 from bucketline.state.store.engine.sorted_rows import RowSort
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.sort_compact import range_counts
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.curves import OrderStrategy
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.tasks.spark_engine import SparkEngine
@@ -133,7 +133,7 @@ def test_rows_that_are_appended_meanwhile_stay_and_a_race_is_lost_without_a_trac
         if done == total:
             others.write(rows(9))
 
-    compact_table(table, order_by=["x"], order_strategy="order", engine=LocalEngine(append))
+    compact_table(handle_of(table), order_by=["x"], order_strategy="order", engine=LocalEngine(append))
     assert bag(open_table(table.path).to_arrow()) == before
 
     def compact(done: int, total: int) -> None:
@@ -141,7 +141,7 @@ def test_rows_that_are_appended_meanwhile_stay_and_a_race_is_lost_without_a_trac
             others.compact(order_by=["y"], order_strategy="order")
 
     with pytest.raises(CommitConflictError):
-        compact_table(table, order_by=["x"], order_strategy="order", engine=LocalEngine(compact))
+        compact_table(handle_of(table), order_by=["x"], order_strategy="order", engine=LocalEngine(compact))
     after = open_table(table.path)
     assert bag(after.to_arrow()) == before
     ys = after.to_arrow()["y"].to_pylist()
@@ -159,7 +159,7 @@ def test_tasks_that_sort_ranges_make_what_one_process_makes(tmp_path: Path, stra
     there = open_table(str(shutil.copytree(here.path, tmp_path / "there.db" / "t")))
     cluster = Cluster(random.Random(3), 4, unrest=0.3)
     for table, engine in ((here, LocalEngine()), (there, SparkEngine(cluster))):
-        compact_table(open_table(table.path), order_by=["y", "x"], order_strategy=strategy, engine=engine)
+        compact_table(handle_of(open_table(table.path)), order_by=["y", "x"], order_strategy=strategy, engine=engine)
     found, expected = open_table(there.path), open_table(here.path)
     assert found.to_arrow().to_pylist() == expected.to_arrow().to_pylist()
     assert found.doctor(rows=True) == [] and found.snapshots()["commit_kind"].to_pylist()[-1] == "COMPACT"
@@ -195,7 +195,9 @@ def test_tasks_that_fail_leave_the_table_as_it_was(tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-20])
     count = table.snapshots().num_rows
     with pytest.raises(CorruptFileError, match=damaged.name):
-        compact_table(table, order_by=["x"], order_strategy="order", engine=SparkEngine(Cluster(random.Random(1), 4)))
+        compact_table(
+            handle_of(table), order_by=["x"], order_strategy="order", engine=SparkEngine(Cluster(random.Random(1), 4))
+        )
     assert open_table(table.path).snapshots().num_rows == count
 
 

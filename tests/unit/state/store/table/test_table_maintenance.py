@@ -10,7 +10,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int32()), ("p", pa.string())])
 
@@ -36,13 +36,13 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 
 def test_expiry_keeps_rows_and_leaves_a_sound_table_without_orphans(table: Table) -> None:
-    before = {i: _rows(table, i) for i in table.snapshot_store.ids()}
+    before = {i: _rows(table, i) for i in handle_of(table).snapshot_store.ids()}
     table.create_tag("old", 2)
     table.create_branch("b", "old")
     result = table.expire_snapshots(retain_min=2, older_than=timedelta(0), limit=3)
     assert result.snapshots == 3
     table.expire_snapshots(retain_min=2, older_than=timedelta(0))
-    left = table.snapshot_store.ids()
+    left = handle_of(table).snapshot_store.ids()
     assert len(left) == 2
     assert {i: _rows(table, i) for i in left} == {i: before[i] for i in left}
     assert _rows(table, "old") == before[2]
@@ -61,7 +61,7 @@ def test_expiry_keeps_rows_and_leaves_a_sound_table_without_orphans(table: Table
 def test_by_hand_the_tables_options_fill_in_what_is_not_said(table: Table) -> None:
     assert table.expire_snapshots().snapshots == 0
     assert table.expire_snapshots(retain_max=3).snapshots > 0
-    assert len(table.snapshot_store.ids()) == 3
+    assert len(handle_of(table).snapshot_store.ids()) == 3
     with pytest.raises(OptionError):
         table.expire_snapshots(retain_min=4, retain_max=3)
 

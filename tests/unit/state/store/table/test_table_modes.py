@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), nullable=False), ("v", pa.int32())])
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -77,7 +77,7 @@ def test_a_mode_says_what_each_commit_leaves_and_what_is_read(
     assert levels is None or counted == levels
     assert _kinds(table) == kinds
     table.compact()
-    assert _levels(table) == [open_table(table.path).table_schema.settings.compaction.top_level]
+    assert _levels(table) == [handle_of(open_table(table.path)).table_schema.settings.compaction.top_level]
     assert _rows(table) == {0: 4} | {k: k for k in range(1, 5)}
     assert _rows(table) == {r["k"]: r["v"] for r in table.to_arrow(read_optimized=True).to_pylist()}
     assert table.doctor(rows=True) == []

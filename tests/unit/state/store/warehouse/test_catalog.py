@@ -11,6 +11,7 @@ import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import DatabaseNotFoundError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.table_name import TableName, parse_table_name
+from bucketline.state.store.table.table import handle_of
 from tests.support.s3_server import BUCKET, S3Server
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
@@ -35,7 +36,11 @@ def test_tables_are_made_opened_listed_and_dropped_by_name(shop: bl.Catalog) -> 
     made = shop.create_table("shop.orders", COLUMNS, ["id"], options={"bucket": "1"}, comment="all orders")
     made.write(ROWS)
     assert made.uri == f"{shop.warehouse}/shop.db/orders"
-    assert shop.table("shop.orders").to_arrow().equals(bl.open_table(made.uri, storage_options=made.storage).to_arrow())
+    assert (
+        shop.table("shop.orders")
+        .to_arrow()
+        .equals(bl.open_table(made.uri, storage_options=handle_of(made).storage).to_arrow())
+    )
     with pytest.raises(OptionError, match=r"Table shop\.orders already exists"):
         shop.create_table("shop.orders", COLUMNS)
     assert shop.create_table("shop.orders", "x INT", exist_ok=True).comment == "all orders"
@@ -57,7 +62,7 @@ def test_a_cascade_takes_the_tables_too(shop: bl.Catalog) -> None:
     table = shop.create_table("shop.orders", COLUMNS)
     table.write(ROWS)
     shop.drop_database("shop", cascade=True)
-    assert shop.list_databases() == [] and table.io.list_files(table.path) == []
+    assert shop.list_databases() == [] and handle_of(table).io.list_files(table.path) == []
 
 
 def test_a_name_without_a_database_is_in_default_which_is_made_at_need(shop: bl.Catalog) -> None:

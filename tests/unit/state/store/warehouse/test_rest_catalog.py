@@ -10,6 +10,7 @@ import pytest
 import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import DatabaseNotFoundError, StorageError, TableNotFoundError, UnsupportedTableError
+from bucketline.state.store.table.table import handle_of
 from tests.support.rest_server import RestServer
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
@@ -70,7 +71,7 @@ def test_defaults_of_the_server_give_way_and_its_overrides_do_not(tmp_path: Path
         shop = bl.catalog({**s.options, "header.X-Team": "ours"})
         table = shop.create_table("t", COLUMNS, ["id"])
         assert table.options["bucket"] == "3"
-        assert (table.storage["s3.region"], table.storage["s3.endpoint"]) == ("r1", "http://s")
+        assert (handle_of(table).storage["s3.region"], handle_of(table).storage["s3.endpoint"]) == ("r1", "http://s")
         last = s.requests[-1].headers
         assert (last["X-Team"], last["X-Site"]) == ("ours", "north")
 
@@ -136,8 +137,8 @@ def test_files_decide_about_a_table_that_the_server_knows_by_name_only(server: R
 def test_no_token_is_shown_and_a_handle_can_be_pickled(server: RestServer) -> None:
     shop = bl.catalog(server.options)
     table = shop.create_table("t", COLUMNS, ["id"], options={"bucket": "1"})
-    sink = bl.TableSink(table.uri, storage_options=table.storage)
-    shown = repr(shop) + repr(shop.metastore) + repr(table) + repr(table.io) + repr(sink)
+    sink = bl.TableSink(table.uri, storage_options=handle_of(table).storage)
+    shown = repr(shop) + repr(shop.metastore) + repr(table) + repr(handle_of(table).io) + repr(sink)
     assert server.options["token"] not in shown and server.uri in shown
     pickle.loads(pickle.dumps(table)).write(ROWS)
     assert pickle.loads(pickle.dumps(shop)).table("t").to_arrow().num_rows == 2

@@ -15,7 +15,9 @@ import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitOutcomeUnknownError, StorageError
 from bucketline.state.store.storage.rest_table_io import RestTableIO
+from bucketline.state.store.table.table import handle_of
 from tests.support.rest_server import Fault, RestServer, failing, lost, never_came
+from tests.support.watched_access import on_io
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
 
@@ -97,9 +99,10 @@ def test_an_attempt_that_arrives_after_its_time_changes_nothing(server: RestServ
         late.append(do())
         return late[-1]
 
-    assert isinstance(table.io, RestTableIO)
-    client = replace(table.io.table.client, timeout_s=0.3)
-    hasty = replace(table, io=replace(table.io, table=replace(table.io.table, client=client)))
+    io = handle_of(table).io
+    assert isinstance(io, RestTableIO)
+    client = replace(io.table.client, timeout_s=0.3)
+    hasty = on_io(table, replace(io, table=replace(io.table, client=client)))
     server.faults.append(slow)
     assert hasty.write(rows(2)) == 2
     may_arrive.set()
@@ -285,8 +288,9 @@ def test_lent_keys_are_asked_for_once_and_again_before_they_end(tmp_path: Path, 
 
     with RestServer(tmp_path, defaults={"data-token.enabled": "true"}, token=lend) as server:
         table = bl.catalog(server.options).create_table("t", COLUMNS, ["id"], options={"bucket": "1"})
-        assert isinstance(table.io, RestTableIO)
-        io = replace(table.io, clock=clock, table=replace(table.io.table, uuid=f"another-{life_ms}"))
+        reached = handle_of(table).io
+        assert isinstance(reached, RestTableIO)
+        io = replace(reached, clock=clock, table=replace(reached.table, uuid=f"another-{life_ms}"))
         server.requests.clear()
         for _ in range(3):
             assert io.list_names(table.path) == ["schema"]

@@ -16,6 +16,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import StorageError, TableNotFoundError
 from bucketline.state.store.server.sql_database import SqlDatabase, SqlSession
 from bucketline.state.store.server.sql_names import SqlLock
+from bucketline.state.store.table.table import handle_of
 from tests.support.postgres import Postgres
 from tests.support.s3_server import S3Server
 
@@ -186,7 +187,9 @@ def test_no_password_is_shown(options: dict[str, str], tmp_path: Path) -> None:
     assert "hush" not in shown and "jdbc:postgresql://" in shown
     table = bl.catalog(options).create_table("orders", COLUMNS)
     password = options.get("jdbc.password", "no-password")
-    assert password not in repr(table) + repr(table.io) + repr(bl.TableSink(table.uri, storage_options=table.storage))
+    assert password not in repr(table) + repr(handle_of(table).io) + repr(
+        bl.TableSink(table.uri, storage_options=handle_of(table).storage)
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,7 +228,8 @@ def test_names_are_in_lower_case(options: dict[str, str]) -> None:
 def test_a_tasks_storage_reaches_the_table_without_the_catalog(tmp_path: Path) -> None:
     shop = bl.catalog({"metastore": "jdbc", "warehouse": str(tmp_path), "uri": f"jdbc:sqlite:{tmp_path}/c.db"})
     table = shop.create_table("orders", COLUMNS)
-    assert bl.open_table(table.uri, storage_options=table.storage).storage == table.storage
-    elsewhere = bl.create_table(str(tmp_path / "x.db/t"), COLUMNS, storage_options=table.storage)
-    assert type(elsewhere.io) is not type(table.io)
+    handle = handle_of(table)
+    assert handle_of(bl.open_table(table.uri, storage_options=handle.storage)).storage == handle.storage
+    elsewhere = bl.create_table(str(tmp_path / "x.db/t"), COLUMNS, storage_options=handle.storage)
+    assert type(handle_of(elsewhere).io) is not type(handle.io)
     assert sqlite3.connect(tmp_path / "c.db").execute("SELECT COUNT(*) FROM paimon_tables").fetchone() == (1,)

@@ -12,7 +12,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.format.snapshot_json import encode_snapshot
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -33,9 +33,9 @@ def rows(ids: np.ndarray, tag: str) -> pa.Table:
 
 
 def index_of(table: Table) -> dict[tuple[bytes, int], int]:
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    found = table.manifests.read_index(newest.index_manifest)
+    found = handle_of(table).manifests.read_index(newest.index_manifest)
     return {(e.partition, e.bucket): e.row_count for e in found}
 
 
@@ -87,7 +87,7 @@ def test_a_second_writer_at_the_same_time_is_refused(tmp_path: Path) -> None:
     table.write(rows(np.arange(4), "a"))
     session = WriteSession(table.path, {})
     session.refresh()
-    write_table(open_table(table.path), rows(np.arange(4, 8), "b"))
+    write_table(handle_of(open_table(table.path)), rows(np.arange(4, 8), "b"))
     partition, bucket = next(session.view.buckets())
     with pytest.raises(CommitConflictError, match="one writer at a time"):
         session.commit([CommitMessage(partition, bucket, -1)], user="slow", identifier=1)
@@ -103,9 +103,9 @@ def test_statistics_that_somebody_commits_are_no_second_writer(tmp_path: Path) -
     session = WriteSession(table.path, {})
     session.refresh()
     table.compact()
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None and newest.commit_kind is CommitKind.COMPACT
     analyzed = replace(newest, commit_kind=CommitKind.ANALYZE)
-    table.io.overwrite(table.snapshot_store.path(newest.id), encode_snapshot(analyzed))
+    handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(newest.id), encode_snapshot(analyzed))
     done = session.commit([], user="job", identifier=1, ignore_empty=False)
     assert done.snapshots[0].id == newest.id + 1

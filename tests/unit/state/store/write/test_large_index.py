@@ -13,7 +13,7 @@ from bucketline.state.bucket.allocation import Ownership, hash_share
 from bucketline.state.bucket.dynamic import KnownHashes
 from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write import dynamic as dynamic_mode
 from bucketline.state.store.write import indexed_keys
@@ -48,10 +48,10 @@ def identity(number: int) -> BatchIdentity:
 
 
 def hashes_by_bucket(table: Table) -> dict[int, np.ndarray]:
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    store = HashIndexStore(table.io, table.path, cached=HashCache(0), storage={})
-    entries = hash_entries(table.manifests.read_index(newest.index_manifest))
+    store = HashIndexStore(handle_of(table).io, table.path, cached=HashCache(0), storage={})
+    entries = hash_entries(handle_of(table).manifests.read_index(newest.index_manifest))
     return {e.bucket: store.hashes(e) for found in entries.values() for e in found}
 
 
@@ -122,7 +122,7 @@ def test_a_batch_write_goes_through_the_index_share_by_share(tmp_path: Path) -> 
             patch.object(dynamic_mode, "BYTES_PER_KEY", 1 << 14),
             patch.object(HashIndexStore, "known", watched),
         ):
-            write_table(table, rows(ids, number), options=SMALL)
+            write_table(handle_of(table), rows(ids, number), options=SMALL)
         expected |= dict.fromkeys(ids.tolist(), number)
         assert {r["id"]: r["v"] for r in table.to_arrow().to_pylist()} == expected
     index = hashes_by_bucket(table)
@@ -152,7 +152,7 @@ def test_one_assigner_holds_no_more_of_a_large_index_than_its_batch_asks_for(tmp
         large = patch.multiple(dynamic_mode, BYTES_PER_KEY=1 << 14), patch.multiple(indexed_keys, BYTES_PER_KEY=1 << 14)
         with large[0], large[1], patch.object(KnownHashes, "joined", watched):
             if number % 2:
-                write_table(table, rows(ids, number), options=small)
+                write_table(handle_of(table), rows(ids, number), options=small)
             else:
                 sink = TableSink(table.path, small, decode=as_is)
                 sink.write(
@@ -170,10 +170,10 @@ def test_one_assigner_holds_no_more_of_a_large_index_than_its_batch_asks_for(tmp
 def test_a_share_of_the_index_holds_its_hashes_from_every_bucket(tmp_path: Path) -> None:
     table = dynamic(tmp_path, 40)
     table.write(rows(np.arange(300), 0))
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    (entries,) = hash_entries(table.manifests.read_index(newest.index_manifest)).values()
-    store = HashIndexStore(table.io, table.path, cached=HashCache(1 << 20), storage={})
+    (entries,) = hash_entries(handle_of(table).manifests.read_index(newest.index_manifest)).values()
+    store = HashIndexStore(handle_of(table).io, table.path, cached=HashCache(1 << 20), storage={})
     parts = [store.known(entries, hashes_of=Ownership(share, 3)) for share in range(3)]
     assert sum(len(p.hashes) for p in parts) == 300
     for share, part in enumerate(parts):

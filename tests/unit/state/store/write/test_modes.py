@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
-from bucketline.state.store.table.table import create_table
+from bucketline.state.store.table.table import create_table, handle_of
 from bucketline.state.store.write.modes import mode_of
 
 _WRITE = """
@@ -34,7 +34,7 @@ def test_only_cross_partition_tables_load_rocksdb(tmp_path: Path, mode: BucketMo
     bucket, keys, partitions = OPTIONS[mode]
     columns = "id BIGINT NOT NULL, p BIGINT NOT NULL"
     table = create_table(str(tmp_path / "shop.db" / "t"), columns, keys, partitions, {"bucket": bucket})
-    assert bucket_mode(table.table_schema) is mode
+    assert bucket_mode(handle_of(table).table_schema) is mode
     command = [sys.executable, "-c", _WRITE, table.path]
     found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout.strip()
     assert found == str(mode is BucketMode.CROSS_PARTITION)
@@ -46,5 +46,5 @@ def test_every_mode_has_an_object_of_its_own(tmp_path: Path) -> None:
     for number, (bucket, keys, partitions) in enumerate(OPTIONS.values()):
         columns = "id BIGINT NOT NULL, p BIGINT NOT NULL"
         table = create_table(str(tmp_path / "shop.db" / f"t{number}"), columns, keys, partitions, {"bucket": bucket})
-        found.add(type(mode_of(table.table_schema)))
+        found.add(type(mode_of(handle_of(table).table_schema)))
     assert len(found) == len(BucketMode)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
 
 COLUMNS = pa.schema([
@@ -33,15 +33,15 @@ def test_rows_wait_until_compaction_and_then_one_compact_snapshot_shows_them(tmp
     assert content(table) == {}
     waiting = list(Path(table.path).glob("day=*/bucket-postpone/data-*-u-*-s-*-w-*-0.avro"))
     assert len(waiting) == 2
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None and (newest.total_record_count, newest.delta_record_count) == (3, 3)
     assert table.compact() == 2
     assert content(table) == {("a", 1): 10, ("a", 2): 20, ("b", 3): 30}
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None and newest.commit_kind.value == "COMPACT"
     assert (newest.total_record_count, newest.delta_record_count) == (3, 0)
     assert table.compact() is None
-    live = {e.total_buckets for e in table.manifests.live_entries(newest)}
+    live = {e.total_buckets for e in handle_of(table).manifests.live_entries(newest)}
     assert live == {2}
 
 
@@ -72,7 +72,7 @@ class BackwardClock:
 def test_the_newest_rows_win_although_the_clock_went_back(tmp_path: Path) -> None:
     table = postponed(tmp_path)
     for value, ms in enumerate((7_200_000, 3_600_000, 3_600_001, 7_200_000)):
-        write_table(table, rows((1, "a", value)), clock=BackwardClock(ms))
+        write_table(handle_of(table), rows((1, "a", value)), clock=BackwardClock(ms))
     table.compact()
     assert content(table) == {("a", 1): 3}
 
@@ -98,8 +98,8 @@ def test_the_bucket_count_follows_the_rows_that_wait(tmp_path: Path) -> None:
     table = postponed(tmp_path, **{"postpone.target-row-num-per-bucket": "10"})
     table.write(rows(*((i, "a", i) for i in range(35))))
     table.compact()
-    newest = table.snapshot_store.latest()
-    assert newest is not None and {e.total_buckets for e in table.manifests.live_entries(newest)} == {4}
+    newest = handle_of(table).snapshot_store.latest()
+    assert newest is not None and {e.total_buckets for e in handle_of(table).manifests.live_entries(newest)} == {4}
     assert len(content(table)) == 35
 
 
@@ -122,11 +122,13 @@ def test_a_batch_write_makes_room_for_the_rows_that_wait(tmp_path: Path) -> None
     table = postponed(tmp_path, **{"postpone.target-row-num-per-bucket": "3"})
     table.write(rows(*((i, "a", i) for i in range(10))))
     write_table(
-        table, rows((20, "a", 1), (21, "a", 1), (1, "b", 1)), options={"postpone.batch-write-fixed-bucket": "true"}
+        handle_of(table),
+        rows((20, "a", 1), (21, "a", 1), (1, "b", 1)),
+        options={"postpone.batch-write-fixed-bucket": "true"},
     )
-    newest = table.snapshot_store.latest()
+    newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
-    counts = {e.total_buckets for e in table.manifests.live_entries(newest) if e.bucket >= 0}
+    counts = {e.total_buckets for e in handle_of(table).manifests.live_entries(newest) if e.bucket >= 0}
     assert counts == {4, 1}
     table.compact()
     assert len(content(table)) == 13

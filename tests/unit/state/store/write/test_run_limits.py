@@ -13,7 +13,7 @@ from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import pick_compaction
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
 from tests.support.commits import number_of
 from tests.support.levels import sized_file
@@ -74,7 +74,7 @@ def test_no_commit_leaves_more_runs_than_the_stop_trigger(stop: str, tmp_path: P
 def test_the_first_batch_of_a_job_that_compacts_takes_a_bucket_below_its_stop_trigger(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"num-sorted-run.stop-trigger": "5"})
     for number in range(12):
-        write_table(table, _rows(number, 20), options={"compaction": "none"})
+        write_table(handle_of(table), _rows(number, 20), options={"compaction": "none"})
     assert _run_count(table) == 12
     table.write(_rows(0, 1))
     assert _run_count(table) <= 5
@@ -95,10 +95,10 @@ def test_a_commit_that_cannot_wait_for_a_compaction_is_refused_where_it_is_asked
 ) -> None:
     table = _table(tmp_path, primary_key, **options, **{"commit.force-compact": "true"})
     with pytest.raises(OptionError, match=why) as caught:
-        write_table(table, _rows(0, 5), options=job)
+        write_table(handle_of(table), _rows(0, 5), options=job)
     assert caught.value.fields["key"] == "commit.force-compact"
     assert table.snapshots().num_rows == 0
-    write_table(table, _rows(0, 5), options=job | {"commit.force-compact": "false"})
+    write_table(handle_of(table), _rows(0, 5), options=job | {"commit.force-compact": "false"})
     # A compaction that is asked for by hand is what such a table waits for.
     table.compact()
     assert table.to_arrow().num_rows == 5

@@ -9,7 +9,7 @@ from pyroaring import BitMap, BitMap64
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.index.art_bitmap64 import encode_bitmap64
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int32()), ("g", pa.int32())])
@@ -39,7 +39,7 @@ def test_a_lone_retract_is_refused_and_nothing_is_written(tmp_path: Path, kind: 
 
 def refused(found: Table, data: pa.Table) -> list[str | None]:
     """Why each row of the data is refused, None for those that are taken; the rows have ids 0 to n - 1."""
-    accepted_rows, bad = RowAcceptance(found.table_schema).accept_good(data)
+    accepted_rows, bad = RowAcceptance(handle_of(found).table_schema).accept_good(data)
     reasons: list[str | None] = [None] * data.num_rows
     for part, texts in bad:
         for row, text in zip(part["id"].to_pylist(), texts.to_pylist(), strict=True):
