@@ -39,10 +39,12 @@ class LocalEngine:
         bucket_write = write.write
         with discarded_on_error(bucket_write.access) as messages:
             with RunBuffer(
-                budget_bytes=bucket_write.merge_memory_bytes, directory=bucket_write.local_directory
+                budget_bytes=bucket_write.merge_memory_bytes, directory=bucket_write.local_directory, packs_spills=True
             ) as buffer:
+                # Runs that do not travel are compressed only where they go to disk.
+                seal = replace(stages.seal, packs=False)
                 for part in stages.source.parts:
-                    for run in part.runs(stages.seal):
+                    for run in part.runs(seal):
                         buffer.add(run)
                 for made in write_buckets(write, buffer):
                     if isinstance(made, SnapshotNote):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.storage.errors import local_disk
-from bucketline.state.store.write.sealed_runs import SealedRun
+from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
 
 
 class SpilledBlob(io.RawIOBase):
@@ -96,10 +96,12 @@ class SpillFile(io.RawIOBase):
 
 
 class RunBuffer:
-    """Sealed runs by bucket; close it to free the spill file."""
+    """Sealed runs by bucket; close it to free the spill file. With `packs_spills` runs come as they are, and are
+    compressed where they go to disk.
+    """
 
-    def __init__(self, *, budget_bytes: int, directory: str | None = None) -> None:
-        self._budget_bytes = budget_bytes
+    def __init__(self, *, budget_bytes: int, directory: str | None = None, packs_spills: bool = False) -> None:
+        self._budget_bytes, self._packs_spills = budget_bytes, packs_spills
         self._directory = directory
         self._held_bytes = 0
         self._spill: SpillFile | None = None
@@ -116,9 +118,10 @@ class RunBuffer:
             return
         if self._spill is None:
             self._spill = SpillFile(self._directory)
-        place = (self._spill.tell(), len(run.blob))
-        self._spill.write(run.blob)
-        self.spilled_bytes += len(run.blob)
+        blob = seal(unseal(run.blob).read_all()) if self._packs_spills else run.blob
+        place = (self._spill.tell(), len(blob))
+        self._spill.write(blob)
+        self.spilled_bytes += len(blob)
         self._spilled[(run.partition, run.bucket), len(runs)] = place
         runs.append(replace(run, blob=b""))
 

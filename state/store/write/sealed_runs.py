@@ -59,7 +59,7 @@ class SealPlan:
     `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`
     rows are neither sorted nor folded. `other_totals` are the partitions whose files were written with another bucket
     count, and that count: no row of theirs may be written. The buffer holds `budget_bytes` of rows, a run `run_bytes`
-    before compression.
+    before compression. Runs that stay in this process need not be packed, that is compressed.
     """
 
     schema: TableSchema
@@ -72,6 +72,7 @@ class SealPlan:
     budget_bytes: int = 64 << 20
     run_bytes: int = 8 << 20
     other_totals: Mapping[bytes, int] = field(default_factory=dict)
+    packs: bool = True
 
 
 class RunSealer:
@@ -157,15 +158,17 @@ class RunSealer:
                 consumed_rows=0 if first else consumed,
                 rank_end=start + consumed,
                 row_count=piece.num_rows,
-                blob=seal(piece),
+                blob=seal(piece, packs=plan.packs),
             )
             self._flush += 1
 
 
-def seal(rows: pa.Table) -> bytes:
-    """The rows as a compressed Arrow IPC stream of record batches of at most BLOB_ROWS rows and about BLOB_BYTES."""
+def seal(rows: pa.Table, *, packs: bool = True) -> bytes:
+    """The rows as an Arrow IPC stream of record batches of at most BLOB_ROWS rows and about BLOB_BYTES; with `packs` it
+    is compressed.
+    """
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    options = pa.ipc.IpcWriteOptions(compression="lz4" if packs else None)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_table(rows, max_chunksize=batch_rows(rows))
     sealed: bytes = sink.getvalue().to_pybytes()

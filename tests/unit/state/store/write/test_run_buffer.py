@@ -62,3 +62,16 @@ def test_the_record_batches_of_a_run_are_small_however_wide_its_rows(tmp_path: P
         batches = list(unseal(blob))
     assert pa.Table.from_batches(batches) == rows
     assert max(b.nbytes for b in batches) <= BLOB_BYTES < rows.nbytes
+
+
+def test_runs_without_compression_are_compressed_where_they_go_to_disk(tmp_path: Path) -> None:
+    rows = pa.table({"k": pa.array(range(5000)), "v": pa.array([bytes(2000)] * 5000)})
+    plain = seal(rows, packs=False)
+    assert len(plain) > rows.nbytes
+    with RunBuffer(budget_bytes=len(plain), directory=str(tmp_path), packs_spills=True) as buffer:
+        buffer.add(_run(0, 0, 0, plain))
+        buffer.add(_run(0, 0, 1, plain))
+        (_, held), (_, spilled) = buffer.take((b"", 0))
+        assert content(held) == plain
+        assert buffer.spilled_bytes < len(plain) // 10
+        assert unseal(spilled).read_all() == rows
