@@ -19,7 +19,7 @@ from urllib.error import HTTPError, URLError
 import pytest
 
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.storage.object_io import ObjectIO
+from bucketline.state.store.storage.objects.object_io import ObjectIO
 from tests.support.jars import CHECKOUT
 from tests.support.s3_server import START_TIMEOUT_S, free_port
 

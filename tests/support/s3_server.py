@@ -14,7 +14,7 @@ from typing import Self
 from urllib.error import URLError
 
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.storage.object_io import ObjectIO
+from bucketline.state.store.storage.objects.object_io import ObjectIO
 
 START_TIMEOUT_S = 120.0
 BUCKET = "lake"

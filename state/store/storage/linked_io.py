@@ -6,7 +6,7 @@ from bucketline.state.format.table_name import parse_table_name
 from bucketline.state.store.server.rest_settings import rest_client
 from bucketline.state.store.server.rest_table import RestTable
 from bucketline.state.store.server.sql_names import SqlLock, SqlNames
-from bucketline.state.store.storage.object_io import ObjectIO
+from bucketline.state.store.storage.objects.object_io import ObjectIO
 from bucketline.state.store.storage.plain_io import plain_io
 from bucketline.state.store.storage.rest_table_io import RestTableIO
 from bucketline.state.store.storage.sql_table_io import SqlTableIO

@@ -9,7 +9,7 @@ from threading import Event, Lock, Thread
 from typing import Generic, TypeVar
 
 from bucketline.state.store.storage.hdfs_io import HdfsIO
-from bucketline.state.store.storage.object_io import ObjectIO
+from bucketline.state.store.storage.objects.object_io import ObjectIO
 from bucketline.state.store.storage.wrapped_io import bare
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.store.storage.hdfs_client import HDFS_SCHEMES
 from bucketline.state.store.storage.hdfs_io import hdfs_io_for
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.storage.object_io import object_io_for
-from bucketline.state.store.storage.object_store import OBJECT_SCHEMES
+from bucketline.state.store.storage.objects.object_io import object_io_for
+from bucketline.state.store.storage.objects.object_store import OBJECT_SCHEMES
 from bucketline.state.store.storage.wrapped_io import Inner
 
 _SCHEMES = OBJECT_SCHEMES | HDFS_SCHEMES

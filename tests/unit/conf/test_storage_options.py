@@ -27,8 +27,8 @@ from bucketline.state.format.manifest import (
 )
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage import file_io, plain_io
-from bucketline.state.store.storage.object_io import ObjectIO
-from bucketline.state.store.storage.object_store import clients_of
+from bucketline.state.store.storage.objects.object_io import ObjectIO
+from bucketline.state.store.storage.objects.object_store import clients_of
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table

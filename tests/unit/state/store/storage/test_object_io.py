@@ -16,9 +16,9 @@ import pytest
 
 from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.storage.object_io import ObjectIO
-from bucketline.state.store.storage.object_store import StoreKind
-from bucketline.state.store.storage.object_writer import PART_BYTES
+from bucketline.state.store.storage.objects.object_io import ObjectIO
+from bucketline.state.store.storage.objects.object_store import StoreKind
+from bucketline.state.store.storage.objects.object_writer import PART_BYTES
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES
 from bucketline.state.store.storage.requests import RequestCounts
 from tests.support.azurite import Azurite

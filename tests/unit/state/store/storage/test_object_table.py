@@ -11,7 +11,7 @@ import pytest
 import bucketline as bl
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage.hdfs_io import HdfsIO
-from bucketline.state.store.storage.object_io import ObjectIO
+from bucketline.state.store.storage.objects.object_io import ObjectIO
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity

@@ -18,15 +18,15 @@ from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.paths import SCHEMA_DIR, temporary_name
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.forks import check_not_forked
-from bucketline.state.store.storage.object_errors import STORE_ERRORS, TAKEN_ERRORS, object_error, object_errors
-from bucketline.state.store.storage.object_reader import read_object
-from bucketline.state.store.storage.object_store import (
+from bucketline.state.store.storage.objects.object_errors import STORE_ERRORS, TAKEN_ERRORS, object_error, object_errors
+from bucketline.state.store.storage.objects.object_reader import read_object
+from bucketline.state.store.storage.objects.object_store import (
     StoreAddress,
     StoreClients,
     address_of,
     clients_of,
 )
-from bucketline.state.store.storage.object_writer import PART_BYTES, ObjectWriter
+from bucketline.state.store.storage.objects.object_writer import PART_BYTES, ObjectWriter
 from bucketline.state.store.storage.requests import Request, RequestCounts
 
 try:

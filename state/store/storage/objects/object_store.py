@@ -26,9 +26,9 @@ from bucketline.conf.storage_options import (
     oss_settings,
     s3_settings,
 )
-from bucketline.state.store.storage.aws_keys import key_source
 from bucketline.state.store.storage.forks import refuse_after_fork
-from bucketline.state.store.storage.object_errors import SETTINGS_ERRORS
+from bucketline.state.store.storage.objects.aws_keys import key_source
+from bucketline.state.store.storage.objects.object_errors import SETTINGS_ERRORS
 from bucketline.state.store.storage.remembered import Remembered
 from bucketline.state.store.storage.requests import RequestCounter
 

@@ -6,14 +6,14 @@ The first request brings the end of the object, and with it the object's size.
 from functools import partial
 
 from bucketline.state.errors import StorageError
-from bucketline.state.store.storage.object_errors import (
+from bucketline.state.store.storage.objects.object_errors import (
     RANGE_NOT_THERE,
     STORE_ERRORS,
     object_error,
     object_errors,
     status_of,
 )
-from bucketline.state.store.storage.object_store import StoreClients
+from bucketline.state.store.storage.objects.object_store import StoreClients
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES, RangedReader
 from bucketline.state.store.storage.requests import Request
 

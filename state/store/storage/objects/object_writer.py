@@ -8,7 +8,7 @@ from queue import Empty, Full, Queue
 from typing import Any
 
 from bucketline.state.errors import StorageError
-from bucketline.state.store.storage.object_errors import object_error
+from bucketline.state.store.storage.objects.object_errors import object_error
 
 PART_BYTES = 8 << 20
 _WAITING = 1
