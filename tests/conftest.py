@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.azurite import Azurite
 from tests.support.broker import KafkaBroker
+from tests.support.fake_gcs import FakeGcs
 from tests.support.hdfs_cluster import HdfsCluster
 from tests.support.jars import spark_kafka_jars
 from tests.support.jvm import start_quickly
@@ -70,6 +71,13 @@ def azurite() -> Iterator[Azurite]:
 def versitygw() -> Iterator[VersityGateway]:
     """An S3 gateway over files, with one bucket; needs Go the first time."""
     with VersityGateway() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fake_gcs() -> Iterator[FakeGcs]:
+    """Google's storage, emulated, with one bucket; needs Go the first time."""
+    with FakeGcs() as server:
         yield server
 
 

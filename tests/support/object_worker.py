@@ -1,7 +1,7 @@
 """A process of its own that works on a store: `python -m tests.support.object_worker WHAT ENDPOINT URI NUMBER COUNT`.
 
 It says `ready`, waits for a line, and says what it did then: with `publish` the numbers of the files that it was the
-first to make, with `write` those of the rows that it wrote.
+first to make, with `write` those of the rows that it wrote; with `write-on` it says each number once it is written.
 """
 
 import sys
@@ -21,6 +21,11 @@ def main() -> None:
     io.require_publish()
     print("ready", flush=True)
     sys.stdin.readline()
+    if what == "write-on":
+        for n in range(count):
+            if _write(uri, endpoint, number * count + n):
+                print(number * count + n, flush=True)
+        return
     if what == "publish":
         done = [n for n in range(count) if io.publish(f"{root}/snapshot/snapshot-{n}", uuid.uuid4().bytes)]
     else:

@@ -273,16 +273,16 @@ class PaimonJava(Peer):
 
 
 class PaimonCatalogs(Peer):
-    """Paimon Java's catalogs, and the REST server of its own tests (`java/CatalogTool.java`)."""
+    """Paimon Java's catalogs, and the REST server of its own tests (`java/CatalogTool.java`), with more jar sets."""
 
     name = "paimon-catalogs"
 
-    def __init__(self) -> None:
+    def __init__(self, *jar_sets: str) -> None:
         found = importlib.util.find_spec("pyspark")
         assert found is not None and found.origin is not None, "pyspark's jars carry Hadoop's classes and a logger"
         libraries = Path(found.origin).parent / "jars" / "*"
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        path = f"{class_path('paimon', 'paimon-catalogs')}{os.pathsep}{libraries}"
+        path = f"{class_path('paimon', 'paimon-catalogs', *jar_sets)}{os.pathsep}{libraries}"
         super().__init__(["java", *options, "-cp", path, str(HERE / "java" / "CatalogTool.java")], os.environ)
 
     def do(self, command: str, /, **arguments: Any) -> Any:

@@ -79,6 +79,20 @@ def test_the_schemes_of_one_store_mean_the_same_tables(s3_server: S3Server) -> N
     assert bl.open_table(uri.replace("s3://", "s3a://"), storage_options=storage).to_arrow().num_rows == 0
 
 
+def test_a_table_is_written_and_read_under_the_names_of_oss(s3_server: S3Server) -> None:
+    """Over a server of S3, by whose protocol OSS is reached."""
+    storage = {
+        "fs.oss.endpoint": s3_server.endpoint,
+        "fs.oss.accessKeyId": s3_server.storage["s3.access-key"],
+        "fs.oss.accessKeySecret": s3_server.storage["s3.secret-key"],
+    }
+    uri = s3_server.new_uri()
+    table = bl.create_table(uri.replace("s3://", "oss://"), COLUMNS, storage_options=storage)
+    table.write(pa.table({"id": [1], "day": ["a"], "n": [2]}).cast(COLUMNS))
+    found = bl.open_table(uri, storage_options=s3_server.storage).to_arrow()
+    assert found["n"].to_pylist() == [2]
+
+
 def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(s3_server: S3Server, tmp_path: Path) -> None:
     """Between two compactions, with one data file each."""
     uri, storage = s3_server.new_uri(), s3_server.storage
