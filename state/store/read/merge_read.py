@@ -40,7 +40,7 @@ from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.store.read.prune import BucketFiles, SchemaOf
 from bucketline.state.store.read.row_groups import FileShare, GroupChoice, group_choice
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
-from bucketline.state.store.storage.open_ahead import open_ahead
+from bucketline.state.store.storage.open_ahead import OpenAhead, open_ahead
 from bucketline.state.store.storage.parallel import answers_late
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema, representable
 from bucketline.state.types.order import key_order
@@ -220,20 +220,20 @@ def read_buckets(
     """
     read_bucket = _merged_rows if access.schema.primary_keys else _reader_of_rows(access.schema)
     access = replace(access, choice=group_choice(access.schema, projection.expression))
-    if not answers_late(access.io):
+    if isinstance(access.io, OpenAhead) or not answers_late(access.io):
         for bucket in buckets:
             for batch in read_bucket(access, bucket, projection.needed, batch_rows):
                 yield from project(access.schema, batch, projection)
         return
     listed = list(buckets)
-    with open_ahead(access.io, [path for bucket in listed for path in _paths(access, bucket)]) as io:
+    with open_ahead(access.io, [path for bucket in listed for path in paths_of(access, bucket)]) as io:
         ahead = replace(access, io=io)
         for bucket in listed:
             for batch in read_bucket(ahead, bucket, projection.needed, batch_rows):
                 yield from project(access.schema, batch, projection)
 
 
-def _paths(access: FileAccess, bucket: BucketFiles) -> Iterator[str]:
+def paths_of(access: FileAccess, bucket: BucketFiles) -> Iterator[str]:
     """The files of a bucket on the table's own storage, about as they are read."""
     for file in sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name)):
         if file.external_path is None:

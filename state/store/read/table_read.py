@@ -5,6 +5,7 @@ Source: Paimon 2.0 AbstractDataTableScan, IncrementalDeltaStartingScanner, DataT
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -31,6 +32,7 @@ from bucketline.state.store.read.merge_read import (
     Projection,
     is_tracked,
     parts_of,
+    paths_of,
     plan_projection,
     read_buckets,
     read_stored_rows,
@@ -39,7 +41,8 @@ from bucketline.state.store.read.merge_read import (
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, prune_stored, visible_files
 from bucketline.state.store.read.views import files_table
-from bucketline.state.store.storage.parallel import all_items, core_count
+from bucketline.state.store.storage.open_ahead import open_ahead
+from bucketline.state.store.storage.parallel import all_items, answers_late, core_count
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.sql_filter import parse_filter
 
@@ -84,8 +87,9 @@ def read_whole(table: TableHandle, request: Request) -> pa.Table:
         schema, rows = read_table(table, request)
         return pa.Table.from_batches(rows, schema=schema)
     plan = plan_rows(table, request)
-    sources = [source for planned in plan.planned for source in _sources(planned, plan.projection)]
-    found = all_items(sources, min(core_count(), _MOST_READERS))
+    with ExitStack() as opened:
+        sources = [source for planned in plan.planned for source in _sources(planned, plan.projection, opened)]
+        found = all_items(sources, min(core_count(), _MOST_READERS))
     if len(plan.planned) > 1 and len(plan.out):
         found = [pa.RecordBatch.from_arrays(b.columns, schema=plan.out) for b in found]
     return pa.Table.from_batches(found, schema=plan.out)
@@ -237,14 +241,19 @@ def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatc
     return read_buckets(access, pruned(planned, access, projection), projection)
 
 
-def _sources(planned: Planned, projection: Projection) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
-    """What `_rows_of` reads, in parts that can be read at the same time; in one part what is small."""
+def _sources(
+    planned: Planned, projection: Projection, opened: ExitStack
+) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
+    """What `_rows_of` reads, in parts that can be read at the same time until `opened` ends; in one part what is small."""
     size_bytes = sum(f.file_size for b in planned.buckets for f in b.files)
     if planned.waiting or size_bytes < _SMALL_BYTES:
         return [partial(_rows_of, planned, projection)]
     access = file_access(planned.sight.table, planned.sight.schema, index_entries(planned.sight))
     buckets = pruned(planned, access, projection)
     parts = [part for bucket in buckets for part in parts_of(access.schema, bucket)]
+    if answers_late(access.io):
+        paths = [path for part in parts for path in paths_of(access, part)]
+        access = replace(access, io=opened.enter_context(open_ahead(access.io, paths)))
     return [partial(read_buckets, access, [part], projection) for part in parts]
 
 

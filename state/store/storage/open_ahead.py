@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
+from threading import Lock
 
 import pyarrow as pa
 
@@ -18,25 +19,27 @@ _AHEAD = 16
 
 class OpenAhead(WrappedIO):
     """Hands every operation on; the next files of `paths` are opened while those before them are read. Each path is
-    opened ahead once. For one thread.
+    opened ahead once. For several threads.
     """
 
-    __slots__ = ("_coming", "_inner", "_left", "_pool")
+    __slots__ = ("_coming", "_inner", "_left", "_lock", "_pool")
 
     def __init__(self, inner: Inner, paths: Iterable[str], pool: ThreadPoolExecutor) -> None:
         self._inner, self._pool = inner, pool
         self._left = dict.fromkeys(paths)
         self._coming: dict[str, Future[pa.NativeFile]] = {}
+        self._lock = Lock()
 
     @property
     def inner(self) -> Inner:
         return self._inner
 
     def open_input(self, path: str) -> pa.NativeFile:
-        found = self._coming.pop(path, None)
-        was_left = self._left.pop(path, self) is None
-        if found is not None or was_left:
-            self._go_on()
+        with self._lock:
+            found = self._coming.pop(path, None)
+            was_left = self._left.pop(path, self) is None
+            if found is not None or was_left:
+                self._go_on()
         return self._inner.open_input(path) if found is None else found.result()
 
     def close(self) -> None:

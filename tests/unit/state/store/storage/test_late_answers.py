@@ -44,13 +44,15 @@ def test_a_small_batch_waits_for_few_requests_one_after_another(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("keys", [(), ("id",)])
-def test_files_of_a_read_are_opened_ahead_and_each_once(keys: tuple[str, ...]) -> None:
-    count = 40
+@pytest.mark.parametrize("text_bytes", [1, 60_000])
+def test_files_of_a_read_are_opened_ahead_and_each_once(text_bytes: int, keys: tuple[str, ...]) -> None:
+    """In all 5 MB of the longer texts, so that several threads read them."""
+    count, text = 40, "x" * text_bytes
     with SlowStore() as store:
-        options = {"bucket": "1", "write-only": "true"} if keys else {"write-only": "true"}
+        options = {"write-only": "true", "file.compression": "none"} | ({"bucket": "1"} if keys else {})
         table = create_table(URI, COLUMNS, keys, options=options, storage_options=store.storage)
         for n in range(count):
-            table.write(pa.table({"id": [2 * n, 2 * n + 1], "day": ["a"] * 2, "n": [n] * 2}).cast(COLUMNS))
+            table.write(pa.table({"id": [2 * n, 2 * n + 1], "day": [f"{n}{text}", text], "n": [n] * 2}).cast(COLUMNS))
         store.delay_s = 0.02
         store.sent.clear()
         rows = open_table(URI, storage_options=store.storage).to_arrow()
