@@ -244,7 +244,7 @@ def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatc
 def _sources(
     planned: Planned, projection: Projection, opened: ExitStack
 ) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
-    """What `_rows_of` reads, in parts that can be read at the same time until `opened` ends; in one part what is small."""
+    """What `_rows_of` reads, in parts that can be read at the same time until `opened` ends; in one if it is small."""
     size_bytes = sum(f.file_size for b in planned.buckets for f in b.files)
     if planned.waiting or size_bytes < _SMALL_BYTES:
         return [partial(_rows_of, planned, projection)]
