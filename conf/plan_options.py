@@ -154,3 +154,11 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
         partition_idle_ms=PLAN_PARTITION_IDLE_TIME.find(options),
         full_after_ms=PLAN_FULL_AFTER.find(options),
     )
+
+
+def lease_and_others(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
+    """The ms of a compactor's lease, and the options without it. Raises OptionError for a lease that is too short."""
+    lease_ms = COMPACTOR_LEASE.get(options)
+    if lease_ms < SHORTEST_LEASE_MS:
+        raise OptionError(f"option '{COMPACTOR_LEASE.key}' must be at least 1 s", key=COMPACTOR_LEASE.key)
+    return lease_ms, {key: value for key, value in options.items() if key != COMPACTOR_LEASE.key}

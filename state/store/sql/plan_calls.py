@@ -3,9 +3,8 @@
 import pyarrow as pa
 
 from bucketline.conf.durations import parse_given_duration
-from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
-from bucketline.conf.plan_options import COMPACTOR_LEASE, PLAN_STRATEGY, SHORTEST_LEASE_MS, Strategy
+from bucketline.conf.plan_options import PLAN_STRATEGY, Strategy, lease_and_others
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.plans.plan import ItemState, executors_worth_having
@@ -74,11 +73,7 @@ def run_compactor(table: Table, given: Arguments, engine: Engine, stopwatch: Sto
     For the time of `wait` it stays while others hold items, and takes over those whose leases end. Raises OptionError,
     UnsupportedTableError, StorageError.
     """
-    options = options_of(given)
-    lease_ms = COMPACTOR_LEASE.get(options)
-    if lease_ms < SHORTEST_LEASE_MS:
-        raise OptionError(f"option '{COMPACTOR_LEASE.key}' must be at least 1 s", key=COMPACTOR_LEASE.key)
-    others = {k: v for k, v in options.items() if k != COMPACTOR_LEASE.key}
+    lease_ms, others = lease_and_others(options_of(given))
     handle = handle_of(table)
     session = WriteSession(handle.uri, {**handle.write_options, **others}, table=handle)
     most = engine.workers.parallelism
