@@ -22,6 +22,7 @@ from bucketline.state.commit.schema_edit import After, ColumnPath, First, Positi
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.queries import read_partition
 from bucketline.state.sql.statement import AlterTable, DropPartitions, RenameTable, Statement
+from bucketline.state.sql.tags import read_tag
 from bucketline.state.sql.words import Words
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import DataField
@@ -50,7 +51,12 @@ def read_alter(words: Words) -> Statement:
         words.take("PURGE")
         words.end()
         return DropPartitions(name, tuple(found))
+    tag = read_tag(words, name)
+    if tag is not None:
+        return tag
     action = words.peek()
+    if action in _REMEDIES:
+        raise refused(f"ALTER TABLE {action} is not supported; {_REMEDIES[action]}", statement="ALTER TABLE")
     if action not in _ACTIONS:
         raise words.wrong(f"one of {', '.join(_ACTIONS)} follows the table's name")
     words.at += 1
@@ -179,6 +185,8 @@ def _alter(words: Words) -> list[SchemaChange]:
         return [ChangeComment(path, words.string("a comment") or None)]
     if words.take("DROP", "NOT", "NULL"):
         return [ChangeNullability(path, True)]
+    if words.sees("SET", "DEFAULT") or words.sees("DROP", "DEFAULT"):
+        raise refused("ALTER TABLE: DEFAULT is not supported; give the value where rows are written")
     if words.take("SET", "NOT", "NULL"):
         return [ChangeNullability(path, False)]
     place = _position(words)
@@ -187,6 +195,12 @@ def _alter(words: Words) -> list[SchemaChange]:
     return [MoveColumn(path, place)]
 
 
+_REMEDIES = {
+    "CHANGE": "ALTER COLUMN changes one property of a column, MODIFY the whole of it",
+    "REPLACE": "DROP COLUMNS and ADD COLUMNS instead",
+    "RECOVER": "partitions are found in the table's snapshots",
+    "CLUSTER": "CALL sys.compact with order_strategy and order_by sorts an append table",
+}
 _ACTIONS: dict[str, Callable[[Words], list[SchemaChange]]] = {
     "SET": _set,
     "RESET": _reset,

@@ -1,16 +1,20 @@
 """`CALL sys.procedure(...)`: positional or named arguments, in Flink's spelling or Spark's."""
 
+from collections.abc import Iterator, Mapping
+
 from bucketline.state.sql.dialect import refused
-from bucketline.state.sql.statement import Call
+from bucketline.state.sql.merges import read_merge
+from bucketline.state.sql.procedures import MERGE_INTO, bind_call
+from bucketline.state.sql.statement import Call, Merge
 from bucketline.state.sql.words import Words
 
 
-def read_call(words: Words) -> Call:
+def read_call(words: Words) -> Call | Merge:
     """The call, with its arguments as texts. Raises OptionError for arguments that are no literals."""
     words.expect("CALL")
     words.verb = "CALL"
     path = words.path("the name of a procedure")
-    if [name.lower() for name in path[-2:-1]] != ["sys"]:
+    if [name.lower() for name in path[-2:-1]] != ["sys"] or len(path) > 3:
         raise refused(f"CALL {'.'.join(path)}: procedures are in sys, as CALL sys.compact(...)", statement="CALL")
     words.verb = f"CALL sys.{path[-1]}"
     words.expect("(")
@@ -30,4 +34,42 @@ def read_call(words: Words) -> Call:
     words.end()
     if positional and named:
         raise refused(f"{words.verb}: named and positional arguments cannot be mixed", statement=words.verb)
-    return Call(path[-1].lower(), tuple(positional), named)
+    catalog = path[0] if len(path) == 3 else None
+    found = Call(path[-1].lower(), tuple(positional), named, catalog)
+    return _merge(found) if found.procedure == MERGE_INTO else found
+
+
+def _merge(call: Call) -> Merge:
+    """Flink's spelling of MERGE. Source: Paimon 2.0 MergeIntoProcedure, MergeIntoAction."""
+    given = bind_call(call)
+    if "source_sqls" in given:
+        raise refused(
+            "CALL sys.merge_into: source_sqls is not supported; use MERGE INTO ... USING (SELECT ...)",
+            argument="source_sqls",
+        )
+    for name in ("source_table", "merge_condition"):
+        if name not in given:
+            raise refused(f"CALL sys.merge_into: argument '{name}' is missing", argument=name)
+    target = f"{call.catalog}.{given['target_table']}" if call.catalog else given["target_table"]
+    alias = f" AS {given['target_alias']}" if "target_alias" in given else ""
+    on = f"USING {given['source_table']} ON ({given['merge_condition']})"
+    return read_merge(f"MERGE INTO {target}{alias} {on} {' '.join(_whens(given))}")
+
+
+def _whens(given: Mapping[str, str]) -> Iterator[str]:
+    for kind, key in (("MATCHED", "matched"), ("NOT MATCHED BY SOURCE", "not_matched_by_source")):
+        deleted, asked, setting = (
+            given.get(f"{key}_{name}") for name in ("delete_condition", "upsert_condition", "upsert_setting")
+        )
+        if deleted is not None:
+            yield f"WHEN {kind} AND ({deleted}) THEN DELETE"
+        if asked is not None and setting is None:
+            raise refused(f"CALL sys.merge_into: argument '{key}_upsert_setting' is missing", argument=key)
+        if setting is not None:
+            yield f"WHEN {kind}{'' if asked is None else f' AND ({asked})'} THEN UPDATE SET {setting}"
+    asked, values = given.get("not_matched_insert_condition"), given.get("not_matched_insert_values")
+    if asked is not None and values is None:
+        raise refused("CALL sys.merge_into: argument 'not_matched_insert_values' is missing", argument="values")
+    if values is not None:
+        insert = "INSERT *" if values.strip() == "*" else f"INSERT VALUES ({values})"
+        yield f"WHEN NOT MATCHED{'' if asked is None else f' AND ({asked})'} THEN {insert}"

@@ -7,7 +7,7 @@ Source: Flink SQL and Spark SQL with Paimon 2.0.
 from collections.abc import Callable, Mapping
 
 from bucketline.state.sql.dialect import refused
-from bucketline.state.sql.queries import read_query
+from bucketline.state.sql.queries import read_partition, read_query
 from bucketline.state.sql.statement import (
     CreateCatalog,
     CreateDatabase,
@@ -23,6 +23,7 @@ from bucketline.state.sql.statement import (
 )
 from bucketline.state.sql.words import Words, database_name, table_name
 
+PLACE_OF_A_TABLE = "a table lies in <warehouse>/<database>.db/<table>"
 _PROVIDERS = ("paimon", "bucketline")
 
 
@@ -87,6 +88,8 @@ def _create_table(words: Words) -> CreateTable:
             statement=words.verb,
         )
     options = found.get("WITH", {})
+    if isinstance(options, dict) and "path" in options:
+        raise refused(f"CREATE TABLE: the option 'path' is not supported: {PLACE_OF_A_TABLE}", option="path")
     comment, partitions = found.get("COMMENT"), found.get("PARTITIONED BY", ())
     source, copied = like if isinstance(like, tuple) else (None, True)
     assert isinstance(options, dict) and isinstance(partitions, tuple)
@@ -181,7 +184,7 @@ def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
             words.expect(")")
         return "LIKE", (source, copied)
     remedies: Mapping[str, str] = {
-        "LOCATION": "a table lies in <warehouse>/<database>.db/<table>",
+        "LOCATION": PLACE_OF_A_TABLE,
         "CLUSTERED": "use the options 'bucket' and 'bucket-key'",
         "DISTRIBUTED": "use the options 'bucket' and 'bucket-key'",
         "ROW": "use the option 'file.format'",
@@ -264,7 +267,7 @@ def read_show(words: Words) -> Show:
             words.verb = f"SHOW {' '.join(written)}"
             return _NAMED[what](words, what) if what in _NAMED else _show_names(words, what)
     raise refused(
-        f"SHOW {words.peek()} is not supported; SHOW {', '.join(' '.join(w) for w, _ in _SHOWN[:-2])} are. "
+        f"SHOW {words.peek()} is not supported; SHOW {', '.join(' '.join(w) for w, _ in _SHOWN[:-3])} are. "
         "For snapshots, tags and branches: SELECT * FROM `t$snapshots`, `t$tags`, `t$branches`",
         statement="SHOW",
     )
@@ -272,8 +275,10 @@ def read_show(words: Words) -> Show:
 
 def _show_names(words: Words, what: str) -> Show:
     path: tuple[str, ...] = ()
-    if what == "TABLES" and (words.take("IN") or words.take("FROM")):
-        path = words.path("the name of a database")
+    if what in ("TABLES", "DATABASES") and (words.take("IN") or words.take("FROM")):
+        path = words.path("the name of a database" if what == "TABLES" else "the name of a catalog")
+        if what == "DATABASES" and len(path) > 1:
+            raise refused(f"SHOW DATABASES: {'.'.join(path)!r} is no catalog", statement="SHOW DATABASES")
     like = None
     if words.take("LIKE") or words.comes_string():
         like = words.string("a pattern")
@@ -285,8 +290,19 @@ def _show_of_table(words: Words, what: str) -> Show:
     if not words.take("IN"):
         words.take("FROM")
     path = words.path("the name of a table")
+    partition: Mapping[str, str | None] | None = None
+    key = None
+    if what == "COLUMNS" and (words.take("IN") or words.take("FROM")):
+        path = (*words.path("the name of a database"), path[-1])
+    if what == "PARTITIONS" and words.take("PARTITION"):
+        partition, dynamic = read_partition(words)
+        if dynamic:
+            raise refused(f"SHOW PARTITIONS: partition column {dynamic[0]!r} has no value", statement="SHOW PARTITIONS")
+    if what == "OPTIONS" and words.take("("):
+        key = words.option_key()
+        words.expect(")")
     words.end()
-    return Show(what, path)
+    return Show(what, path, None, partition, key)
 
 
 _SHOWN: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -297,13 +313,15 @@ _SHOWN: tuple[tuple[tuple[str, ...], str], ...] = (
     (("PARTITIONS",), "PARTITIONS"),
     (("TBLPROPERTIES",), "OPTIONS"),
     (("CREATE", "TABLE"), "CREATE TABLE"),
+    (("TAGS",), "TAGS"),
     (("CURRENT", "DATABASE"), "CURRENT DATABASE"),
     (("CURRENT", "CATALOG"), "CURRENT CATALOG"),
+    (("CURRENT", "NAMESPACE"), "CURRENT DATABASE"),
     (("SCHEMAS",), "DATABASES"),
     (("NAMESPACES",), "DATABASES"),
 )
 _NAMED: Mapping[str, Callable[[Words, str], Show]] = {
-    what: _show_of_table for what in ("COLUMNS", "PARTITIONS", "OPTIONS", "CREATE TABLE")
+    what: _show_of_table for what in ("COLUMNS", "PARTITIONS", "OPTIONS", "CREATE TABLE", "TAGS")
 }
 
 

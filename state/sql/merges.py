@@ -3,7 +3,7 @@
 Source: Spark's MERGE INTO. Of several clauses of one kind only the last may be without a condition.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -99,7 +99,9 @@ def _action(kind: str, when: exp.Expression, alias: str) -> MergeAction:
     return MergeAction(what, values, condition)
 
 
-def _what(then: exp.Expression, alias: str) -> tuple[str, Mapping[str, exp.Expression] | None]:
+def _what(
+    then: exp.Expression, alias: str
+) -> tuple[str, Mapping[str, exp.Expression] | Sequence[exp.Expression] | None]:
     if isinstance(then, exp.Update):
         found = then.args.get("expressions")
         if isinstance(found, exp.Star) or (isinstance(found, list) and [type(e) for e in found] == [exp.Star]):
@@ -116,11 +118,13 @@ def _what(then: exp.Expression, alias: str) -> tuple[str, Mapping[str, exp.Expre
     raise refused(f"MERGE: THEN {then.sql()} is not supported; UPDATE SET, DELETE and INSERT are", statement="MERGE")
 
 
-def _inserted(then: exp.Insert, alias: str) -> Mapping[str, exp.Expression] | None:
+def _inserted(then: exp.Insert, alias: str) -> Mapping[str, exp.Expression] | Sequence[exp.Expression] | None:
     if isinstance(then.this, exp.Star):
         return None
+    if then.this is None and isinstance(then.expression, exp.Tuple | exp.Paren):
+        return tuple(then.expression.expressions) or (then.expression.this,)
     if not isinstance(then.this, exp.Tuple) or not isinstance(then.expression, exp.Tuple):
-        raise refused("MERGE: INSERT takes * or (columns) VALUES (values)", statement="MERGE")
+        raise refused("MERGE: INSERT takes *, or (columns) VALUES (values)", statement="MERGE")
     names = []
     for column in then.this.expressions:
         if not isinstance(column, exp.Column) or (column.table and column.table.lower() != alias.lower()):

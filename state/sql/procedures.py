@@ -36,6 +36,8 @@ def _procedure(
     return Procedure(order, order if flink is None else tuple(flink.split()), required, also or {})
 
 
+MERGE_INTO = "merge_into"
+
 PROCEDURES: Mapping[str, Procedure] = {
     "compact": _procedure(
         "table partitions compact_strategy order_strategy order_by where options partition_idle_time",
@@ -55,6 +57,12 @@ PROCEDURES: Mapping[str, Procedure] = {
     "create_branch": _procedure("table branch tag ignoreifexists", required=2),
     "delete_branch": _procedure("table branch", required=2),
     "fast_forward": _procedure("table branch", required=2),
+    MERGE_INTO: _procedure(
+        "target_table target_alias source_sqls source_table merge_condition matched_upsert_condition "
+        "matched_upsert_setting not_matched_insert_condition not_matched_insert_values matched_delete_condition "
+        "not_matched_by_source_upsert_condition not_matched_by_source_upsert_setting "
+        "not_matched_by_source_delete_condition"
+    ),
     "plan_compaction": _procedure("table compact_strategy partitions where options dry_run"),
     "run_compactor": _procedure("table wait options"),
 }

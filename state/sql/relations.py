@@ -7,12 +7,12 @@ the text, signs becoming blanks, before sqlglot reads it; so positions stay true
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlglot import exp
 
 from bucketline.conf.table.read_options import SCAN_TIMESTAMP_MILLIS, SCAN_VERSION
-from bucketline.state.sql.dialect import Token, TokenType, parse_one, refused, tokens_of
+from bucketline.state.sql.dialect import Token, parse_one, refused, tokens_of
 from bucketline.state.sql.statement import Relation
 from bucketline.state.sql.words import Words, table_name
 
@@ -26,6 +26,13 @@ _TRAVEL = {
     ("FOR", "SYSTEM_TIME", "AS", "OF"): SCAN_TIMESTAMP_MILLIS.key,
     ("TIMESTAMP", "AS", "OF"): SCAN_TIMESTAMP_MILLIS.key,
     ("SYSTEM_TIME", "AS", "OF"): SCAN_TIMESTAMP_MILLIS.key,
+}
+_TIMESTAMP = "scan.timestamp"
+_UNITS = {
+    "DAY": timedelta(days=1),
+    "HOUR": timedelta(hours=1),
+    "MINUTE": timedelta(minutes=1),
+    "SECOND": timedelta(seconds=1),
 }
 _ZONED = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 
@@ -77,6 +84,8 @@ def parse_hint(text: str) -> dict[str, str]:
     words.expect("OPTIONS")
     found = words.options()
     words.end()
+    if _TIMESTAMP in found:
+        found[SCAN_TIMESTAMP_MILLIS.key] = _local_ms(found.pop(_TIMESTAMP))
     return found
 
 
@@ -122,27 +131,37 @@ def _travels(text: str, tokens: Sequence[Token]) -> Iterator[_Mark]:
 def _version(words: Words) -> str:
     if words.comes_string():
         return words.string("a tag")
-    return _number(words, "a snapshot's id or the name of a tag")
-
-
-def _number(words: Words, what: str) -> str:
-    if words.is_done or words.tokens[words.at].token_type is not TokenType.NUMBER:
-        raise words.wrong(f"expected {what}")
-    words.at += 1
-    return str(words.tokens[words.at - 1].text)
+    return words.number("a snapshot's id or the name of a tag")
 
 
 def _instant(words: Words) -> str:
     """A time as epoch milliseconds: seconds since 1970 as a number (Spark), or a text in the local zone."""
     words.take("TIMESTAMP")
     if not words.comes_string():
-        return str(int(_number(words, "a time, as '2026-01-31 12:00:00'")) * 1000)
+        return str(int(words.number("a time, as '2026-01-31 12:00:00'")) * 1000)
     text = words.string("a time")
+    return _local_ms(text, _interval(words))
+
+
+def _interval(words: Words) -> timedelta:
+    """`+ INTERVAL '1' DAY` and its like; nothing otherwise."""
+    sign = 1 if words.take("+", "INTERVAL") else -1 if words.take("-", "INTERVAL") else 0
+    if not sign:
+        return timedelta()
+    text = words.string("a number") if words.comes_string() else words.number("a number")
+    unit = next((u for u in _UNITS if words.take(u) or words.take(f"{u}S")), None)
+    if unit is None or not text.strip().isdigit():
+        raise words.wrong(f"expected a whole number of {', '.join(_UNITS)} after INTERVAL")
+    return sign * int(text) * _UNITS[unit]
+
+
+def _local_ms(text: str, more: timedelta = timedelta()) -> str:
+    """A time in the local zone, unless it has an offset, as epoch milliseconds."""
     try:
         found = datetime.fromisoformat(_ZONED.sub(lambda m: "+00:00" if m[0] == "Z" else m[0], text.strip()))
     except ValueError as e:
         raise refused(f"time travel: {text!r} is no time, as '2026-01-31 12:00:00'") from e
-    return str(round(found.timestamp() * 1000))
+    return str(round((found + more).timestamp() * 1000))
 
 
 def _relations(tree: exp.Expression, marks: Sequence[_Mark]) -> Iterator[Relation]:

@@ -3,7 +3,7 @@
 Names are as written; which catalog and database they mean is decided when a statement is run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -108,12 +108,14 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`what`: TABLES, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, CURRENT DATABASE or CURRENT
-    CATALOG."""
+    """`what`: TABLES, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, TAGS, CURRENT DATABASE or
+    CURRENT CATALOG. `partition` are the values that shown partitions have, `key` the one option to show."""
 
     what: str
     path: tuple[str, ...] = ()
     like: str | None = None
+    partition: Mapping[str, str | None] | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,24 @@ class RenameTable:
     name: TableName
     to: TableName
     missing_ok: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTag:
+    """`snapshot` is an id, None for the newest; `retained` a duration as text."""
+
+    name: TableName
+    tag: str
+    exist_ok: bool
+    snapshot: str | None
+    retained: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTags:
+    name: TableName
+    tags: tuple[str, ...]
+    missing_ok: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +180,12 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A procedure with its arguments as texts; None is NULL."""
+    """A procedure with its arguments as texts; None is NULL. `catalog` is that of tables which name none."""
 
     procedure: str
     positional: tuple[str | None, ...]
     named: Mapping[str, str | None]
+    catalog: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +220,11 @@ class Delete:
 @dataclass(frozen=True, slots=True)
 class MergeAction:
     """What a clause of MERGE does with a row for which the condition is true: `what` is update, delete or insert;
-    `values` maps columns to expressions, None for `UPDATE SET *` and `INSERT *`."""
+    `values` maps columns to expressions, None for `UPDATE SET *` and `INSERT *`; those of `INSERT VALUES` are in the
+    order of the table's columns."""
 
     what: str
-    values: Mapping[str, exp.Expression] | None = None
+    values: Mapping[str, exp.Expression] | Sequence[exp.Expression] | None = None
     condition: exp.Expression | None = None
 
 
@@ -241,6 +263,8 @@ Statement = (
     | AlterTable
     | RenameTable
     | DropPartitions
+    | CreateTag
+    | DeleteTags
     | Set
     | Reset
     | Call

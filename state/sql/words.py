@@ -119,6 +119,13 @@ class Words:
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
+    def number(self, what: str) -> str:
+        """A number as it is written."""
+        if self.is_done or self.tokens[self.at].token_type is not TokenType.NUMBER:
+            raise self.wrong(f"expected {what}")
+        self.at += 1
+        return str(self.tokens[self.at - 1].text)
+
     def literal(self) -> str | None:
         """A text, number, TRUE, FALSE, DATE 'x' or TIMESTAMP 'x' as a text; None for NULL."""
         if self.comes_string():

@@ -100,7 +100,7 @@ def _to_boolean(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
     if stored.root in _TEXTS:
         lower = pc.utf8_lower(column)
         is_true = pc.is_in(lower, pa.array(_TRUE))
-        if not pc.all(pc.or_(is_true, pc.is_in(lower, pa.array([*_FALSE, None])))).as_py():
+        if not pc.all(pc.or_(is_true, pc.is_in(lower, pa.array([*_FALSE, None]))), min_count=0).as_py():
             raise pa.ArrowInvalid("a text is no boolean")
         return pc.if_else(pc.is_valid(column), is_true, pa.scalar(None, pa.bool_()))
     return column.cast(pa.bool_()) if stored.root in _INTEGERS else None
@@ -145,7 +145,7 @@ def _to_float(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array 
 
 def _to_decimal(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array | None:
     if stored.root in _FLOATS:
-        if not pc.all(pc.is_finite(column)).as_py():
+        if not pc.all(pc.is_finite(column), min_count=0).as_py():
             raise pa.ArrowInvalid("a number is not finite")
         too_large = pc.greater_equal(pc.abs(column), pa.scalar(1e38, pa.float64()))
         text = pc.if_else(too_large, pa.scalar(None, pa.string()), column.cast(pa.string()))

@@ -5,10 +5,11 @@ alone. Literals are read as the column's type, exactly: a number is never rounde
 names with ` or ". Everything else is refused by name, never ignored.
 
 Nulls are handled as in SQL: the expression is true exactly if the condition is. NOT is carried inwards to get there,
-for Arrow's own functions answer false where SQL says unknown. NaN equals nothing and is greater than every number, as
-Spark orders it.
+for Arrow's own functions answer false where SQL says unknown. NaN equals itself and is greater than every number, as
+in Spark and Paimon; its literal is CAST('NaN' AS DOUBLE), and there are 'Infinity' and '-Infinity'.
 """
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, time
@@ -37,6 +38,7 @@ _FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+_NOT_FINITE = {"nan": math.nan, "infinity": math.inf, "inf": math.inf, "-infinity": -math.inf, "-inf": -math.inf}
 _LARGEST_EXPONENT = 400
 
 _NOTHING = pc.scalar(False)
@@ -229,8 +231,18 @@ def _compare(field: DataField, sign: str, node: exp.Expression) -> pc.Expression
         raise _refused(f"nothing equals NULL; use '{field.name}' IS NULL or IS NOT NULL")
     if root in _EXACT:
         return _compare_exact(field, sign, _number(field, node))
-    found = _OPERATORS[sign](column, _value(field, node))
+    value = _value(field, node)
+    if root in _FLOATS and math.isnan(value.as_py()):
+        return _compare_nan(column, sign)
+    found = _OPERATORS[sign](column, value)
     return found | pc.is_nan(column) if root in _FLOATS and sign in (">", ">=") else found
+
+
+def _compare_nan(column: pc.Expression, sign: str) -> pc.Expression:
+    """`column sign NaN`."""
+    if sign in (">", "<="):
+        return _NOTHING if sign == ">" else column.is_valid()
+    return pc.is_nan(column) if sign in ("=", ">=") else ~pc.is_nan(column)
 
 
 def _compare_exact(field: DataField, sign: str, number: Decimal) -> pc.Expression:
@@ -303,8 +315,9 @@ def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
             raise _no_value(field, node, "true or false")
         return pa.scalar(bool(node.this), target)
     if root in _FLOATS:
-        number = float(_number(field, node))
-        return pa.scalar(float(np.float32(number)) if root is TypeRoot.FLOAT else number, target)
+        number = _float(field, node)
+        with np.errstate(over="ignore"):
+            return pa.scalar(float(np.float32(number)) if root is TypeRoot.FLOAT else number, target)
     if root in _TEXTS:
         return pa.scalar(_plain_text(field, node, "a text, as 'x'"), target)
     if root in _BYTES:
@@ -324,6 +337,17 @@ def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
         except pa.ArrowInvalid as e:
             raise _no_value(field, node, f"{example}, no finer than {target.unit}") from e
     raise _refused(f"column '{field.name}' is {field.type}: only IS NULL and IS NOT NULL are supported on it")
+
+
+def _float(field: DataField, node: exp.Expression) -> float:
+    is_text = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string
+    if not is_text or not node.to.is_type("double", "float"):
+        return float(_number(field, node))
+    _check_members(node)
+    name = str(node.this.this).strip().lower()
+    if name not in _NOT_FINITE:
+        raise _no_value(field, node, "a number")
+    return _NOT_FINITE[name]
 
 
 def _dated(field: DataField, node: exp.Expression, example: str, read: Callable[[str], object]) -> pa.Scalar:

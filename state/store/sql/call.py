@@ -39,6 +39,8 @@ def call(session: SqlSession, found: Call, queries: Queries, clock: Clock = SYST
     """Runs a procedure; its result in Paimon's columns. Raises OptionError for wrong arguments."""
     given = bind_call(found)
     name = read_table_name(given["table"])
+    if found.catalog is not None and name.catalog is None and not is_path(name):
+        name = replace(name, catalog=found.catalog)
     if name.system is not None:
         raise refused(f"CALL sys.{found.procedure}: {name} is a system table, which only reads")
     if found.procedure == "compact":
@@ -224,6 +226,8 @@ def _rollback(table: Table, given: Arguments, clock: Clock) -> pa.Table:
         target = int(text) if text.isdigit() else text
     else:
         target = number_of(given, "snapshot") if "snapshot" in given else given["tag"]
+        if isinstance(target, str) and target.isdigit() and target not in table.tags()["tag_name"].to_pylist():
+            target = int(target)
     current = table.rollback_to(target)
     return pa.table({"previous_snapshot_id": [newest], "current_snapshot_id": [current]})
 

@@ -4,9 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketline.conf.statement_options import split_comment, without_type
+from bucketline.conf.table.other_options import CATALOG_OF_TABLE
 from bucketline.state.errors import TableNotFoundError
+from bucketline.state.format.paths import default_partition_name, parse_partition_path
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import (
     AlterTable,
@@ -31,7 +34,9 @@ from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.warehouse.catalog import catalog
 from bucketline.state.types.arrow import logical_fields
-from bucketline.state.types.columns_text import columns_text, quoted_name, quoted_text
+from bucketline.state.types.columns_text import columns_text, quoted_name, quoted_text, type_text
+
+_OF_ONE_TABLE = (CATALOG_OF_TABLE, "path", "provider", "location", "owner", "external", "is_managed_location")
 
 
 def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> pa.Table:
@@ -47,7 +52,7 @@ def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> p
         source = handle_of(session.table(found.like)).table_schema
         schema, keys = columns_text(source.fields), keys or source.primary_keys
         partitions, comment = partitions or source.partition_keys, comment or source.comment
-        options = {**(source.options if found.like_options else {}), **options}
+        options = {**(_without_place(source.options) if found.like_options else {}), **options}
     rows = None if found.query is None else queries.rows(session, found.query)
     if rows is not None:
         schema = pa.schema([f.with_nullable(True) for f in rows.schema])
@@ -61,6 +66,14 @@ def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> p
         if handle_of(table).snapshot_store.latest_id() is None:
             catalog.drop_table(name)
         raise
+
+
+def _without_place(options: Mapping[str, str]) -> dict[str, str]:
+    """A table's options without those that say where it is, which another table has for itself.
+
+    Source: Paimon 2.0 SparkCatalog, CREATE TABLE LIKE.
+    """
+    return {key: value for key, value in options.items() if key not in _OF_ONE_TABLE}
 
 
 def create_database(session: SqlSession, found: CreateDatabase) -> pa.Table:
@@ -122,7 +135,7 @@ def show(session: SqlSession, found: Show) -> pa.Table:
         if found.what == "CREATE TABLE":
             shown = [name.table] if is_path(name) else session.place(name)[1].split(".", 1)
             return texts("create_statement", [create_statement(table, ".".join(map(quoted_name, shown)))])
-        return _SHOWN_OF_TABLE[found.what](table)
+        return _SHOWN_OF_TABLE[found.what](table, found)
     if found.what == "TABLES":
         catalog, database = database_name(found.path or (session.database,))
         names = _like(session.catalog_of(catalog).list_tables(database), found.like)
@@ -135,7 +148,8 @@ def show(session: SqlSession, found: Show) -> pa.Table:
         return texts("database", [session.database])
     if found.what == "CATALOGS":
         return texts("catalog", _like(sorted(session.catalogs), found.like))
-    return texts("database", _like(session.catalog_of(None).list_databases(), found.like))
+    databases = session.catalog_of(found.path[0] if found.path else None).list_databases()
+    return texts("database", _like(databases, found.like))
 
 
 def _like(names: list[str], pattern: str | None) -> list[str]:
@@ -153,12 +167,12 @@ def describe(session: SqlSession, found: Describe) -> pa.Table:
     table = session.table(name)
     if name.system is not None:
         schema = table.system(name.system).schema
-        types = [str(f.type.as_nullable()) for f in logical_fields(schema)]
+        types = [type_text(f.type.as_nullable()) for f in logical_fields(schema)]
         return _columns(schema.names, types, [f.nullable for f in schema])
     fields = handle_of(table).table_schema.fields
     return _columns(
         [f.name for f in fields],
-        [str(f.type.as_nullable()) for f in fields],
+        [type_text(f.type.as_nullable()) for f in fields],
         [f.type.nullable for f in fields],
         [_role(table, f.name) for f in fields],
         [f.description for f in fields],
@@ -203,29 +217,44 @@ def create_statement(table: Table, name: str) -> str:
         lines.append(f"COMMENT {quoted_text(schema.comment)}")
     if schema.partition_keys:
         lines.append(f"PARTITIONED BY ({', '.join(map(quoted_name, schema.partition_keys))})")
-    options = [
-        f"  {quoted_text(k)} = {quoted_text(v)}" for k, v in schema.options.items() if k not in handle.read_options
-    ]
+    own = {k: v for k, v in _without_place(schema.options).items() if k not in handle.read_options}
+    options = [f"  {quoted_text(k)} = {quoted_text(v)}" for k, v in own.items()]
     if options:
         lines += ["WITH (", ",\n".join(options), ")"]
     return "\n".join(lines)
 
 
-def _show_columns(table: Table) -> pa.Table:
+def _show_columns(table: Table, found: Show) -> pa.Table:
+    del found
     return texts("col_name", table.schema.names)
 
 
-def _show_options(table: Table) -> pa.Table:
-    return table.system("options")
+def _show_options(table: Table, found: Show) -> pa.Table:
+    shown = table.system("options")
+    return shown if found.key is None else shown.filter(pc.field("key") == found.key)
 
 
-def _show_partitions(table: Table) -> pa.Table:
+def _show_tags(table: Table, found: Show) -> pa.Table:
+    del found
+    return texts("tag", table.tags()["tag_name"].to_pylist())
+
+
+def _show_partitions(table: Table, found: Show) -> pa.Table:
+    """The partitions; of those with the given values, if there are any."""
     if not table.partition_by:
         raise refused(f"SHOW PARTITIONS: {table.path} has no partitions")
-    return table.system("partitions").select(["partition"])
+    wanted = dict(found.partition or {})
+    for name in wanted:
+        if name not in table.partition_by:
+            raise refused(f"SHOW PARTITIONS: {name!r} is no partition column of {table.path}", column=name)
+    null = default_partition_name(handle_of(table).table_schema)
+    pairs = {(name, null if value is None else value) for name, value in wanted.items()}
+    names = table.system("partitions")["partition"].to_pylist()
+    return texts("partition", [name for name in names if pairs <= set(parse_partition_path(name))])
 
 
-_SHOWN_OF_TABLE: Mapping[str, Callable[[Table], pa.Table]] = {
+_SHOWN_OF_TABLE: Mapping[str, Callable[[Table, Show], pa.Table]] = {
+    "TAGS": _show_tags,
     "COLUMNS": _show_columns,
     "OPTIONS": _show_options,
     "PARTITIONS": _show_partitions,

@@ -129,6 +129,7 @@ class _Clauses:
             columns = {n: self._names.of_source(n, "UPDATE SET *") for n in self._table.schema.names}
             values = {n: node for n, node in columns.items() if n not in self.key}
         else:
+            assert isinstance(action.values, Mapping), "only INSERT has values alone"
             values = {self._names.of_target(n): node for n, node in action.values.items()}
             values = {n: node for n, node in values.items() if not self._is_joined(n, node)}
         if not values:
@@ -146,7 +147,16 @@ class _Clauses:
         if action.values is None:
             values = {n: self._names.of_source(n, "INSERT *") for n in self._table.schema.names}
         else:
-            values = {self._names.of_target(n): node for n, node in action.values.items()}
+            given = action.values
+            if not isinstance(given, Mapping):
+                own = self._table.schema.names
+                if len(given) != len(own):
+                    raise refused(
+                        f"MERGE: INSERT has {len(given)} values for {len(own)} columns ({', '.join(own)})",
+                        statement="MERGE",
+                    )
+                given = dict(zip(own, given, strict=True))
+            values = {self._names.of_target(n): node for n, node in given.items()}
         return InsertClause({n: self._value(n, e, names) for n, e in values.items()}, self._optional(action, names))
 
     def _value(self, name: str, node: exp.Expression, names: Names) -> object:

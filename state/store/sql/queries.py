@@ -58,7 +58,7 @@ class LocalQueries:
         return run_select(session, query)
 
     def check(self, session: SqlSession, query: Query) -> None:
-        run_select(session, query)
+        run_select(session, query, reads=False)
 
     def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
         del session, query, table, columns

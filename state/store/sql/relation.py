@@ -78,14 +78,15 @@ class Source:
             yield batch.filter(passing).select(list(columns))
 
 
-def open_source(session: SqlSession, relation: Relation, alias: str) -> Source:
-    """The table of a relation, at its version."""
+def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: bool = True) -> Source:
+    """The table of a relation, at its version; without rows where nothing is to be read."""
     table = session.table(relation.name, relation.options)
     if relation.name.system is None:
         sight = own_sight(handle_of(table), None)
-        return Source(table, alias, arrow_schema(sight.schema.fields), sight.schema.fields)
+        none = None if reads else iter(())
+        return Source(table, alias, arrow_schema(sight.schema.fields), sight.schema.fields, none)
     schema, rows = system_table(handle_of(table), relation.name.system)
-    return rows_source(pa.RecordBatchReader.from_batches(schema, rows), alias)
+    return rows_source(pa.RecordBatchReader.from_batches(schema, rows if reads else ()), alias)
 
 
 def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = ()) -> Source:

@@ -10,7 +10,9 @@ from bucketline.state.sql.statement import (
     CreateCatalog,
     CreateDatabase,
     CreateTable,
+    CreateTag,
     Delete,
+    DeleteTags,
     Describe,
     Drop,
     DropPartitions,
@@ -26,7 +28,7 @@ from bucketline.state.sql.statement import (
     Update,
     Use,
 )
-from bucketline.state.store.sql import change, define
+from bucketline.state.store.sql import change, define, tags
 from bucketline.state.store.sql.call import call
 from bucketline.state.store.sql.merge import merge
 from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries
@@ -59,6 +61,10 @@ def run_statement(session: SqlSession, found: Statement, queries: Queries = LOCA
             return define.alter(session, found)
         case RenameTable():
             return define.rename(session, found)
+        case CreateTag():
+            return tags.create_tag(session, found)
+        case DeleteTags():
+            return tags.delete_tags(session, found)
         case DropPartitions():
             return define.drop_partitions(session, found)
         case Set():

@@ -62,12 +62,15 @@ class _Output:
     distinct: bool = False
 
 
-def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
-    """The rows. Raises OptionError, naming what needs Spark, for a query that is not supported here."""
+def run_select(session: SqlSession, query: Query, *, reads: bool = True) -> pa.RecordBatchReader:
+    """The rows; none where the query is only to be checked. Raises OptionError, naming what needs Spark, for a query
+    that is not supported here."""
     tree = _without_brackets(query.tree)
     if isinstance(tree, exp.Table):
         _refuse_others(tree, *_OF_A_TABLE)
-        source = open_source(session, next(r for r in query.relations if r.start == _start(tree)), tree.alias_or_name)
+        source = open_source(
+            session, next(r for r in query.relations if r.start == _start(tree)), tree.alias_or_name, reads=reads
+        )
         names = [f.name for f in source.fields]
         return _Select(source, exp.select("*")).reader(names)
     if isinstance(tree, exp.Values):
@@ -91,11 +94,11 @@ def run_select(session: SqlSession, query: Query) -> pa.RecordBatchReader:
         for e in (v if isinstance(v, list) else [v])
     ):
         raise _needs_spark("a query over several tables")
-    source = _source(session, query, start.this)
+    source = _source(session, query, start.this, reads)
     return _Select(source, _bound(tree, source)).run()
 
 
-def _source(session: SqlSession, query: Query, node: exp.Expression) -> Source:
+def _source(session: SqlSession, query: Query, node: exp.Expression, reads: bool) -> Source:
     """What stands after FROM: a table, VALUES, or another query."""
     alias = node.args.get("alias")
     names = [c.name for c in alias.columns] if alias is not None else []
@@ -103,13 +106,13 @@ def _source(session: SqlSession, query: Query, node: exp.Expression) -> Source:
         _refuse_others(node, *_OF_A_TABLE)
         if names:
             raise _needs_spark(f"{node.sql(DIALECT)} after FROM")
-        return open_source(session, query.relations[0], node.alias_or_name)
+        return open_source(session, query.relations[0], node.alias_or_name, reads=reads)
     if not isinstance(node, exp.Values | exp.Subquery):
         raise _needs_spark(f"{node.sql(DIALECT)} after FROM")
     inner = node.copy()
     inner.set("alias", None)
     try:
-        return rows_source(run_select(session, replace(query, tree=inner)), node.alias_or_name, names)
+        return rows_source(run_select(session, replace(query, tree=inner), reads=reads), node.alias_or_name, names)
     except SchemaMismatchError as e:
         raise _needs_spark(f"{node.sql(DIALECT)} after FROM ({e.message})") from e
 

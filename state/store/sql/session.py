@@ -76,6 +76,12 @@ class SqlSession:
         refuse_unknown_options(given)
         reading = {k: v for k, v in given.items() if is_read_option(k)}
         for key in hints or ():
+            if not writes and key.startswith("incremental-"):
+                raise refused(
+                    f"the hint '{key}' is not supported: changes are read by spark.read.format('bucketline') with the "
+                    "options 'changes-since' and 'changes-until', or by Table.to_arrow(changes_since=...)",
+                    option=key,
+                )
             if (key in reading) == writes:
                 what = "writing" if writes else "reading"
                 raise refused(f"the hint '{key}' has no effect on {what} {name}", option=key)

@@ -136,7 +136,7 @@ def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
     names = schema.settings.merge.removing_sequences
     if names and all(schema.field(n).type.nullable for n in names):
         valid = reduce(pc.or_, [pc.is_valid(rows[name]) for name in names])
-        if not pc.all(valid).as_py():
+        if not pc.all(valid, min_count=0).as_py():
             raise SchemaMismatchError(
                 f"a row has no value in {', '.join(names)}, and '{REMOVE_RECORD_ON_SEQUENCE_GROUP.key}' removes only "
                 "rows that have one; give it a value first, or leave it out of the delete",

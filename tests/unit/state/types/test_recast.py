@@ -96,6 +96,16 @@ def test_old_values_are_those_that_java_reads(old: str, new: str, values: list[o
     assert found.equals(_array([None, *expected], after)), found
 
 
+@pytest.mark.parametrize("values", [[], [None, None]])
+@pytest.mark.parametrize(
+    ("old", "new"), [("DOUBLE", "DECIMAL(6, 2)"), ("FLOAT", "DECIMAL(6, 2)"), ("STRING", "BOOLEAN")]
+)
+def test_a_column_without_values_has_none_afterwards(old: str, new: str, values: list[None]) -> None:
+    before, after = (f.type for f in parse_columns(f"a {old}, b {new}"))
+    found = read_column(pa.array(values, arrow_type(before)), before, after)
+    assert found.type == arrow_type(after) and found.to_pylist() == values
+
+
 @pytest.mark.parametrize(
     ("old", "new", "value"),
     [

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bucketline.conf.errors import OptionError
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.columns_text import parse_columns
+from bucketline.state.types.sql_expression import condition, expr
 from bucketline.state.types.sql_filter import parse_filter
 
 FIELDS = parse_columns(
@@ -94,6 +95,17 @@ def _rows(condition: str) -> list[int]:
         ("score < -1e300", [2]),
         ("score BETWEEN 0 AND 2", [0, 3]),
         ("score NOT BETWEEN 0 AND 2", [1, 2]),
+        ("score = CAST('NaN' AS DOUBLE)", [1]),
+        ("score <> DOUBLE 'nan'", [0, 2, 3]),
+        ("score < CAST('NaN' AS DOUBLE)", [0, 2, 3]),
+        ("NOT score < CAST('NaN' AS DOUBLE)", [1]),
+        ("score <= CAST('NaN' AS DOUBLE)", [0, 1, 2, 3]),
+        ("score > CAST('NaN' AS DOUBLE)", []),
+        ("score IN (CAST('NaN' AS DOUBLE), 1.5)", [0, 1]),
+        ("score BETWEEN 1 AND CAST('NaN' AS DOUBLE)", [0, 1]),
+        ("score <= CAST('-Infinity' AS DOUBLE)", [2]),
+        ("score = CAST('NaNs' AS DOUBLE)", None),
+        ("part < 1e39", [0]),
         ("part = 0.1", [0]),
         ("day = '2024-01-01'", [0]),
         ("day < DATE '1970-01-01'", [1]),
@@ -255,3 +267,11 @@ _CASES = st.recursive(
 def test_any_condition_is_true_exactly_where_sql_says_true(case: Case) -> None:
     condition, judge = case
     assert _rows(condition) == [i for i, row in enumerate(ROWS) if judge(row) is True]
+
+
+@pytest.mark.parametrize("literal", ["1.5", "CAST('NaN' AS DOUBLE)"])
+@pytest.mark.parametrize("sign", ["=", "<>", "<", "<=", ">", ">="])
+def test_a_filter_and_an_expression_agree_about_nan(sign: str, literal: str) -> None:
+    text = f"score {sign} {literal}"
+    computed = condition(expr(text), {"score": TABLE["score"].combine_chunks()}, TABLE.num_rows)
+    assert _rows(text) == TABLE.filter(computed)["row"].to_pylist()

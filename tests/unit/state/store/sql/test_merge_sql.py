@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -193,6 +195,22 @@ def test_the_examples_of_paimons_documentation_run(run: Callable[[str], list[Any
     assert run("SELECT * FROM target ORDER BY a") == [(2, 25, "c2"), (3, 300, "kept"), (4, 40, "c4"), (5, 550, "c5")]
 
 
+def test_flinks_procedure_merges_as_the_statement_does(run: Callable[[str], list[Any]]) -> None:
+    run(
+        "CREATE TABLE T (id INT PRIMARY KEY NOT ENFORCED, price INT, c STRING); CREATE TABLE S (order_id INT, c STRING)"
+    )
+    run("INSERT INTO T VALUES (1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')")
+    run("INSERT INTO S VALUES (1, 'x'), (2, 'd'), (4, 'y')")
+    conditions = "'T.id=S.order_id', 'S.c <> ''d''', 'price=T.price+20', '', 'order_id, 0, S.c', 'S.c = ''d'''"
+    run(f"CALL sys.merge_into('default.T', '', '', 'default.S', {conditions})")
+    assert run("SELECT * FROM T ORDER BY id") == [(1, 30, "a"), (3, 30, "c"), (4, 0, "y")]
+    run(
+        "CALL paimon.sys.merge_into(target_table => 'default.T', target_alias => 'X', source_table => 'S', "
+        "merge_condition => 'X.id = S.order_id', not_matched_by_source_delete_condition => 'X.price > 20')"
+    )
+    assert run("SELECT id FROM T ORDER BY id") == [(1,), (4,)]
+
+
 def test_the_source_is_read_at_its_version_and_its_names_are_found_in_any_case(
     run: Callable[[str], list[Any]],
 ) -> None:
@@ -252,3 +270,21 @@ def test_what_a_merge_does_not_take_is_named_and_changes_nothing(
     with pytest.raises(kind, match=message):
         bl.sql(None, f"MERGE INTO t USING s {text}", two_tables)
     assert bl.sql(None, "SELECT * FROM t", two_tables).to_pylist() == [{"k": 1, "v": 1, "w": 1}]
+
+
+def test_values_of_the_source_take_the_types_of_the_columns(tmp_path: Path, run: Callable[[str], list[Any]]) -> None:
+    run("CREATE TABLE t (k INT PRIMARY KEY NOT ENFORCED, at TIMESTAMP(6), d DATE, n DECIMAL(6, 2), a ARRAY<INT>)")
+    run("CREATE TABLE s (k BIGINT, at TIMESTAMP_LTZ(6), d STRING, n DOUBLE, a ARRAY<INT>)")
+    source = bl.catalog(str(tmp_path)).table("default.s")
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    source.write(pa.Table.from_pylist([{"k": 1, "at": noon, "d": "2024-05-05", "n": 1.239, "a": [1]}], source.schema))
+    run("MERGE INTO t USING s ON t.k = s.k WHEN NOT MATCHED THEN INSERT VALUES (k, at, CAST(d AS DATE), n, a)")
+    row = (1, datetime(2024, 1, 1, 12), date(2024, 5, 5), Decimal("1.24"), [1])
+    assert run("SELECT * FROM t") == [row]
+    run(
+        "MERGE INTO t USING s ON t.k = s.k AND t.d = DATE '2024-05-05' WHEN MATCHED AND t.at = '2024-01-01 12:00:00' "
+        "THEN UPDATE SET d = '2025-01-01', n = 7, a = NULL, at = TIMESTAMP '2024-01-01 13:00:00'"
+    )
+    assert run("SELECT * FROM t") == [(1, datetime(2024, 1, 1, 13), date(2025, 1, 1), Decimal("7.00"), None)]
+    with pytest.raises(SchemaMismatchError, match="column d: expected DATE, found string"):
+        run("MERGE INTO t USING s ON t.k = s.k WHEN MATCHED THEN UPDATE SET d = s.d")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bucketline as bl
-from bucketline.conf.errors import OptionError
+from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import DatabaseNotFoundError, SchemaMismatchError, TableNotFoundError
 
 Run = Callable[[str], list[Any]]
@@ -44,6 +44,7 @@ def test_a_table_is_shown_as_the_statement_that_makes_it(run: Run) -> None:
     run(statement)
     assert run("SHOW CREATE TABLE `odd name`") == [statement]
     assert run("DESCRIBE `odd name`")[0] == ("a b", "INT", False, "primary key", "it's")
+    assert run("DESCRIBE `odd name`")[1][:2] == ("r", "ROW<x INT, y STRING>")
     assert run("SHOW COLUMNS IN `odd name`") == ["a b", "r", "ts", "dt"]
     assert run("SHOW TBLPROPERTIES `odd name`") == [("bucket", "2")]
 
@@ -97,6 +98,9 @@ def test_catalogs_databases_and_options_last_from_one_text_to_the_next(tmp_path:
         ("INSERT INTO `t$files` VALUES (1)", "is a system table, which only reads"),
         ("SELECT * FROM `t$file`", r"there is no system table 'file'; did you mean 'files'"),
         ("SHOW PARTITIONS u", "has no partitions"),
+        ("SHOW PARTITIONS t PARTITION (v = 1)", "'v' is no partition column"),
+        ("ALTER TABLE t DELETE TAG nothing", r"Tag 'nothing' doesn't exist\."),
+        ("SELECT * FROM t /*+ OPTIONS('incremental-between'='1,2') */", "'changes-since' and 'changes-until'"),
     ],
 )
 def test_what_has_no_effect_or_does_not_exist_is_refused(orders: Run, text: str, message: str) -> None:
@@ -195,6 +199,16 @@ def test_other_queries_are_refused_with_what_needs_spark(orders: Run) -> None:
     for text, what in NEEDS_SPARK:
         with pytest.raises(OptionError, match=f"{what}.* needs Spark: give a Spark session"):
             orders(text)
+
+
+def test_a_query_before_the_last_statement_is_checked_and_not_run(orders: Run, tmp_path: Path) -> None:
+    for file in (tmp_path / "default.db" / "t").glob("*/bucket-*/data-*"):
+        file.unlink()
+    assert orders("SELECT dt, sum(v) FROM t GROUP BY dt; SELECT k FROM (SELECT k FROM t) q; SELECT 1") == [1]
+    with pytest.raises(OptionError, match="unknown column 'nothing'"):
+        orders("SELECT nothing FROM t; SELECT 1")
+    with pytest.raises(BucketlineError):
+        orders("SELECT sum(v) FROM t")
 
 
 def test_columns_of_an_older_snapshot_are_those_of_its_time(orders: Run) -> None:
