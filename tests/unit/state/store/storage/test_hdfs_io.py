@@ -1,14 +1,17 @@
 """What HDFS does on its own: answers that are lost, errors by name, addresses, and tables on a real cluster."""
 
+import json
 import random
 import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import bucketline as bl
 from bucketline.conf.errors import BucketlineError, OptionError
@@ -21,6 +24,7 @@ from bucketline.state.store.storage.folders import make_folder, rename_folder
 from bucketline.state.store.storage.hdfs_client import hdfs_address
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES
 from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.cli.commands import program
 from tests.support.fake_hdfs import FakeHdfs, Trouble
 from tests.support.hdfs_cluster import HdfsCluster
 
@@ -231,6 +235,30 @@ def test_a_catalog_on_hdfs_makes_renames_and_drops_tables(hdfs: HdfsCluster) -> 
     assert catalog.table("shop.sales").to_arrow().num_rows == 1
     catalog.drop_table("shop.sales")
     assert catalog.list_tables("shop") == []
+
+
+@pytest.mark.stores
+def test_the_command_line_plans_compacts_expires_and_examines_on_hdfs(hdfs: HdfsCluster, tmp_path: Path) -> None:
+    uri, storage = hdfs.new_uri(), hdfs.storage
+    file = tmp_path / "storage.yaml"
+    file.write_text(json.dumps(storage))
+    create_table(uri, COLUMNS, ("id",), options={"bucket": "2", "write-only": "true"}, storage_options=storage)
+    for n in range(3):
+        open_table(uri, storage_options=storage).write(pa.table({"id": range(9), "n": [n] * 9}).cast(COLUMNS))
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(program, [*arguments, "--storage-file", str(file)])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "plan 1" in run("plan", uri, "--strategy", "full")
+    run("compactor", uri, "--once")
+    assert {f["level"] for f in open_table(uri, storage_options=storage).files().to_pylist()} == {5}
+    run("expire", uri, "--retain-max", "1", "--retain-min", "1")
+    assert len(open_table(uri, storage_options=storage).snapshots()) == 1
+    run("orphans", uri)
+    run("doctor", uri)
+    assert open_table(uri, storage_options=storage).to_arrow()["n"].to_pylist() == [2] * 9
 
 
 @pytest.mark.stores
