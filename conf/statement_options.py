@@ -22,3 +22,8 @@ def without_type(properties: Mapping[str, str]) -> dict[str, str]:
     if kind not in _TYPES:
         raise OptionError(f"CREATE CATALOG: 'type' = '{kind}' is not supported; 'paimon' is", key=_TYPE, value=kind)
     return options
+
+
+def names_place(options: Mapping[str, str]) -> bool:
+    """Whether the options of a new table say where it lies, which its catalog does."""
+    return "path" in options

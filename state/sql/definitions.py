@@ -6,6 +6,7 @@ Source: Flink SQL and Spark SQL with Paimon 2.0.
 
 from collections.abc import Callable, Mapping
 
+from bucketline.conf.statement_options import names_place
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.queries import read_partition, read_query
 from bucketline.state.sql.statement import (
@@ -88,7 +89,7 @@ def _create_table(words: Words) -> CreateTable:
             statement=words.verb,
         )
     options = found.get("WITH", {})
-    if isinstance(options, dict) and "path" in options:
+    if isinstance(options, dict) and names_place(options):
         raise refused(f"CREATE TABLE: the option 'path' is not supported: {PLACE_OF_A_TABLE}", option="path")
     comment, partitions = found.get("COMMENT"), found.get("PARTITIONED BY", ())
     source, copied = like if isinstance(like, tuple) else (None, True)
