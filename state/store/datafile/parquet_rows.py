@@ -22,7 +22,18 @@ _BUFFER_BYTES = 1 << 20
 _PROBE_ROWS = 256
 """Rows whose size decides how many rows make a batch."""
 
-_LARGEST_FIXED_BYTES = 16
+_FIXED_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
+"""Bytes of a value in memory by its type in the file; decimals take 16."""
+
+_PLAIN = frozenset(("PLAIN", "RLE", "BIT_PACKED"))
+"""Encodings of text that takes as many bytes in the file, before compression, as in memory."""
+
+_PLAIN_OR_DICTIONARY = _PLAIN | {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+"""With these no value is larger than its whole column in the file."""
+
+_LARGEST_GROUP_BYTES = 4 << 30
+"""A column of a row group that says to be larger is damaged, or so large that its rows are looked at."""
+
 _WRAPPED_MICROS = 2**64 // 1000
 
 
@@ -90,7 +101,7 @@ class ParquetRows:
         wide = self._int96_columns(columns)
         in_nanoseconds = self._opened("ns") if wide else None
         waiting = list(range(self._file.num_row_groups) if groups is None else groups)
-        row_bytes = self._first_row_bytes(columns, waiting[:1])
+        row_bytes = self._first_row_bytes(columns, waiting[:1], batch_bytes)
         while waiting:
             size = max(1, min(batch_rows, int(batch_bytes / row_bytes)))
             together, waiting = self._portion(waiting, size)
@@ -114,14 +125,35 @@ class ParquetRows:
                 return groups[: position + 1], groups[position + 1 :]
         return groups, []
 
-    def _first_row_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> float:
-        """The size of the first rows in memory. The file's own sizes do not help: they are those of packed values."""
-        leaves = [self._file.schema.column(i) for i in range(len(self._file.schema))]
-        wanted = [leaf for leaf in leaves if leaf.path.split(".")[0] in columns]
-        if not groups or not any(leaf.physical_type == "BYTE_ARRAY" or leaf.max_repetition_level for leaf in wanted):
-            return float(_LARGEST_FIXED_BYTES * max(1, len(wanted)))
-        first = next(self._file.iter_batches(batch_size=_PROBE_ROWS, row_groups=groups, columns=list(columns)), None)
-        return 1.0 if first is None or not first.num_rows else max(1, first.nbytes / first.num_rows)
+    def _first_row_bytes(self, columns: Sequence[str], groups: Sequence[int], batch_bytes: int) -> float:
+        """The size of the first rows in memory. The footer says that of plain values, and of others at most that of a
+        whole dictionary; where this bound is too much for a batch, rows are read to see.
+        """
+        if not groups:
+            return 1.0
+        meta = self._file.metadata.row_group(groups[0])
+        known, bound, packed = 1.0, 0.0, set[str]()
+        for i in range(len(self._file.schema)):
+            leaf = self._file.schema.column(i)
+            name = leaf.path.split(".")[0]
+            if name not in columns:
+                continue
+            if leaf.max_repetition_level:
+                bound, packed = float("inf"), packed | {name}
+            elif leaf.physical_type != "BYTE_ARRAY":
+                known += max(_FIXED_BYTES.get(leaf.physical_type, leaf.length), 16 * _is_decimal(leaf))
+            else:
+                chunk = meta.column(i)
+                size, encodings = chunk.total_uncompressed_size, set(chunk.encodings)
+                if encodings <= _PLAIN and 0 <= size < _LARGEST_GROUP_BYTES:
+                    known += size / max(1, meta.num_rows)
+                else:
+                    bound += size if encodings <= _PLAIN_OR_DICTIONARY and size >= 0 else float("inf")
+                    packed |= {name}
+        if not packed or (known + bound) * meta.num_rows <= batch_bytes:
+            return known + bound
+        first = next(self._file.iter_batches(batch_size=_PROBE_ROWS, row_groups=groups, columns=list(packed)), None)
+        return known if first is None or not first.num_rows else known + first.nbytes / first.num_rows
 
     def row_groups(self, column: str) -> list[RowGroup]:
         """The row groups in the footer, with bounds of a top-level column."""
@@ -170,6 +202,10 @@ class ParquetRows:
         leaves = [schema.column(i) for i in range(len(schema))]
         paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
         return frozenset(c for c in columns if any(p == c or p.startswith(f"{c}.") for p in paths))
+
+
+def _is_decimal(leaf: pq.ColumnSchema) -> bool:
+    return bool(leaf.logical_type.type == "DECIMAL")
 
 
 def _in_nanoseconds(
