@@ -26,6 +26,22 @@ def test_values_that_pack_to_nothing_count_as_what_they_are_in_memory(tmp_path: 
     assert len(batches) < 60
 
 
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_values_that_leave_out_what_they_share_count_as_what_they_are_in_memory(tmp_path: Path, encoding: str) -> None:
+    table = pa.table({"id": range(10_000), "body": ["x" * KIB] * 10_000})
+    rows = rows_of(tmp_path / "f", table, use_dictionary=False, column_encoding={"body": encoding})
+    batches = list(rows.batches(["id", "body"], 32768, 256 * KIB))
+    assert pa.Table.from_batches(batches).equals(table)
+    assert max(b.nbytes for b in batches) <= 280 * KIB
+
+
+def test_nested_values_count_as_what_they_are_in_memory(tmp_path: Path) -> None:
+    table = pa.table({"items": [[i] * 128 for i in range(4000)], "part": [{"body": "x" * KIB}] * 4000})
+    batches = list(rows_of(tmp_path / "f", table).batches(["items", "part"], 32768, 256 * KIB))
+    assert pa.Table.from_batches(batches).equals(table)
+    assert max(b.nbytes for b in batches) <= 280 * KIB
+
+
 def test_a_file_whose_rows_grow_gets_smaller_batches_from_the_next_row_group_on(tmp_path: Path) -> None:
     table = pa.table({"body": ["x"] * 4000 + ["x" * KIB] * 8000})
     rows = rows_of(tmp_path / "f", table)
