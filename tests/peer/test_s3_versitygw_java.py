@@ -9,6 +9,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.state.store.doctor.examine import examine, open_to_examine
+from bucketline.state.store.table.table import handle_of
 from tests.support.jars import cache_dir
 from tests.support.peer import PaimonCatalogs, pypaimon_python
 from tests.support.s3_server import KEY, KEY_ID, S3Server
@@ -84,4 +85,4 @@ def test_three_writers_take_turns_on_one_table_on_s3(versitygw: S3Server) -> Non
         ours.table("shop.t").compact()
         assert sorted(java.do("read", table="shop.t")["rows"]) == python([]) == wanted
     found = ours.table("shop.t")
-    assert examine(open_to_examine(found.uri, storage_options=found.storage), rows=True) == []
+    assert examine(open_to_examine(found.uri, storage_options=handle_of(found).storage), rows=True) == []

@@ -8,7 +8,7 @@ import pytest
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from tests.support.fake_gcs import FakeGcs
 
 pytestmark = pytest.mark.stores
@@ -25,10 +25,10 @@ def test_a_table_on_fake_gcs_is_read_and_not_written(fake_gcs: FakeGcs, tmp_path
     assert table.to_arrow().sort_by("id")["n"].to_pylist() == [3] * 20
     assert table.to_arrow(columns=["id"], filter="day = 'a b%1' AND id > 10")["id"].to_pylist() == [11, 13, 15, 17, 19]
     assert examine(open_to_examine(uri, storage_options=fake_gcs.storage), rows=True) == []
-    before = [f.path for f in table.io.list_files(table.path)]
+    before = [f.path for f in handle_of(table).io.list_files(table.path)]
     with pytest.raises(UnsupportedTableError, match="'lake'"):
         table.write(pa.table({"id": [1], "day": ["x"], "n": [1]}, COLUMNS))
-    assert [f.path for f in table.io.list_files(table.path)] == before
+    assert [f.path for f in handle_of(table).io.list_files(table.path)] == before
 
 
 def test_files_on_fake_gcs_are_read_by_ranges_and_listed(fake_gcs: FakeGcs, tmp_path: Path) -> None:
