@@ -78,7 +78,7 @@ def test_print_config_says_which_settings_the_table_has_decided(job: str, tmp_pa
             "decode: debezium-json produces updates",
         ),
         (["table=TMP/shop.db/.."], "OPTION", "'..' is not a valid table name"),
-        (["table=ftp://host/shop.db/t"], "OPTION", "there is no file system for the scheme"),
+        (["table=ftp://host/shop.db/t"], "OPTION", "there is no storage for the scheme"),
     ],
 )
 def test_print_config_refuses_what_ingest_refuses(
