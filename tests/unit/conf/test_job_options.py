@@ -44,7 +44,7 @@ def test_options_that_shape_the_table_are_refused_in_a_job(tmp_path: Path, key: 
     table = keyed(tmp_path)
     table.write(rows())
     for run in (write_table, compact_table):
-        arguments = (table, rows()) if run is write_table else (table,)
+        arguments = (handle_of(table), rows()) if run is write_table else (handle_of(table),)
         with pytest.raises(OptionError, match="cannot be chosen by a job") as caught:
             run(*arguments, options={key: text})  # type: ignore[operator]
         assert caught.value.fields["key"] == key
