@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from bucketline.state.store.engine.engine import Part
+from bucketline.state.store.engine.engine import Found, Part
 from bucketline.state.store.write.row_acceptance import RowAcceptance
-from bucketline.state.store.write.sealed_runs import RunSealer, SealPlan
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.state.types.schema_need import SchemaNeed
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
@@ -22,7 +22,7 @@ from bucketline.streaming.tasks.kafka_consumers import KEPT
 from bucketline.streaming.tasks.kafka_fetch import RangeFetch
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.wire import NEEDS, REJECTS, routed_note, routed_run
+from bucketline.streaming.tasks.wire import FOUND, NEEDS, REJECTS, routed_note, routed_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,14 @@ class ReadPartsTask:
         drain(batches)
         for part in self.parts[task_number() :: self.task_count]:
             for run in part.runs(self.seal):
-                yield routed_run(run, self.to.key(run.partition, run.bucket))
+                yield routed(run, self.to)
+
+
+def routed(found: SealedRun | Found, to: Destination) -> pa.RecordBatch:
+    """A run of a part on its way to the task that gets it, or what it has found, which any task passes on."""
+    if isinstance(found, Found):
+        return routed_note(FOUND, shard_key=to.any_key, origin=task_number(), row_count=0, blob=found.payload)
+    return routed_run(found, to.key(found.partition, found.bucket))
 
 
 def decoded(batches: Iterable[pa.RecordBatch], decode: Decoder | None) -> Iterator[pa.Table]:

@@ -43,6 +43,7 @@ NEWS = "news"
 NEEDS = "needs"
 MESSAGES = "messages"
 STATS = "stats"
+FOUND = "found"
 
 
 def routed_run(run: SealedRun, shard_key: int, *, accepted_rows: int | None = None) -> pa.RecordBatch:

@@ -42,6 +42,7 @@ def test_a_dataframe_takes_the_place_of_partitions(spark: Any, tmp_path: Path) -
     for name, key, options in (
         ("moving", ("id",), {"bucket": "-1"}),
         ("append", (), {}),
+        ("vectors", (), {"deletion-vectors.enabled": "true"}),
     ):
         table = bl.create_table(str(tmp_path / "w.db" / name), COLUMNS, key, ["dt"], options)
         table.write(pa.table({"dt": ["a", "b", "b"], "id": [0, 60, 7], "v": [1, 1, 1]}, schema=COLUMNS))
@@ -54,6 +55,12 @@ def test_a_dataframe_takes_the_place_of_partitions(spark: Any, tmp_path: Path) -
             table.overwrite(frame.withColumn("w", frame.v), engine=engine)
         with pytest.raises(bl.SchemaMismatchError, match="found DataFrame; Spark's tasks read one with engine="):
             table.overwrite(frame)
+        if not key:
+            table.delete("id < 10 OR id + v = 61", engine=engine)
+            table.update("dt = 'a' AND id > 47", {"v": bl.expr("v + 1000"), "dt": "c"}, engine=engine)
+            found = [tuple(row.values()) for row in table.to_arrow().to_pylist() if row["id"] >= 47]
+            assert sorted(found) == [("a", 47, 94), ("c", 48, 1096), ("c", 49, 1098)]
+            assert table.to_arrow().num_rows == 40
         assert table.doctor(rows=True) == []
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 

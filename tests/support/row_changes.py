@@ -82,10 +82,6 @@ class ChangedTable:
         assert held == sorted(self.rows, key=repr)
         assert self.table.doctor(rows=True) == []
 
-    @property
-    def _engine(self) -> Engine:
-        return self.engine if self.table.primary_key else LOCAL_ENGINE
-
     # ---- what is done ----
 
     def _write(self) -> None:
@@ -98,7 +94,7 @@ class ChangedTable:
         text = self.draw.choice(list(FILTERS))
         self.log.append(f"delete {text}")
         before, passes = self._newest(), FILTERS[text]
-        done = self.table.delete(text, engine=self._engine)
+        done = self.table.delete(text, engine=self.engine)
         assert (done == before) == (not any(map(passes, self.rows)))
         self.rows = [r for r in self.rows if not passes(r)]
 
@@ -106,7 +102,7 @@ class ChangedTable:
         text, (values, change) = self.draw.choice(list(FILTERS)), self.draw.choice(UPDATES)
         self.log.append(f"update {text} {values}")
         passes = FILTERS[text]
-        self.table.update(text, values, engine=self._engine)
+        self.table.update(text, values, engine=self.engine)
         self.rows = [change(r) if passes(r) else r for r in self.rows]
 
     def _merge(self) -> None:

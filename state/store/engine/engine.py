@@ -15,10 +15,17 @@ from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a part has found out for whoever planned it, beside its rows."""
+
+    payload: bytes
+
+
 class Part(Protocol):
     """Rows that one task reads: a file, a bucket, a table in memory."""
 
-    def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun | Found]:
         """The rows as sealed runs."""
         ...
 
@@ -67,8 +74,8 @@ class TaskStats:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a run: the messages of its tasks, the rows that were refused (Arrow IPC streams), what the tasks say
-    of themselves, the tokens of notes that the snapshot has to carry, and what the records need and the table does not
-    have: where there is such a need, nothing is to be committed.
+    of themselves, the tokens of notes that the snapshot has to carry, what the records need and the table does not
+    have (where there is such a need, nothing is to be committed), and what parts have found.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -76,6 +83,7 @@ class Outcome:
     stats: tuple[TaskStats, ...] = ()
     notes: tuple[str, ...] = ()
     need: SchemaNeed = NOTHING_NEEDED
+    found: tuple[bytes, ...] = ()
 
     @property
     def accepted_rows(self) -> int:

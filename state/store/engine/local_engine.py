@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import idle_jobs
-from bucketline.state.store.engine.engine import Jobs, Outcome, Parts
+from bucketline.state.store.engine.engine import Found, Jobs, Outcome, Parts
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.stages import Stages
@@ -33,7 +33,7 @@ class LocalEngine:
         return Outcome(self._done(work)) if isinstance(work, Jobs) else self._written(work)
 
     def _written(self, stages: Stages[Parts]) -> Outcome:
-        write, notes = stages.write, list[str]()
+        write, notes, found = stages.write, list[str](), list[bytes]()
         if stages.place is not None:
             write = replace(write, groups=stages.place)
         bucket_write = write.write
@@ -45,7 +45,10 @@ class LocalEngine:
                 seal = replace(stages.seal, packs=False)
                 for part in stages.source.parts:
                     for run in part.runs(seal):
-                        buffer.add(run)
+                        if isinstance(run, Found):
+                            found.append(run.payload)
+                        else:
+                            buffer.add(run)
                 for made in write_buckets(write, buffer):
                     if isinstance(made, SnapshotNote):
                         notes.append(made.token)
@@ -53,7 +56,7 @@ class LocalEngine:
                         messages.append(made)
             busy = frozenset((m.partition, m.bucket) for m in messages)
             messages += self._done(idle_jobs(stages, busy))
-        return Outcome((*messages, *stages.retired), notes=tuple(notes))
+        return Outcome((*messages, *stages.retired), notes=tuple(notes), found=tuple(found))
 
     def _done(self, work: Jobs) -> tuple[CommitMessage, ...]:
         jobs = work.jobs

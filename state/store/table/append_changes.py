@@ -7,8 +7,9 @@ Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, Appen
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,21 +25,121 @@ from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.datafile.rolling_writer import write_data_files
-from bucketline.state.store.engine.engine import Engine, Parts
-from bucketline.state.store.engine.given_rows import GivenRows
+from bucketline.state.store.engine.engine import Engine, Found, Jobs
 from bucketline.state.store.index.deletion_vectors import drop_deleted, find_deletions
 from bucketline.state.store.maintenance.upkeep import Upkeep
-from bucketline.state.store.read.bucket_deletions import load_deletions, masked_files
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files
 from bucketline.state.store.read.merge_read import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, visible_files
 from bucketline.state.store.table.found_rows import pruned
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.row_acceptance import RowAcceptance
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 FILE, POSITION = "_bucketline_file", "_bucketline_position"
 """Columns that say where a row lies: the number of its file among those that are read, and its position there."""
+
+
+_NUMBER = Struct("<i")
+
+
+class AppendedChange(Protocol):
+    """What becomes of rows of a table without a primary key; a plain value, so that it travels."""
+
+    def passing(self, found: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The rows that are taken out; None for none."""
+        ...
+
+    def replacing(self, taken_out: pa.RecordBatch) -> pa.Table | None:
+        """The rows that are appended for rows that are taken out; None for none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """The rows of one file that pass, with `FILE` and `POSITION` behind the columns; a value that travels.
+
+    `vectors` are the index files that have a vector of the file.
+    """
+
+    access: BucketAccess
+    bucket_id: BucketId
+    file: DataFileMeta
+    number: int
+    columns: Sequence[str]
+    expression: pc.Expression | None
+    vectors: VectorFiles
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows; no batch is empty."""
+        files, name = self.access.files, self.file.file_name
+        deletions = find_deletions(files.io, files.table_path, self.access.schema, self.vectors)
+        deleted = deletions.of_file(*self.bucket_id, name)
+        placed = self._placed()
+        for batch in placed if deleted is None else drop_deleted(placed, deleted, name):
+            found = pa.Table.from_batches([batch])
+            if self.expression is not None:
+                found = found.filter(self.expression)
+            if found.num_rows:
+                yield from found.combine_chunks().to_batches()
+
+    def _placed(self) -> Iterator[pa.RecordBatch]:
+        bucket, start = BucketFiles(*self.bucket_id, total_buckets=0, files=(self.file,)), 0
+        for batch in self.access.files.rows(bucket, self.file, self.columns):
+            count = batch.num_rows
+            at = pa.array(np.arange(start, start + count, dtype=np.int64))
+            start += count
+            number = pa.repeat(pa.scalar(self.number, pa.int32()), count)
+            yield batch.append_column(FILE, number).append_column(POSITION, at)
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A source: what a change makes of the rows of one file. It finds which of them are taken out."""
+
+    stored: FileRows
+    change: AppendedChange
+
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun | Found]:
+        """New rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
+        sealer, acceptance = RunSealer(seal, origin=self.stored.number), RowAcceptance(seal.schema)
+        removed = Removed()
+        for found in self.stored.batches():
+            kept = self.change.passing(found)
+            if kept is None:
+                continue
+            removed.add(kept)
+            new = self.change.replacing(kept)
+            if new is not None:
+                yield from sealer.add(acceptance.accept(new))
+        yield from sealer.finish()
+        yield from removed.found()
+
+
+class Removed:
+    """Positions of rows that are taken out, by the number of their file."""
+
+    def __init__(self) -> None:
+        self.positions: dict[int, BitMap] = {}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Takes out rows that `FileRows` has given."""
+        files, positions = np.asarray(rows[FILE]), np.asarray(rows[POSITION])
+        for number in np.unique(files).tolist():
+            self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
+
+    def found(self) -> Iterator[Found]:
+        """The positions, as they are told to whoever plans; none without rows."""
+        for number, found in self.positions.items():
+            yield Found(_NUMBER.pack(number) + found.serialize())
+
+    def hear(self, found: bytes) -> None:
+        """Adds positions that a part has found."""
+        (number,) = _NUMBER.unpack_from(found)
+        self.positions.setdefault(number, BitMap()).update(BitMap.deserialize(found[_NUMBER.size :]))
 
 
 class StoredRows:
@@ -48,11 +149,32 @@ class StoredRows:
         self._session = session
         self._schema = session.plan.schema
         self._access = BucketAccess(session.table.uri, self._schema)
-        self._files: list[tuple[BucketId, DataFileMeta]] = []
-        self._removed: dict[int, BitMap] = {}
-        files, vectors = self._access.files, chain.from_iterable(session.deletion_entries().values())
-        self._deletions = find_deletions(files.io, files.table_path, self._schema, vectors)
+        self._files: list[FileRows] = []
+        self.removed = Removed()
         refuse_unreadable(self._schema)
+
+    def parts(
+        self,
+        expression: pc.Expression | None,
+        columns: Sequence[str] | None,
+        partitions: Collection[bytes] | None = None,
+    ) -> Sequence[FileRows]:
+        """The files that may hold rows that pass, to be read with these columns (None: all) and those of the
+        expression. `partitions` are those to look at; None for all."""
+        needed = plan_projection(self._schema, columns, expression).needed
+        stored = group_by_bucket(self._session.view.live_entries())
+        if partitions is not None:
+            stored = [b for b in stored if b.partition in partitions]
+        seen = visible_files(self._schema, stored, read_optimized=False)
+        vectors = self._session.deletion_entries()
+        first = len(self._files)
+        for bucket in pruned(self._access, seen, expression):
+            bucket_id = (bucket.partition, bucket.bucket)
+            marked = _vectors_by_file(vectors.get(bucket_id, ()))
+            for file in bucket.files:
+                number, of_file = len(self._files), marked.get(file.file_name, ())
+                self._files.append(FileRows(self._access, bucket_id, file, number, needed, expression, of_file))
+        return self._files[first:]
 
     def read(
         self,
@@ -60,56 +182,36 @@ class StoredRows:
         columns: Sequence[str] | None,
         partitions: Collection[bytes] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that pass, with `FILE` and `POSITION` behind the columns (None: all) and those of the expression.
-
-        `partitions` are those to look at; None for all.
-        """
-        needed = plan_projection(self._schema, columns, expression).needed
-        stored = group_by_bucket(self._session.view.live_entries())
-        if partitions is not None:
-            stored = [b for b in stored if b.partition in partitions]
-        seen = visible_files(self._schema, stored, read_optimized=False)
-        for bucket in pruned(self._access, seen, expression):
-            for file in bucket.files:
-                for batch in self._rows_of(bucket, file, needed):
-                    found = pa.Table.from_batches([batch])
-                    if expression is not None:
-                        found = found.filter(expression)
-                    yield from found.combine_chunks().to_batches()
+        """The rows that pass, as `parts` gives them."""
+        for part in self.parts(expression, columns, partitions):
+            yield from part.batches()
 
     def take_out(self, rows: pa.RecordBatch) -> None:
         """Remembers rows that `read` has given as taken out."""
-        files, positions = np.asarray(rows[FILE]), np.asarray(rows[POSITION])
-        for number in np.unique(files).tolist():
-            self._removed.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
+        self.removed.add(rows)
 
-    def messages(self) -> Iterator[CommitMessage]:
-        """What takes the rows out, bucket by bucket; all of `read` must have been consumed."""
+    def marked(self) -> Iterator[CommitMessage]:
+        """What marks the rows in index files, bucket by bucket."""
+        for bucket_id, changes in self._by_bucket().items():
+            yield self._marked(bucket_id, changes)
+
+    def copies(self) -> Jobs:
+        """What writes the files again without the rows."""
+        totals = self._session.view.total_of_bucket
+        return Jobs(
+            [
+                FileCopy(self._access, bucket_id, totals(bucket_id), file, bytes(removed.serialize()))
+                for bucket_id, changes in self._by_bucket().items()
+                for file, removed in changes
+            ]
+        )
+
+    def _by_bucket(self) -> dict[BucketId, list[tuple[DataFileMeta, BitMap]]]:
         by_bucket: dict[BucketId, list[tuple[DataFileMeta, BitMap]]] = {}
-        for number, removed in sorted(self._removed.items()):
-            bucket_id, file = self._files[number]
-            by_bucket.setdefault(bucket_id, []).append((file, removed))
-        marks = self._schema.settings.changelog.deletion_vectors
-        for bucket_id, changes in by_bucket.items():
-            yield from [self._marked(bucket_id, changes)] if marks else self._copied(bucket_id, changes)
-
-    def _rows_of(self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        number = len(self._files)
-        self._files.append(((bucket.partition, bucket.bucket), file))
-        files, start = self._access.files, 0
-        deleted = self._deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
-
-        def placed() -> Iterator[pa.RecordBatch]:
-            nonlocal start
-            for batch in files.rows(bucket, file, columns):
-                count = batch.num_rows
-                at = pa.array(np.arange(start, start + count, dtype=np.int64))
-                start += count
-                yield batch.append_column(FILE, pa.repeat(pa.scalar(number, pa.int32()), count)).append_column(
-                    POSITION, at
-                )
-
-        yield from placed() if deleted is None else drop_deleted(placed(), deleted, file.file_name)
+        for number, removed in sorted(self.removed.positions.items()):
+            stored = self._files[number]
+            by_bucket.setdefault(stored.bucket_id, []).append((stored.file, removed))
+        return by_bucket
 
     def _message(self, bucket_id: BucketId) -> CommitMessage:
         return CommitMessage(*bucket_id, total_buckets=self._session.view.total_of_bucket(bucket_id))
@@ -143,26 +245,47 @@ class StoredRows:
             deleted_index_files=touched if by_name else (),
         )
 
-    def _copied(self, bucket_id: BucketId, changes: Sequence[tuple[DataFileMeta, BitMap]]) -> Iterator[CommitMessage]:
-        """Each file written again without the rows; one that held nothing else goes."""
-        bucket = BucketFiles(*bucket_id, total_buckets=0, files=tuple(f for f, _ in changes))
-        columns = [f.name for f in self._schema.fields]
-        for file, removed in changes:
-            gone = np.frombuffer(removed.to_array(), np.uint32).astype(np.int64)
-            new: Sequence[DataFileMeta] = ()
-            if len(gone) < file.row_count:
-                writer = self._access.writer(
-                    bucket_id, level=0, source=FileSource.APPEND, first_sequence_number=file.min_sequence_number
-                )
-                rows = drop_deleted(self._access.files.rows(bucket, file, columns), gone, file.file_name)
-                new = write_data_files(writer, rows)
-            yield replace(self._message(bucket_id), new_files=tuple(new), deleted_files=(file,))
+
+@dataclass(frozen=True, slots=True)
+class FileCopy:
+    """A job: one file is written again without the rows at the positions of a bitmap, or goes if it held no others."""
+
+    access: BucketAccess
+    bucket_id: BucketId
+    total_buckets: int
+    file: DataFileMeta
+    removed: bytes
+
+    def message(self) -> CommitMessage:
+        """What becomes of the file."""
+        file, access = self.file, self.access
+        gone = np.frombuffer(BitMap.deserialize(self.removed).to_array(), np.uint32).astype(np.int64)
+        new: Sequence[DataFileMeta] = ()
+        if len(gone) < file.row_count:
+            bucket = BucketFiles(*self.bucket_id, total_buckets=0, files=(file,))
+            columns = [f.name for f in access.schema.fields]
+            writer = access.writer(
+                self.bucket_id, level=0, source=FileSource.APPEND, first_sequence_number=file.min_sequence_number
+            )
+            new = write_data_files(writer, drop_deleted(access.files.rows(bucket, file, columns), gone, file.file_name))
+        message = CommitMessage(*self.bucket_id, total_buckets=self.total_buckets)
+        return replace(message, new_files=tuple(new), deleted_files=(file,))
+
+
+def _vectors_by_file(entries: VectorFiles) -> dict[str, VectorFiles]:
+    """For each data file the index file with its vector, which names no other."""
+    found: dict[str, VectorFiles] = {}
+    for entry in entries:
+        for at in entry.deletion_vector_ranges or ():
+            narrowed = replace(entry, deletion_vector_ranges=(at,))
+            found[at.data_file_name] = (*found.get(at.data_file_name, ()), narrowed)
+    return found
 
 
 def write_append_changes(
-    session: WriteSession, stored: StoredRows, rows: Iterator[pa.Table], operation: Operation, *, engine: Engine
+    session: WriteSession, stored: StoredRows, source: Any, operation: Operation, *, engine: Engine
 ) -> WriteResult:
-    """Appends the rows, whose reading says what is taken out of `stored`, and commits both at once.
+    """Appends the rows of a source, whose reading says what is taken out of `stored`, and commits both at once.
 
     Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when
     somebody has changed one of the files meanwhile.
@@ -171,10 +294,15 @@ def write_append_changes(
     scope = WriteScope(CompactTrigger.NONE, SYSTEM_IDS.new_uuid(), engine.workers)
     write = plan.bucket_write(CompactTrigger.NONE)
     with discarded_on_error(write.access) as messages:
-        stages = plan.mode.in_batch(plan).stages(plan, session, scope, Parts([GivenRows(rows)]))
-        messages += engine.run(stages).messages
-        for message in stored.messages():
-            messages.append(message)
+        outcome = engine.run(plan.mode.in_batch(plan).stages(plan, session, scope, source))
+        messages += outcome.messages
+        for found in outcome.found:
+            stored.removed.hear(found)
+        if plan.schema.settings.changelog.deletion_vectors:
+            for message in stored.marked():
+                messages.append(message)
+        else:
+            messages += engine.run(stored.copies()).messages
     if all(m.is_empty for m in messages):
         return WriteResult(0 if newest is None else newest.id)
     committed = session.commit(messages, user=scope.user, operation=operation)

@@ -101,7 +101,7 @@ def _merge_once(table: TableHandle, source: MergeSource, clauses: MergeClauses, 
     planned = plan_merge(session.plan.schema, source.key.columns, clauses, source.schema)
     if not table.primary_key:
         stored = StoredRows(session)
-        changes = _append_changes(session, stored, source, planned)
+        changes = Parts([GivenRows(_append_changes(session, stored, source, planned))])
         return write_append_changes(session, stored, changes, Operation.MERGE, engine=engine)
     rows = GivenRows(_changes(session, source, planned))
     return write_changes(session, Parts([rows]), Operation.MERGE, engine=engine)

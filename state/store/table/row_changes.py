@@ -5,7 +5,7 @@ again on the newest one. So no change of another writer is overwritten by what w
 Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand for tables with a primary key.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -20,10 +20,10 @@ from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.read.table_read import Filter
-from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
+from bucketline.state.store.table.append_changes import FileChange, StoredRows, write_append_changes
 from bucketline.state.store.table.assignments import Assignments, plan_assignments
 from bucketline.state.store.table.change_rules import check_delete, check_update, fixed_columns
 from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes
@@ -76,31 +76,34 @@ def _change_appended(
     session: WriteSession, condition: Condition, assignments: Assignments | None, engine: Engine
 ) -> WriteResult:
     """Takes out the rows that pass; their new values, if there are any, are appended."""
-    stored = StoredRows(session)
+    stored, change = StoredRows(session), AppendedRows(condition, assignments)
     needs_all = assignments is not None or condition.test is not None
-
-    def changed() -> Iterator[pa.Table]:
-        for found in stored.read(condition.expression, None if needs_all else ()):
-            kept = passing(found, condition)
-            if kept is not None:
-                stored.take_out(kept)
-                if assignments is not None:
-                    yield updated(kept, kept, assignments)
-
+    parts = stored.parts(condition.expression, None if needs_all else ())
     operation = Operation.DELETE if assignments is None else Operation.UPDATE
-    return write_append_changes(session, stored, changed(), operation, engine=engine)
+    source = Parts([FileChange(part, change) for part in parts])
+    return write_append_changes(session, stored, source, operation, engine=engine)
 
 
 def _check_engine(table: TableHandle, engine: Engine) -> None:
-    if not table.primary_key and not isinstance(engine, LocalEngine):
-        raise UnsupportedTableError(
-            f"rows of {table.path}, which has no primary key, are changed in this process; leave out the engine"
-        )
     if table.table_schema.settings.reading.sees_postponed and not isinstance(engine, LocalEngine):
         raise UnsupportedTableError(
             f"rows of {table.path} are read with '{POSTPONE_MERGE_ON_READ.key}', which is done in this process; leave "
             "out the engine"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedRows:
+    """A change of rows without a key: those that pass are deleted, or get new values."""
+
+    condition: Condition
+    assignments: Assignments | None
+
+    def passing(self, found: pa.RecordBatch) -> pa.RecordBatch | None:
+        return passing(found, self.condition)
+
+    def replacing(self, taken_out: pa.RecordBatch) -> pa.Table | None:
+        return None if self.assignments is None else updated(taken_out, taken_out, self.assignments)
 
 
 @dataclass(frozen=True, slots=True)

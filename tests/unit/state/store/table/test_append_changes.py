@@ -7,8 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bucketline.state.errors import CommitConflictError, UnsupportedTableError
+from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import Operation
+from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.changed_write import open_change
@@ -123,7 +125,7 @@ def test_whoever_has_changed_the_files_meanwhile_wins(table: Table) -> None:
             assert done == table.snapshots().num_rows
             yield from ()
 
-        write_append_changes(session, stored, changed(), Operation.DELETE, engine=LOCAL_ENGINE)
+        write_append_changes(session, stored, Parts([GivenRows(changed())]), Operation.DELETE, engine=LOCAL_ENGINE)
 
     def append() -> int:
         return table.write(rows(("b", 1, 1, "later")))
@@ -138,12 +140,3 @@ def test_whoever_has_changed_the_files_meanwhile_wins(table: Table) -> None:
     assert table.doctor(rows=True) == []
     assert ids(table).count(1) == 2
     assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
-
-
-def test_no_other_engine_changes_them(tmp_path: Path) -> None:
-    class Other:
-        workers = LOCAL_ENGINE.workers
-        run = LOCAL_ENGINE.run
-
-    with pytest.raises(UnsupportedTableError, match="in this process"):
-        make(tmp_path).delete("id = 1", engine=Other())
