@@ -14,10 +14,12 @@ import pyarrow as pa
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.engine.compaction import idle_jobs
 from bucketline.state.store.engine.engine import Jobs, Outcome, Parts, Rows
+from bucketline.state.store.engine.joined import Joined
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.streaming.tasks.given_frame import given_frame
 from bucketline.streaming.tasks.job_task import JobTask
+from bucketline.streaming.tasks.join_task import join_stage
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.place_task import PlaceTask
@@ -54,7 +56,7 @@ class SparkEngine:
         """As `SpreadEngine.rows`: rows of a DataFrame, or Arrow data that this process sends."""
         return given_frame(self.spark, data, row_kinds)
 
-    def run(self, work: Stages[Parts] | Stages[Records] | Jobs) -> Outcome:
+    def run(self, work: Stages[Parts] | Stages[Joined] | Stages[Records] | Jobs) -> Outcome:
         """As `Engine.run`; rows may come from a DataFrame, and from Kafka, as well."""
         if isinstance(work, Jobs):
             return self._done(work)
@@ -71,12 +73,12 @@ class SparkEngine:
         # Rows are collected by the number of their task.
         return read_outcome(frame.collect(), retired)
 
-    def _written(self, stages: Stages[Parts] | Stages[Records]) -> Outcome:
+    def _written(self, stages: Stages[Parts] | Stages[Joined] | Stages[Records]) -> Outcome:
         _bound_arrow(self.spark)
         with _planned_once(self.spark):
             return read_outcome(self._results(stages).collect(), stages.retired)
 
-    def _results(self, stages: Stages[Parts] | Stages[Records]) -> Any:
+    def _results(self, stages: Stages[Parts] | Stages[Joined] | Stages[Records]) -> Any:
         """The frame of the tasks' results."""
         source, write, place = stages.source, stages.tasks.write, stages.place
         rows, read = self._read(stages)
@@ -94,13 +96,15 @@ class SparkEngine:
         task = WriteTask(stages.write, stages.idle, among)
         return routed.repartition(write, "shard_key").mapInArrow(in_worker(task), RESULT_DDL)
 
-    def _read(self, stages: Stages[Parts] | Stages[Records]) -> tuple[Any, Task]:
+    def _read(self, stages: Stages[Parts] | Stages[Joined] | Stages[Records]) -> tuple[Any, Task]:
         """The frame over which tasks read, and what they do."""
         source = stages.source
         to = read_destination(stages)
         if isinstance(source, Parts):
             count = min(to.task_count, len(source.parts))
             return self._tasks(count), ReadPartsTask(stages.seal, to, tuple(source.parts), count)
+        if isinstance(source, Joined):
+            return join_stage(self._tasks, source, stages.seal, to, 2 * self.workers.parallelism)
         reading = Reading(stages.seal, to, source.decode, source.reject_limit)
         if isinstance(source, KafkaRanges):
             return self._tasks(len(source.shares)), ReadKafkaTask(reading, source)
@@ -117,7 +121,7 @@ def read_destination(stages: Stages[Any]) -> Destination:
     return Destination(count, stages.assigners)
 
 
-def _reads_alone(source: Parts | Records) -> bool:
+def _reads_alone(source: Parts | Joined | Records) -> bool:
     """Whether one task reads all; what it reads needs no shuffle to get to one task that writes."""
     if isinstance(source, Parts):
         return len(source.parts) == 1

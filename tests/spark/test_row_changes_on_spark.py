@@ -36,7 +36,7 @@ def test_rows_are_changed_in_tasks(spark: Any, key: tuple[str, ...], options: di
     assert table.doctor(rows=True) == []
 
 
-def test_a_dataframe_takes_the_place_of_partitions(spark: Any, tmp_path: Path) -> None:
+def test_a_dataframe_takes_the_place_of_partitions_and_is_merged(spark: Any, tmp_path: Path) -> None:
     engine = bl.spark_engine(spark)
     frame = spark.range(0, 50).selectExpr("'a' AS dt", "id", "id * 2 AS kept").withColumnRenamed("kept", "v")
     for name, key, options in (
@@ -61,6 +61,11 @@ def test_a_dataframe_takes_the_place_of_partitions(spark: Any, tmp_path: Path) -
             found = [tuple(row.values()) for row in table.to_arrow().to_pylist() if row["id"] >= 47]
             assert sorted(found) == [("a", 47, 94), ("c", 48, 1096), ("c", 49, 1098)]
             assert table.to_arrow().num_rows == 40
+        held = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
+        source = frame.selectExpr("'c' AS dt", "CAST(id + 45 AS INT) AS id", "id AS v")
+        table.merge(source, ["id"], {"v": bl.expr("v - source.v")}, engine=engine)
+        merged = {i: held[i] - (i - 45) if i in held else i - 45 for i in range(45, 95)}
+        assert {row["id"]: row["v"] for row in table.to_arrow().to_pylist()} == {**held, **merged}
         assert table.doctor(rows=True) == []
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 

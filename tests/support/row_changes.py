@@ -112,7 +112,7 @@ class ChangedTable:
         unmatched = "insert" if matched is None else self.draw.choice((None, "insert"))
         self.log.append(f"merge {source} {matched} {unmatched}")
         values = {"v": expr("coalesce(source.v, 0) + coalesce(v, 0)"), "name": "merged"}
-        self.table.merge(data_of(source), on, values if matched == "update" else matched, unmatched)
+        self.table.merge(data_of(source), on, values if matched == "update" else matched, unmatched, engine=self.engine)
         known = {self._key(r) for r in self.rows}
         after = []
         for r in self.rows:

@@ -26,23 +26,34 @@ class RowChange(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedRows:
-    """`origin` tells the parts of one source apart; `vector_files` are those with the bucket's deletion vectors."""
+class StoredBucket:
+    """The current rows of a bucket; `vector_files` are those with the bucket's deletion vectors."""
 
     access: BucketAccess
     bucket: BucketFiles
     projection: Projection
-    change: RowChange
-    origin: int
     vector_files: VectorFiles = field(default=())
 
-    def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
-        """What is written, as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, merged; no batch is empty."""
         files = self.access.files
         if self.vector_files:
             files = replace(files, deletions=load_deletions(files, self.vector_files))
+        yield from read_buckets(files, [self.bucket], self.projection)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """`origin` tells the parts of one source apart."""
+
+    stored: StoredBucket
+    change: RowChange
+    origin: int
+
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
+        """What is written, as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
         sealer, acceptance = RunSealer(seal, origin=self.origin), RowAcceptance(seal.schema)
-        for found in read_buckets(files, [self.bucket], self.projection):
+        for found in self.stored.batches():
             changed = self.change.rows(found)
             if changed is not None:
                 yield from sealer.add(acceptance.accept(changed))

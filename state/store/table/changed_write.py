@@ -4,6 +4,7 @@ The commit holds only if nobody has written the same keys since the snapshot tha
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, SYSTEM_RANDOM
@@ -33,14 +34,14 @@ def planned_until_first(change: Callable[[], WriteResult]) -> WriteResult:
     return done.counting(replanned) if replanned else done
 
 
-def write_changes(session: WriteSession, source: Parts, operation: Operation, *, engine: Engine) -> WriteResult:
-    """Writes the rows of a source and commits them; without rows nothing is committed.
+def write_changes(session: WriteSession, source: Any, operation: Operation, *, engine: Engine) -> WriteResult:
+    """Writes the rows of a source of the engine and commits them; without rows nothing is committed.
 
     Raises CommitConflictError when somebody has written one of their keys since the session was refreshed.
     """
     newest = session.view.snapshot
     unchanged = WriteResult(0 if newest is None else newest.id)
-    if not source.parts:
+    if isinstance(source, Parts) and not source.parts:
         return unchanged
     plan = session.plan
     trigger, user = plan.trigger(0), SYSTEM_IDS.new_uuid()

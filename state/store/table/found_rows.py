@@ -10,7 +10,7 @@ from bucketline.conf.table.read_options import DV_MERGE_ON_READ
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.compact.bucket_access import BucketAccess
-from bucketline.state.store.engine.changed_rows import ChangedRows, RowChange
+from bucketline.state.store.engine.changed_rows import ChangedRows, RowChange, StoredBucket
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
@@ -30,10 +30,22 @@ def found_parts(session: WriteSession, expression: pc.Expression | None, change:
         return Parts([GivenRows(_changed(found, change))])
     return Parts(
         [
-            ChangedRows(found.access, bucket, found.projection, change, origin, vector_files)
+            ChangedRows(StoredBucket(found.access, bucket, found.projection, vector_files), change, origin)
             for origin, (bucket, vector_files) in enumerate(_with_vectors(session, found, expression))
         ]
     )
+
+
+def found_rows(
+    session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
+) -> Sequence[StoredBucket]:
+    """The rows that pass the expression, bucket by bucket, of a table none of whose readers see postponed rows."""
+    found = _found(session, expression, partitions)
+    assert not found.waiting, "an engine that reads elsewhere does not merge postponed rows"
+    return [
+        StoredBucket(found.access, bucket, found.projection, vector_files)
+        for bucket, vector_files in _with_vectors(session, found, expression)
+    ]
 
 
 def current_rows(

@@ -13,14 +13,14 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.engine.engine import Engine, Parts
+from bucketline.state.store.engine.engine import Engine, Parts, Rows, SpreadEngine
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.predicate import conjunction
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.change_rules import check_delete, check_update
 from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes
-from bucketline.state.store.table.found_rows import current_rows
+from bucketline.state.store.table.found_rows import current_rows, found_rows
 from bucketline.state.store.table.merge_clauses import (
     DeleteClause,
     InsertClause,
@@ -30,9 +30,11 @@ from bucketline.state.store.table.merge_clauses import (
     UpdateClause,
     plan_merge,
 )
-from bucketline.state.store.table.merge_join import Alone, Matched, join
-from bucketline.state.store.table.merge_source import MergeSource, check_key, spooled
-from bucketline.state.store.table.write import Data
+from bucketline.state.store.table.merge_join import join
+from bucketline.state.store.table.merge_source import JoinKey, MergeSource, Seen, check_key, spooled
+from bucketline.state.store.table.merge_spread import SourceKeys, joined_source, look_at_source
+from bucketline.state.store.table.row_changes import check_engine
+from bucketline.state.store.table.write import SpreadData
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -41,14 +43,14 @@ DELETE, INSERT = "delete", "insert"
 
 def merge_rows(
     table: TableHandle,
-    source: Data,
+    source: SpreadData,
     on: Sequence[str],
     when_matched: Mapping[str, object] | str | None,
     when_not_matched: str | None,
     *,
     engine: Engine = LOCAL_ENGINE,
 ) -> WriteResult:
-    """Merges a source into a table; see `Table.merge`. `engine` is one of this process."""
+    """Merges a source into a table; see `Table.merge`."""
     _check_actions(when_matched, when_not_matched)
     matched: Sequence[UpdateClause | DeleteClause] = ()
     if isinstance(when_matched, Mapping):
@@ -60,7 +62,7 @@ def merge_rows(
 
 
 def merge_by_clauses(
-    table: TableHandle, source: Data, on: Sequence[str], clauses: MergeClauses, *, engine: Engine = LOCAL_ENGINE
+    table: TableHandle, source: SpreadData, on: Sequence[str], clauses: MergeClauses, *, engine: Engine = LOCAL_ENGINE
 ) -> WriteResult:
     """As `merge_rows`, with any number of clauses. Raises SchemaMismatchError, OptionError and UnsupportedTableError
     for clauses that the table cannot take, before anything is read."""
@@ -75,6 +77,12 @@ def merge_by_clauses(
             f"by {', '.join(key)}, a row without a match could replace one with its key",
             on=key,
         )
+    if isinstance(engine, SpreadEngine):
+        check_engine(table, engine)
+        with engine.rows(source) as rows:
+            keys = look_at_source(JoinKey(schema, key), rows)
+            plan_merge(open_change(table).plan.schema, key, clauses, keys.schema)
+            return planned_until_first(partial(_merge_spread, table, rows, keys, clauses, engine))
     plan = open_change(table).plan
     memory, directory = plan.sink.merge_memory_bytes, plan.sink.local_directory
     with spooled(source, schema, on, memory_bytes=memory, directory=directory) as spool:
@@ -107,6 +115,24 @@ def _merge_once(table: TableHandle, source: MergeSource, clauses: MergeClauses, 
     return write_changes(session, Parts([rows]), Operation.MERGE, engine=engine)
 
 
+def _merge_spread(
+    table: TableHandle, rows: Rows, keys: SourceKeys, clauses: MergeClauses, engine: Engine
+) -> WriteResult:
+    session = open_change(table)
+    planned = plan_merge(session.plan.schema, keys.key.columns, clauses, keys.schema)
+    looked_at, partitions = _looked_at(keys.seen, planned), _partitions(keys.seen, planned)
+    if not keys.size_bytes and not planned.by_source:
+        return write_changes(session, Parts(), Operation.MERGE, engine=engine)
+    if table.primary_key:
+        source = joined_source(session, rows, keys, planned, found_rows(session, looked_at, partitions), engine)
+        return write_changes(session, source, Operation.MERGE, engine=engine)
+    stored = StoredRows(session)
+    columns = keys.key.columns if planned.clauses.looks_at_keys_alone else None
+    parts = stored.parts(looked_at, columns, partitions)
+    source = joined_source(session, rows, keys, planned, parts, engine)
+    return write_append_changes(session, stored, source, Operation.MERGE, engine=engine)
+
+
 def _append_changes(
     session: WriteSession, stored: StoredRows, source: MergeSource, planned: PlannedMerge
 ) -> Iterator[pa.Table]:
@@ -130,7 +156,7 @@ def _changes(session: WriteSession, source: MergeSource, planned: PlannedMerge) 
             yield written
 
 
-def _looked_at(source: MergeSource, planned: PlannedMerge) -> pc.Expression | None:
+def _looked_at(source: MergeSource | Seen, planned: PlannedMerge) -> pc.Expression | None:
     """What the rows of the table pass that are looked at; None for all."""
     if planned.by_source:
         return None
@@ -138,7 +164,7 @@ def _looked_at(source: MergeSource, planned: PlannedMerge) -> pc.Expression | No
     return conjunction(found) if found else None
 
 
-def _partitions(source: MergeSource, planned: PlannedMerge) -> Collection[bytes] | None:
+def _partitions(source: MergeSource | Seen, planned: PlannedMerge) -> Collection[bytes] | None:
     return None if planned.by_source else source.partitions
 
 
@@ -156,12 +182,4 @@ def _changed(
         memory_bytes=sink.merge_memory_bytes,
         directory=sink.local_directory,
     )
-    for found in joined:
-        if isinstance(found, Matched):
-            yield from planned.paired(found.target, found.source)
-        elif isinstance(found, Alone):
-            yield from planned.alone(found.target)
-        else:
-            new = planned.inserted(found.source, found.is_key_in_table)
-            if new is not None:
-                yield new
+    return planned.outcomes(joined)

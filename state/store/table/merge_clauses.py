@@ -5,7 +5,7 @@ computed for the rows alone that reach it. Plain values, so that they travel.
 Source: SQL's MERGE; Paimon 2.0 MergeIntoPaimonTable.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.table.assignments import Assignments, constant_scalar, plan_assignments
 from bucketline.state.store.table.change_rules import fixed_columns
 from bucketline.state.store.table.conditions import columns_of
+from bucketline.state.store.table.merge_join import Alone, Matched, Unmatched
 from bucketline.state.store.table.row_changes import check_removed, updated, with_kind
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.types.arrow import arrow_schema, arrow_type, conform
@@ -135,6 +136,19 @@ class PlannedMerge:
         written = pa.concat_tables(found)
         _refuse_doubled(written, self.schema)
         return written
+
+    def outcomes(self, joined: Iterable[Matched | Alone | Unmatched]) -> Iterator[Outcome | pa.Table]:
+        """What changes rows of the table, and the new rows, for what a join gives."""
+        for found in joined:
+            match found:
+                case Matched():
+                    yield from self.paired(found.target, found.source)
+                case Alone():
+                    yield from self.alone(found.target)
+                case _:
+                    new = self.inserted(found.source, found.is_key_in_table)
+                    if new is not None:
+                        yield new
 
     def _outcomes(self, changes: Sequence[_Change], target: pa.RecordBatch, seen: pa.RecordBatch) -> Iterator[Outcome]:
         own = [f.name for f in self.schema.fields if f.name in target.schema.names]

@@ -63,8 +63,8 @@ def join(
     Raises SchemaMismatchError for a row of the table with several source rows, where matched rows are changed.
     """
 
-    def side(share: int) -> _Side:
-        return _Side(source.key, source.rows(share), passes, is_matched_used, keeps_alone)
+    def side(share: int) -> Side:
+        return Side(source.key, source.rows(share), passes, is_matched_used, keeps_alone)
 
     if source.share_count == 1:
         only = side(0)
@@ -106,8 +106,8 @@ def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
     return rows if mask.all() else rows.filter(pa.array(mask))
 
 
-class _Side:
-    """The source rows of one share, by key."""
+class Side:
+    """The source rows of one share, by key; arguments as of `join`."""
 
     def __init__(
         self, key: JoinKey, rows: pa.Table, passes: Passes | None, is_matched_used: bool, keeps_alone: bool

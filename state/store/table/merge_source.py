@@ -16,7 +16,7 @@ from bucketline.state.bucket.allocation import hash_share
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.read.predicate import conjunction
-from bucketline.state.store.table.write import Data, with_kinds
+from bucketline.state.store.table.write import SpreadData, with_kinds
 from bucketline.state.store.write.run_buffer import Blob, RunBuffer, again
 from bucketline.state.store.write.sealed_runs import SealedRun, partition_codes, seal, unseal
 from bucketline.state.types.arrow import arrow_type
@@ -65,7 +65,7 @@ class JoinKey:
 class MergeSource:
     """Rows of a source by share of the key. `hashes` are those of its keys, ascending."""
 
-    def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "_Seen") -> None:
+    def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "Seen") -> None:
         self.key, self.schema = key, schema
         self._shares, self._seen = shares, seen
         self.hashes = distinct(*seen.hashes) if seen.hashes else np.empty(0, np.int32)
@@ -86,8 +86,7 @@ class MergeSource:
     @property
     def expression(self) -> pc.Expression | None:
         """What every row of the table passes that a source row matches."""
-        found = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self._seen.ranges.items()]
-        return conjunction(found) if found else None
+        return self._seen.expression
 
     @property
     def partitions(self) -> Collection[bytes] | None:
@@ -95,7 +94,7 @@ class MergeSource:
         return self._seen.partitions
 
 
-class _Seen:
+class Seen:
     """What the rows of a source say of the rows they match."""
 
     def __init__(self, key: JoinKey) -> None:
@@ -106,33 +105,43 @@ class _Seen:
         if key.schema.partition_keys and set(key.schema.partition_keys) <= set(key.columns):
             self.partitions = set()
 
+    @property
+    def expression(self) -> pc.Expression | None:
+        """What every row of the table passes that one of the rows matches."""
+        found = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self.ranges.items()]
+        return conjunction(found) if found else None
+
     def add(self, rows: pa.Table, hashes: np.ndarray) -> None:
         self.hashes = [distinct(*self.hashes, hashes)]
         for name in self._key.columns:
             if self._key.schema.field(name).type.root in _RANGED or rows[name].null_count == rows.num_rows:
                 continue
             found = pc.min_max(rows[name])
-            values = [*self.ranges.get(name, ()), found["min"], found["max"]]
-            both = pc.min_max(pa.concat_arrays([pa.repeat(v, 1) for v in values]))
-            self.ranges[name] = (both["min"], both["max"])
+            self.widen(name, found["min"], found["max"])
         if self.partitions is not None:
             self.partitions.update(partition_codes(rows, self._key.schema)[0])
+
+    def widen(self, name: str, low: pa.Scalar, high: pa.Scalar) -> None:
+        """Takes note of rows with values of a column in this range."""
+        values = [*self.ranges.get(name, ()), low, high]
+        both = pc.min_max(pa.concat_arrays([pa.repeat(v, 1) for v in values]))
+        self.ranges[name] = (both["min"], both["max"])
 
 
 @contextmanager
 def spooled(
-    data: Data, schema: TableSchema, on: Sequence[str], *, memory_bytes: int, directory: str | None
+    data: SpreadData, schema: TableSchema, on: Sequence[str], *, memory_bytes: int, directory: str | None
 ) -> Iterator[MergeSource]:
     """The source, readable until the block ends. Raises SchemaMismatchError for columns that do not fit."""
     key = JoinKey(schema, check_key(schema, on))
-    seen = _Seen(key)
+    seen = Seen(key)
     count = _SHARES_OF_A_STREAM
     if not isinstance(data, pa.RecordBatchReader):
         count = 1 + getattr(data, "nbytes", 0) // max(1, memory_bytes)
     out: pa.Schema | None = None
     with RunBuffer(budget_bytes=memory_bytes, directory=directory) as buffer:
         for number, table in enumerate(with_kinds(data, None)):
-            rows = _prepared(table, key)
+            rows = prepared(table, key)
             out = out or rows.schema
             if not rows.num_rows:
                 continue
@@ -162,7 +171,7 @@ def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _prepared(table: pa.Table, key: JoinKey) -> pa.Table:
+def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
     """The rows with their join columns in the table's types."""
     names = table.column_names
     doubled = next((n for n in names if names.count(n) > 1), None)

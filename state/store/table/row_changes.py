@@ -37,7 +37,7 @@ from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
     """Deletes the rows that a reader sees and that pass; see `Table.delete`."""
     check_delete(table)
-    _check_engine(table, engine)
+    check_engine(table, engine)
     condition = plan_condition(filter, table.table_schema)
     return planned_until_first(partial(_delete_once, table, condition, engine))
 
@@ -55,7 +55,7 @@ def update_rows(
 ) -> WriteResult:
     """Gives columns of the rows that pass other values; see `Table.update`."""
     check_update(table)
-    _check_engine(table, engine)
+    check_engine(table, engine)
     schema = table.table_schema
     condition = plan_condition(filter, schema)
     planned = plan_assignments(schema, assignments, fixed_columns(schema))
@@ -84,7 +84,8 @@ def _change_appended(
     return write_append_changes(session, stored, source, operation, engine=engine)
 
 
-def _check_engine(table: TableHandle, engine: Engine) -> None:
+def check_engine(table: TableHandle, engine: Engine) -> None:
+    """Returns if the engine can read the table's rows. Raises UnsupportedTableError."""
     if table.table_schema.settings.reading.sees_postponed and not isinstance(engine, LocalEngine):
         raise UnsupportedTableError(
             f"rows of {table.path} are read with '{POSTPONE_MERGE_ON_READ.key}', which is done in this process; leave "

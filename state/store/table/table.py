@@ -188,20 +188,23 @@ class Table:
 
     def merge(
         self,
-        source: Data,
+        source: SpreadData,
         on: Sequence[str],
         when_matched: Mapping[str, object] | str | None = None,
         when_not_matched: str | None = "insert",
+        *,
+        engine: Engine = LOCAL_ENGINE,
     ) -> WriteResult:
         """Joins the rows of `source` to the table's by the columns `on`, and changes the table in one commit. Returns
         as `delete`.
 
         `when_matched` is what becomes of a row of the table that a source row matches: new values as in `update`, over
         the columns of both (`bl.expr("source.amount")`), or `"delete"`, or None: it stays. `when_not_matched` =
-        `"insert"` writes the source rows that match no row; None leaves them out. Raises SchemaMismatchError where
-        several source rows match one row, and as `update` and `delete`.
+        `"insert"` writes the source rows that match no row; None leaves them out. With
+        `engine=bucketline.spark_engine(spark)`, Spark's tasks join and write, and `source` may be a Spark DataFrame.
+        Raises SchemaMismatchError where several source rows match one row, and as `update` and `delete`.
         """
-        return merge_rows(self._handle, source, on, when_matched, when_not_matched)
+        return merge_rows(self._handle, source, on, when_matched, when_not_matched, engine=engine)
 
     def overwrite(
         self,

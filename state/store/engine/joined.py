@@ -1,0 +1,110 @@
+"""A source: rows of the table joined with a caller's rows, share by share of their key.
+
+Both sides are sent to the task of their share; there the caller's rows of a share are held in memory, and the table's
+rows pass by them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.store.engine.engine import Found
+from bucketline.state.store.write.row_acceptance import RowAcceptance
+from bucketline.state.store.write.run_buffer import Blob, RunBuffer
+from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, seal, unseal
+
+GIVEN, STORED = b"given", b"stored"
+"""The sides of a join, in the place of a run's partition; its bucket is the share."""
+
+NO_SHARE = -1
+"""The share of a row that can match nothing."""
+
+
+class RowsPart(Protocol):
+    """Rows of the table that one task reads; a value that travels."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]: ...
+
+
+class ShareOf(Protocol):
+    """Into which share rows of one side fall; a value that travels."""
+
+    def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
+        """The rows as they are joined, and the share of each."""
+        ...
+
+
+class ShareJoin(Protocol):
+    """What is written for the rows of a share; a value that travels."""
+
+    def rows(self, given: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Found]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """`stored` are rows of the table, and `given` a source of the caller's rows, with `given_schema` once they are
+    prepared. A task holds `memory_bytes` of runs, and more on disk in `directory`.
+    """
+
+    stored: Sequence[RowsPart]
+    stored_share: ShareOf
+    given: Any
+    given_share: ShareOf
+    given_schema: pa.Schema
+    join: ShareJoin
+    share_count: int
+    memory_bytes: int
+    directory: str | None = None
+
+
+def share_runs(
+    side: bytes, tables: Iterable[pa.Table], share_of: ShareOf, *, origin: int, budget_bytes: int
+) -> Iterator[SealedRun]:
+    """The rows as runs of their shares; `budget_bytes` of rows are put together before they are split."""
+    pending: list[tuple[pa.Table, np.ndarray]] = []
+    size, flush = 0, 0
+    for rows in tables:
+        found, shares = share_of(rows)
+        if not (shares != NO_SHARE).any():
+            continue
+        pending.append((found, shares))
+        size += found.nbytes
+        if size >= budget_bytes:
+            for run in _split(side, pending, origin, flush):
+                flush += 1
+                yield run
+            pending, size = [], 0
+    yield from _split(side, pending, origin, flush)
+
+
+def _split(side: bytes, pending: Sequence[tuple[pa.Table, np.ndarray]], origin: int, flush: int) -> Iterator[SealedRun]:
+    if not pending:
+        return
+    rows = pa.concat_tables([found for found, _ in pending])
+    shares = np.concatenate([found for _, found in pending])
+    for share in np.unique(shares[shares != NO_SHARE]).tolist():
+        mine = rows.take(pa.array(np.flatnonzero(shares == share)))
+        yield SealedRun(side, share, origin, flush, 0, 0, mine.num_rows, seal(mine))
+        flush += 1
+
+
+def join_shares(joined: Joined, buffer: RunBuffer, sealer: SealPlan, *, origin: int) -> Iterator[SealedRun | Found]:
+    """What is written for the shares whose runs are in the buffer, which is empty afterwards."""
+    out, acceptance = RunSealer(sealer, origin=origin), RowAcceptance(sealer.schema)
+    for share in sorted({share for _, share in buffer.buckets()}):
+        given = [batch for _, blob in buffer.take((GIVEN, share)) for batch in unseal(blob)]
+        rows = pa.Table.from_batches(given, schema=joined.given_schema).combine_chunks()
+        for found in joined.join.rows(rows, _unsealed(buffer.take((STORED, share)))):
+            if isinstance(found, Found):
+                yield found
+            else:
+                yield from out.add(acceptance.accept(found))
+    yield from out.finish()
+
+
+def _unsealed(runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[pa.RecordBatch]:
+    for _, blob in runs:
+        yield from unseal(blob)

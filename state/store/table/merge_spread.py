@@ -1,0 +1,172 @@
+"""A merge whose rows are joined in the tasks of an engine: both sides are sent to the task of their share of the key.
+
+The source is looked at first: what its keys say of the rows they match, so that no other bucket or file is read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.bucket.allocation import hash_share
+from bucketline.state.store.engine.engine import Engine, Found, Rows
+from bucketline.state.store.engine.joined import NO_SHARE, Joined, RowsPart
+from bucketline.state.store.table.append_changes import Removed
+from bucketline.state.store.table.merge_clauses import PlannedMerge
+from bucketline.state.store.table.merge_join import Alone, Matched, Side, Unmatched
+from bucketline.state.store.table.merge_source import JoinKey, Seen, prepared
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.types.distinct import distinct
+
+MOST_HASHES = 4 << 20
+"""Hashes of keys that every task gets, four bytes each, so that it sends only rows of the table that may match."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKeys:
+    """What the keys of a source say: `seen` of the rows they match, its size, and the hashes of its keys, ascending;
+    None where there are too many. `schema` has its columns, those of the key in the table's types."""
+
+    key: JoinKey
+    schema: pa.Schema
+    seen: Seen
+    size_bytes: int
+    hashes: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtSource:
+    """What the rows of one task say, as an Arrow IPC stream of one row; a value that travels."""
+
+    key: JoinKey
+
+    def __call__(self, tables: Iterable[pa.Table]) -> Iterator[bytes]:
+        seen, size = Seen(self.key), 0
+        for table in tables:
+            rows = prepared(table, self.key)
+            if rows.num_rows:
+                size += rows.nbytes
+                seen.add(rows, self.key.hashes(rows))
+        if not size:
+            return
+        hashes = distinct(*seen.hashes)
+        too_many = len(hashes) > MOST_HASHES
+        said = {
+            "bytes": pa.array([size], pa.int64()),
+            "hashes": pa.array([None if too_many else hashes], pa.list_(pa.int32())),
+            "partitions": pa.array(
+                [None if seen.partitions is None else sorted(seen.partitions)], pa.list_(pa.binary())
+            ),
+        }
+        for name, (low, high) in seen.ranges.items():
+            said[f"low {name}"], said[f"high {name}"] = pa.repeat(low, 1), pa.repeat(high, 1)
+        batch = pa.record_batch(said)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield sink.getvalue().to_pybytes()
+
+
+def look_at_source(key: JoinKey, rows: Rows) -> SourceKeys:
+    """What the keys of the rows say. Raises SchemaMismatchError for columns that do not fit."""
+    schema = prepared(rows.schema.empty_table(), key).schema
+    seen, size, hashes = Seen(key), 0, list[np.ndarray]()
+    too_many = False
+    for payload in rows.each(LookAtSource(key)):
+        row = pa.ipc.open_stream(payload).read_all()
+        size += row["bytes"][0].as_py()
+        too_many = too_many or not row["hashes"][0].is_valid
+        if not too_many:
+            hashes = [distinct(*hashes, np.asarray(row["hashes"].combine_chunks().flatten()))]
+            too_many = len(hashes[0]) > MOST_HASHES
+        if seen.partitions is not None:
+            seen.partitions.update(row["partitions"][0].as_py())
+        for name in key.columns:
+            if f"low {name}" in row.column_names:
+                seen.widen(name, row[f"low {name}"][0], row[f"high {name}"][0])
+    found = None if too_many else (hashes[0] if hashes else np.empty(0, np.int32))
+    return SourceKeys(key, schema, seen, size, found)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceShare:
+    """The share of each row of the source, its join columns in the table's types."""
+
+    key: JoinKey
+    count: int
+
+    def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
+        found = prepared(rows, self.key)
+        return found, hash_share(self.key.hashes(found), self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetShare:
+    """The share of each row of the table, none for one whose key has not the hash of a source row's key."""
+
+    key: JoinKey
+    count: int
+    hashes: np.ndarray | None
+
+    def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
+        hashes = self.key.hashes(rows)
+        shares = hash_share(hashes, self.count)
+        if self.hashes is not None:
+            shares = np.where(np.isin(hashes, self.hashes), shares, NO_SHARE)
+        return rows, shares
+
+
+@dataclass(frozen=True, slots=True)
+class MergedShare:
+    """What a merge writes for the rows of a share; of a table without a primary key it finds what is taken out."""
+
+    planned: PlannedMerge
+    key: JoinKey
+    has_key: bool
+
+    def rows(self, given: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Found]:
+        planned, removed = self.planned, Removed()
+        passes = None if planned.clauses.on is None else planned.passing
+        side = Side(self.key, given, passes, bool(planned.matched), bool(planned.by_source))
+        for changed in planned.outcomes(_sides(side, stored)):
+            if isinstance(changed, pa.Table):
+                yield changed
+                continue
+            if not self.has_key:
+                removed.add(changed.before)
+            if changed.written is not None:
+                yield changed.written
+        yield from removed.found()
+
+
+def _sides(side: Side, stored: Iterator[pa.RecordBatch]) -> Iterator[Matched | Alone | Unmatched]:
+    for rows in stored:
+        yield from side.matched(rows)
+    yield from side.unmatched()
+
+
+def joined_source(
+    session: WriteSession,
+    rows: Rows,
+    keys: SourceKeys,
+    planned: PlannedMerge,
+    stored: Sequence[RowsPart],
+    engine: Engine,
+) -> Joined:
+    """The source of a run that merges the rows: those of the table that may be looked at are `stored`."""
+    sink, schema = session.plan.sink, session.plan.schema
+    count = max(2 * engine.workers.parallelism, 1 + keys.size_bytes // max(1, sink.merge_memory_bytes))
+    # A row that no source row matches goes to its share as well, if something becomes of it.
+    hashes = None if planned.by_source else keys.hashes
+    return Joined(
+        stored,
+        TargetShare(keys.key, count, hashes),
+        rows.source,
+        SourceShare(keys.key, count),
+        keys.schema,
+        MergedShare(planned, keys.key, bool(schema.primary_keys)),
+        count,
+        sink.merge_memory_bytes,
+        sink.local_directory,
+    )

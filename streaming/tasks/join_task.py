@@ -1,0 +1,89 @@
+"""Executor, for a join: the rows of both sides → runs of their shares → what is written for each share."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.state.store.engine.joined import GIVEN, STORED, Joined, RowsPart, ShareOf, join_shares, share_runs
+from bucketline.state.store.write.run_buffer import RunBuffer
+from bucketline.state.store.write.sealed_runs import SealedRun, SealPlan
+from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.tasks.placement import Destination, shard_keys
+from bucketline.streaming.tasks.read_task import decoded, drain, routed, task_number
+from bucketline.streaming.tasks.wire import ROUTED_DDL, read_routed, routed_run
+from bucketline.streaming.tasks.worker import in_worker
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSideTask:
+    """Reads every n-th part of the table's side, n the number of tasks."""
+
+    parts: Sequence[RowsPart]
+    task_count: int
+    share_of: ShareOf
+    to_count: int
+    budget_bytes: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        drain(batches)
+        own = self.parts[task_number() :: self.task_count]
+        tables = (pa.Table.from_batches([batch]) for part in own for batch in part.batches())
+        runs = share_runs(STORED, tables, self.share_of, origin=task_number(), budget_bytes=self.budget_bytes)
+        yield from _routed(runs, self.to_count)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSideTask:
+    """Reads its part of the caller's rows."""
+
+    decode: Decoder | None
+    share_of: ShareOf
+    to_count: int
+    budget_bytes: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tables = decoded(batches, self.decode)
+        runs = share_runs(GIVEN, tables, self.share_of, origin=task_number(), budget_bytes=self.budget_bytes)
+        yield from _routed(runs, self.to_count)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTask:
+    """Joins the shares that it is sent, and sends on what is written for them."""
+
+    joined: Joined
+    seal: SealPlan
+    to: Destination
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        joined = self.joined
+        with RunBuffer(budget_bytes=joined.memory_bytes, directory=joined.directory) as buffer:
+            for batch in batches:
+                for _, run in read_routed(batch):
+                    buffer.add(run)
+            for found in join_shares(joined, buffer, self.seal, origin=task_number()):
+                yield routed(found, self.to)
+
+
+def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, parallelism: int) -> tuple[Any, JoinTask]:
+    """The frame of both sides, sent to the tasks of their shares, and what these do. `tasks` makes a frame of so many
+    tasks that get nothing."""
+    count = min(joined.share_count, parallelism)
+    readers = min(parallelism, len(joined.stored))
+    given = joined.given
+    given_side = GivenSideTask(given.decode, joined.given_share, count, seal.budget_bytes)
+    frame = given.frame.mapInArrow(in_worker(given_side), ROUTED_DDL)
+    if readers:
+        stored = StoredSideTask(tuple(joined.stored), readers, joined.stored_share, count, seal.budget_bytes)
+        frame = frame.union(tasks(readers).mapInArrow(in_worker(stored), ROUTED_DDL))
+    # What tasks do after the shuffle reads neither side again.
+    rest = replace(joined, stored=(), given=None)
+    return frame.repartition(count, "shard_key"), JoinTask(rest, seal, to)
+
+
+def _routed(runs: Iterator[SealedRun], count: int) -> Iterator[pa.RecordBatch]:
+    keys = shard_keys(count)
+    for run in runs:
+        yield routed_run(run, keys[run.bucket % count])
