@@ -116,6 +116,16 @@ def test_changelogs_go_by_number_and_consumers_hold_them() -> None:
     assert [s.id for s in _changelogs(table)] == list(range(latest - 5, latest - 2))
 
 
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_consumers_hold_changelogs_alone_where_the_table_says_so(is_alone: bool) -> None:
+    table = aged_table(1, 12, {"changelog-producer": "input", "changelog.num-retained.max": "100"})
+    table.options.update({"snapshot.num-retained.max": "99", "consumer.changelog-only": str(is_alone).lower()})
+    latest = table.latest().id
+    table.storage.overwrite(f"{table.path}/consumer/consumer-c", b'{"nextSnapshot" : 3}')
+    _expire(table)
+    assert [s.id for s in _changelogs(table)] == (list(range(1, latest - 2)) if is_alone else [1, 2])
+
+
 def _tag(snapshot: Snapshot) -> Tag:
     return Tag(f"t{snapshot.id}", snapshot)
 

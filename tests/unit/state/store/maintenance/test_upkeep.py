@@ -277,12 +277,24 @@ def test_a_batch_write_moves_the_tag_of_its_day(tmp_path: Path) -> None:
     tags = {t.name: t.snapshot.id for t in Tags(handle_of(table).io, table.path).list() if t.name.startswith("batch")}
     assert tags == {"batch-write-2026-01-11": 4, "batch-write-2026-01-12": 7}
     assert len(Tags(handle_of(table).io, table.path).names()) == 5
+    table = table.set_options({"tag.batch.customized-name": "last", "tag.num-retained-max": "9"})
+    _write(table, clock, "a")
+    _write(table, clock, "a")
+    last = Tags(handle_of(table).io, table.path).get("last")
+    assert last is not None and last.snapshot.id == handle_of(table).snapshot_store.latest_id()
 
 
-def test_a_tag_by_watermark_waits_for_one(tmp_path: Path) -> None:
-    table, clock = _table(tmp_path, **{"tag.automatic-creation": "watermark"}), _clock("2026-01-10T08:00")
+@pytest.mark.parametrize(("zone", "name"), [("UTC", "2026-01-09"), ("Asia/Shanghai", "2026-01-10")])
+def test_a_tag_by_watermark_waits_for_one(tmp_path: Path, zone: str, name: str) -> None:
+    options = {"tag.automatic-creation": "watermark", "sink.watermark-time-zone": zone}
+    table, clock = _table(tmp_path, **options), _clock("2026-02-20T08:00")
     _write(table, clock, "a")
     assert Tags(handle_of(table).io, table.path).names() == []
+    # Another writer has committed one, and the next commit keeps it.
+    path = Path(handle_of(table).snapshot_store.path(1))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "watermark": _clock("2026-01-10T17:00").now}))
+    _write(table, clock, "a")
+    assert Tags(handle_of(table).io, table.path).names() == [name]
 
 
 DONE = {"partition.idle-time-to-done": "1 h", "partition.time-interval": "1 d"}
