@@ -62,7 +62,8 @@ def test_a_dataframe_takes_the_place_of_partitions_and_is_merged(spark: Any, tmp
             assert sorted(found) == [("a", 47, 94), ("c", 48, 1096), ("c", 49, 1098)]
             assert table.to_arrow().num_rows == 40
         held = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
-        source = frame.selectExpr("'c' AS dt", "CAST(id + 45 AS INT) AS id", "id AS v")
+        columns = ["'c' AS dt", "CAST(id + 45 AS INT) AS id", "id AS v", "now() AS at"]
+        source = frame.selectExpr(*columns)
         table.merge(source, ["id"], {"v": bl.expr("v - source.v")}, engine=engine)
         merged = {i: held[i] - (i - 45) if i in held else i - 45 for i in range(45, 95)}
         assert {row["id"]: row["v"] for row in table.to_arrow().to_pylist()} == {**held, **merged}

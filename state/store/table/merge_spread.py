@@ -70,7 +70,8 @@ class LookAtSource:
 
 def look_at_source(key: JoinKey, rows: Rows) -> SourceKeys:
     """What the keys of the rows say. Raises SchemaMismatchError for columns that do not fit."""
-    schema = prepared(rows.schema.empty_table(), key).schema
+    columns = prepared(rows.schema.empty_table(), key).schema
+    schema = pa.schema([pa.field(f.name, f.type) for f in columns])
     seen, size, hashes = Seen(key), 0, list[np.ndarray]()
     too_many = False
     for payload in rows.each(LookAtSource(key)):
@@ -91,13 +92,15 @@ def look_at_source(key: JoinKey, rows: Rows) -> SourceKeys:
 
 @dataclass(frozen=True, slots=True)
 class SourceShare:
-    """The share of each row of the source, its join columns in the table's types."""
+    """The share of each row of the source, whose columns become those of `schema`: tasks may see instants in another
+    zone, and columns that are never null."""
 
     key: JoinKey
+    schema: pa.Schema
     count: int
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        found = prepared(rows, self.key)
+        found = prepared(rows, self.key).cast(self.schema)
         return found, hash_share(self.key.hashes(found), self.count)
 
 
@@ -163,7 +166,7 @@ def joined_source(
         stored,
         TargetShare(keys.key, count, hashes),
         rows.source,
-        SourceShare(keys.key, count),
+        SourceShare(keys.key, keys.schema, count),
         keys.schema,
         MergedShare(planned, keys.key, bool(schema.primary_keys)),
         count,

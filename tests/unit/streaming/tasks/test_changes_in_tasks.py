@@ -10,7 +10,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.merge import merge_by_clauses
 from bucketline.state.store.table.merge_clauses import DeleteClause, InsertClause, MergeClauses, UpdateClause
-from bucketline.state.store.table.table import create_table, open_table
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.state.types.sql_expression import expr
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.row_changes import SCHEMA, SORTS, ChangedTable, data_of
@@ -75,8 +75,8 @@ def test_a_merge_of_several_clauses_says_what_it_says_in_this_process(key: tuple
         on = ["id", "dt"]
         if key:
             with pytest.raises(SchemaMismatchError, match="matches no row by the whole of ON"):
-                merge_by_clauses(table, source, on, clauses, engine=engine)
-        merge_by_clauses(table, source.slice(1), on, clauses, engine=engine)
+                merge_by_clauses(handle_of(table), source, on, clauses, engine=engine)
+        merge_by_clauses(handle_of(table), source.slice(1), on, clauses, engine=engine)
         before = table.snapshots().num_rows
         assert table.merge(source.slice(0, 0), on, {"v": 1}, engine=engine) == before
         assert table.merge(source.slice(0, 5), on, "delete", None, engine=engine) > before
