@@ -18,7 +18,8 @@ from bucketline.streaming.tasks.worker import in_worker
 
 @dataclass(frozen=True, slots=True)
 class StoredSideTask:
-    """Reads every n-th part of the table's side, n the number of tasks."""
+    """Reads every n-th part of the table's side, n the number of tasks. Which one it is stands in the row
+    that it gets: Spark's own number counts the tasks of the other side as well, since the two are one stage."""
 
     parts: Sequence[RowsPart]
     task_count: int
@@ -27,10 +28,11 @@ class StoredSideTask:
     budget_bytes: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number = next(int(batch.column(0)[0].as_py()) for batch in batches if batch.num_rows)
         drain(batches)
-        own = self.parts[task_number() :: self.task_count]
+        own = self.parts[number :: self.task_count]
         tables = (pa.Table.from_batches([batch]) for part in own for batch in part.batches())
-        runs = share_runs(STORED, tables, self.share_of, origin=task_number(), budget_bytes=self.budget_bytes)
+        runs = share_runs(STORED, tables, self.share_of, origin=number, budget_bytes=self.budget_bytes)
         yield from _routed(runs, self.to_count)
 
 
