@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from bucketline.conf.open_options import open_options
 from bucketline.conf.reader_options import CHANGE_COLUMNS, ReaderOptions
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
 from bucketline.state.store.read.change_splits import (
     ChangeSplit,
     change_units,
@@ -30,7 +31,6 @@ from bucketline.state.store.read.table_read import (
     plan_changes,
     rows_schema,
 )
-from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.streaming.reader.change_columns import ChangeShape, change_names, with_change_columns
 from bucketline.streaming.reader.failures import naming_expiry
@@ -90,8 +90,8 @@ def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> B
     a table raises.
     """
     if place is None:
-        table = open_table(options.path, options=options.opening, storage_options=options.storage)
-        place = TablePlace.of(handle_of(table))
+        # Not `open_table`: Spark starts processes for each read, and all that a `Table` can do takes long to import.
+        place = TablePlace.of(open_handle(options.path, options.storage, *open_options(options.opening)))
     columns, since = options.columns, options.changes_since
     if since is not None:
         columns = change_names(options, place.schema).of_table

@@ -1,4 +1,5 @@
-"""What is measured on one core, each in a fresh process: `python -m tests.bench.solo NAME PATH`.
+"""What is measured on one core, each in a fresh process: `python -m tests.bench.solo NAME PATH`; `NAME-all-cores` takes
+all of them.
 
 Prints `{"seconds", "cpu", "rows", "peak_bytes"}` as its last line. The time is that of the work alone, not of imports.
 """
@@ -69,14 +70,16 @@ def merged_read(path: str) -> int:
 
 
 _WORK: dict[str, Callable[[str], int]] = {"compact": compact, "rewrite": rewrite, "merged-read": merged_read}
+_ALL_CORES = "-all-cores"
 
 
 def main(name: str, path: str) -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
+    if not name.endswith(_ALL_CORES):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        pa.set_cpu_count(1)
+        pa.set_io_thread_count(1)
     started, cpu = time.monotonic(), time.process_time()
-    rows = _WORK[name](path)
+    rows = _WORK[name.removesuffix(_ALL_CORES)](path)
     seconds, cpu = time.monotonic() - started, time.process_time() - cpu
     print(json.dumps({"seconds": seconds, "cpu": cpu, "rows": rows, "peak_bytes": own_peak_bytes()}))
 
