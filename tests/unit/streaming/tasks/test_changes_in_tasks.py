@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.merge import merge_by_clauses
 from bucketline.state.store.table.merge_clauses import DeleteClause, InsertClause, MergeClauses, UpdateClause
@@ -111,3 +111,18 @@ def test_a_merge_that_comes_second_is_planned_again(tmp_path: Path) -> None:
         assert others == []
         assert done.replanned == 1
         assert sorted(row["v"] for row in table.to_arrow().to_pylist()) == [5, 15]
+
+
+def test_postponed_tables_are_overwritten_and_merged(tmp_path: Path) -> None:
+    engine = SparkEngine(Cluster(random.Random(7), 2))
+    table = create_table(str(tmp_path / "w.db" / "t"), SCHEMA, ("dt", "id"), ["dt"], {"bucket": "-2"})
+    table.overwrite(data_of([("a", i, i, "x") for i in range(20)]), engine=engine)
+    source = data_of([("a", i, 100, "s") for i in range(15, 25)])
+    assert table.merge(source, ["dt", "id"], {"v": expr("v + source.v")}, engine=engine).visible
+    assert table.delete("id < 5", engine=engine).visible
+    held = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
+    assert held == {i: i if i < 15 else i + 100 if i < 20 else 100 for i in range(5, 25)}
+    assert table.doctor(rows=True) == []
+    merged = open_table(table.path, options={"postpone.merge-on-read": "true"})
+    with pytest.raises(UnsupportedTableError, match="leave out the engine"):
+        merged.merge(source, ["dt", "id"], "delete", None, engine=engine)
