@@ -43,8 +43,8 @@ class SplitSizes:
 
     target_bytes: int = 128 << 20
     open_cost_bytes: int = 4 << 20
-    least_share_bytes: int = 4 << 20
-    """A part of a file that is shared has so many bytes at least."""
+    least_share_bytes: int = 32 << 20
+    """A part of a file that is shared has so many bytes at least: a task of Spark takes 0.2 CPU seconds anyway."""
 
     def weight(self, files: Iterable[DataFileMeta]) -> int:
         return max(self.open_cost_bytes, sum(f.file_size for f in files))
