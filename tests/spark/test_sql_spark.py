@@ -82,3 +82,52 @@ def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession,
         run("SELECT nothing FROM orders")
     with pytest.raises(OptionError, match="there is no system table 'file'"):
         run("SELECT * FROM `orders$file`")
+
+
+STORY = (
+    "CREATE TABLE f (pk INT, v INT, pt INT, PRIMARY KEY (pk) NOT ENFORCED) WITH ('bucket'='2')",
+    "INSERT INTO f VALUES (1,10,1), (2,20,1), (3,30,1), (4,40,1); INSERT INTO f VALUES (1,11,1)",
+    "CALL sys.compact('default.f')",
+    "INSERT INTO f SELECT pk + 4, v, pt FROM f WHERE pk < 3",
+    "UPDATE f SET v = v + 1 WHERE pk IN (2, 5); DELETE FROM f WHERE pk = 4",
+    "MERGE INTO f USING (SELECT 3 AS pk, 33 AS v, 1 AS pt) s ON f.pk = s.pk "
+    "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (pk, v, pt) VALUES (s.pk, s.v, s.pt)",
+    "CREATE TABLE d (pk INT, v INT, pt INT) PARTITIONED BY (pt) TBLPROPERTIES ('primary-key'='pk,pt', 'bucket'='1', "
+    "'deletion-vectors.enabled'='true')",
+    "INSERT INTO d VALUES (1,10,1), (2,20,1), (3,30,2); UPDATE d SET v = 11 WHERE pk = 1; DELETE FROM d WHERE pk > 2",
+    "CREATE TABLE p (k INT, v INT, pt INT, PRIMARY KEY (k, pt) NOT ENFORCED) PARTITIONED BY (pt) WITH ('bucket'='-2', "
+    "'postpone.default-bucket-num'='2', 'postpone.batch-write-fixed-bucket'='false')",
+    "INSERT INTO p VALUES (1,10,1), (2,20,1), (3,30,2)",
+    "CALL sys.compact(table => 'p', partitions => 'pt=1')",
+    "CALL sys.compact(`table` => 'default.p', compact_strategy => 'full')",
+    "CALL sys.rescale(`table` => 'default.p', `bucket_num` => 1, `partition` => 'pt=1')",
+    "CREATE TABLE c (k INT, v INT, pt INT) PARTITIONED BY (pt) TBLPROPERTIES ('primary-key'='k')",
+    "INSERT INTO c VALUES (1,10,1), (2,20,1); INSERT INTO c VALUES (1,11,2)",
+    "CREATE TABLE w (k INT, v INT, pt INT) TBLPROPERTIES ('primary-key'='k', 'bucket'='1', 'write-only'='true')",
+    "INSERT INTO w VALUES (1, 1, 1), (2, 1, 1); INSERT INTO w (k, v) VALUES (1, 2)",
+    "CALL sys.plan_compaction(table => 'w', compact_strategy => 'full'); CALL sys.run_compactor('w')",
+)
+SHOWN = (
+    "SELECT * FROM {}",
+    "SELECT * FROM `{}$ro`",
+    "SELECT partition, bucket, level, record_count, file_source, deleteRowCount, min_key, max_key, "
+    "min_sequence_number, max_sequence_number FROM `{}$files`",
+    "SELECT snapshot_id, commit_kind, total_record_count, delta_record_count FROM `{}$snapshots`",
+    "SELECT partition, bucket, index_type, row_count FROM `{}$table_indexes`",
+)
+
+
+def test_statements_leave_the_same_tables_with_spark_and_without(spark: SparkSession, tmp_path: Path) -> None:
+    without, beside = str(tmp_path / "without"), str(tmp_path / "with")
+    for text in STORY:
+        bl.sql(None, text, without)
+        bl.sql(spark, text, beside)
+    for text in SHOWN:
+        queries = {table: text.format(table) for table in "fdpcw"}
+        expected = [(t, *row.values()) for t, q in queries.items() for row in bl.sql(None, q, without).to_pylist()]
+        together = " UNION ALL ".join(f"SELECT '{table}', * FROM ({query})" for table, query in queries.items())
+        found = [tuple(row) for row in bl.sql(spark, together, beside).collect()]
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), text
+        assert expected
+    with pytest.raises(OptionError, match="UNRESOLVED_COLUMN"):
+        bl.sql(spark, "SELECT * FROM f$snapshots ORDER BY level", beside)
