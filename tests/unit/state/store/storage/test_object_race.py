@@ -12,10 +12,10 @@ from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.table.table import create_table, open_table
 from tests.support.s3_server import S3Server, object_io
 
-EXCHANGE_TIMEOUT_S = 300
+EXCHANGE_TIMEOUT_S = 1500
 
 
-pytestmark = pytest.mark.stores
+pytestmark = [pytest.mark.stores, pytest.mark.timeout(1800)]
 
 
 def run(what: str, server: S3Server, uri: str, *, processes: int, count: int) -> list[list[int]]:
