@@ -5,7 +5,6 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from bucketline.conf.spark_options import check_spark_settings
@@ -47,9 +46,15 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
 def check_session(spark: Any) -> None:
     """Compares a session's settings with what the sink needs; advice is logged once a session.
 
-    Raises OptionError for settings under which the sink cannot work.
+    An application's settings do not change, and each costs calls into the JVM: they are read once. Raises OptionError
+    for settings under which the sink cannot work.
     """
-    _check_once(spark.sparkContext.applicationId, tuple(sorted(dict(spark.sparkContext.getConf().getAll()).items())))
+    context = spark.sparkContext
+    application = str(context.applicationId)
+    if application not in _checked:
+        for sentence in _advice(dict(context.getConf().getAll())):
+            _LOG.warning("%s", sentence)
+        _checked.add(application)
 
 
 def worker_python_advice(settings: dict[str, str]) -> str | None:
@@ -69,12 +74,10 @@ def _environment_of(python: str) -> tuple[str, str]:
     return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
 
 
-@cache
-def _check_once(application: str, settings: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    del application
-    found = dict(settings)
-    python = worker_python_advice(found)
-    advice = (*check_spark_settings(found), *([] if python is None else [python]))
-    for sentence in advice:
-        _LOG.warning("%s", sentence)
-    return advice
+def _advice(settings: dict[str, str]) -> tuple[str, ...]:
+    python = worker_python_advice(settings)
+    return (*check_spark_settings(settings), *([] if python is None else [python]))
+
+
+_checked: set[str] = set()
+"""Applications whose settings have been checked."""

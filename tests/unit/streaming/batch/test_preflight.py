@@ -1,14 +1,16 @@
 """Checks before the first task: columns by name, and which Python the workers start."""
 
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.columns_text import parse_columns
-from bucketline.streaming.batch.preflight import check_columns, worker_python_advice
+from bucketline.streaming.batch.preflight import check_columns, check_session, worker_python_advice
 
 SCHEMA = TableSchema(
     id=0,
@@ -55,3 +57,37 @@ def test_the_same_python_under_its_other_name_is_none(monkeypatch: pytest.Monkey
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     assert worker_python_advice({}) is None
+
+
+@dataclass
+class Application:
+    """A Spark session whose settings are read; `reads` counts how often."""
+
+    applicationId: str
+    settings: dict[str, str] = field(default_factory=dict)
+    reads: int = 0
+
+    @property
+    def sparkContext(self) -> "Application":
+        return self
+
+    def getConf(self) -> "Application":
+        self.reads += 1
+        return self
+
+    def getAll(self) -> list[tuple[str, str]]:
+        return list(self.settings.items())
+
+
+def test_settings_are_read_once_an_application_and_not_with_each_batch() -> None:
+    one, other = Application("preflight-1"), Application("preflight-2")
+    for session in (one, one, one, other):
+        check_session(session)
+    assert (one.reads, other.reads) == (1, 1)
+
+
+def test_settings_that_are_refused_are_refused_with_each_batch() -> None:
+    session = Application("preflight-3", {"spark.api.mode": "connect"})
+    for _ in range(2):
+        with pytest.raises(OptionError, match=r"spark\.api\.mode"):
+            check_session(session)
