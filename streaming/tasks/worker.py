@@ -1,11 +1,16 @@
 """A task as the function that Spark's Python workers call, without what a worker does again for each task.
 
+After each task a worker looks for garbage among all objects that it has: with Arrow, pandas and our modules loaded
+these are a hundred thousand, which takes longer than many a task. What is loaded stays as long as the worker, so that
+it need not be looked at.
+
 Before each task a worker tells Python's import system to forget what it knows of the path, and up to Python 3.12 the
 importer of an archive then reads the archive's table of contents again: for those that Spark puts on the path, a tenth
 of a second of each task, which is more than a task of a small batch works. An importer that is not cached is not asked;
 the next import of something new makes another, from the table of contents that has been read before.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
@@ -14,6 +19,12 @@ from zipimport import zipimporter
 import pyarrow as pa
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_LOADING_TASKS = 3
+"""Tasks of a process with which it still loads modules."""
+
+_spared: list[int] = []
+"""How many objects were out of the collection's sight, each time that it was done in this process."""
 
 _OWN_ARCHIVES = ("pyspark*.zip", "py4j-*.zip", "spark-core_*.jar")
 """What Spark itself puts on a worker's path: it does not change while the worker lives, unlike what a job may add."""
@@ -24,9 +35,19 @@ def in_worker(task: Task) -> Task:
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         forget_archives()
+        spare_what_is_loaded()
         return task(batches)
 
     return run
+
+
+def spare_what_is_loaded() -> None:
+    """Takes the objects that exist out of what the collection of garbage looks at, with the first tasks of a process:
+    by then most of what a worker loads is there. Garbage is collected before, so that it is not kept."""
+    if len(_spared) < _LOADING_TASKS:
+        gc.collect()
+        gc.freeze()
+        _spared.append(gc.get_freeze_count())
 
 
 def forget_archives() -> None:

@@ -1,6 +1,7 @@
 """A worker that runs task after task does not read Spark's own archives again for each of them."""
 
 import importlib
+import subprocess
 import sys
 import zipfile
 import zipimport
@@ -54,3 +55,19 @@ def test_the_task_is_called_after_that(cached: list[str]) -> None:
     run = in_worker(lambda batches: (b for b in batches))
     assert list(run(iter([rows]))) == [rows]
     assert not set(cached[:-1]) & set(sys.path_importer_cache)
+
+
+def test_the_first_tasks_spare_the_collection_of_garbage_what_is_loaded() -> None:
+    program = (
+        "import gc\n"
+        "from bucketline.streaming.tasks.worker import in_worker\n"
+        "task = in_worker(lambda batches: [])\n"
+        "counts = []\n"
+        "for _ in range(5):\n"
+        "    task(iter([]))\n"
+        "    counts.append((gc.get_freeze_count(), len(gc.get_objects())))\n"
+        "    kept = [[] for _ in range(1000)]\n"
+        "print(counts[0][0] > 20_000, counts[-1][1] < 5_000, counts[2][0] >= counts[4][0])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "True"]
