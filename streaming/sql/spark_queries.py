@@ -1,20 +1,25 @@
 """Queries over a Spark session: each table that a query names becomes a temporary view, and Spark runs the rest."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 
-from bucketline.conf.reader_options import READ_OPTIMIZED
+from bucketline.conf.errors import OptionError
+from bucketline.conf.reader_options import COLUMNS, FILTER, READ_OPTIMIZED
 from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.narrowing import needed_columns, needed_rows
 from bucketline.state.sql.statement import Query, Relation
 from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.sql.queries import Columns
 from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.types.logical import DataField
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.procedures import spark_engine
 from bucketline.streaming.reader.source import FORMAT, register
@@ -23,6 +28,8 @@ from bucketline.streaming.sql.write_frame import write_frame
 _OWN_OPTIONS = "spark."
 _PAIMON_OPTIONS = "spark.paimon."
 _READ_OPTIMIZED = "ro"
+_REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
+"""Under which a name in backticks can mean any column."""
 
 
 class SparkQueries:
@@ -58,14 +65,23 @@ class SparkQueries:
         return write_frame(self._spark, self._engine, table, self.frame(session, query), columns)
 
     def frame(self, session: SqlSession, query: Query) -> Any:
-        """The query as a DataFrame."""
+        """The query as a DataFrame, over the columns and rows of each table that it needs."""
+        if self._spark.conf.get(_REGEX_NAMES, "false") == "true":
+            return self._frame(session, query, narrowed=False)
+        try:
+            return self._frame(session, query, narrowed=True)
+        except OptionError:
+            # Names that are wrong, or mean something else than was read: Spark says so over the whole tables.
+            return self._frame(session, query, narrowed=False)
+
+    def _frame(self, session: SqlSession, query: Query, *, narrowed: bool) -> Any:
         text, views = query.text, []
         try:
             for relation in reversed(query.relations):
                 if self._is_view(session, relation):
                     continue
                 view = f"bucketline_{uuid4().hex}"
-                self._read(session, relation).createOrReplaceTempView(view)
+                self._read(session, relation, query if narrowed else None).createOrReplaceTempView(view)
                 views.append(view)
                 alias = "" if relation.has_alias else f" AS `{_last_part(relation)}`"
                 text = f"{text[: relation.start]}`{view}`{alias}{text[relation.end :]}"
@@ -94,13 +110,23 @@ class SparkQueries:
                 return False
         return bool(self._spark.catalog.tableExists(name.table))
 
-    def _read(self, session: SqlSession, relation: Relation) -> Any:
+    def _read(self, session: SqlSession, relation: Relation, query: Query | None) -> Any:
+        """A table as a DataFrame; with what the query needs of it, if one is given."""
         handle, system = handle_of(session.table(relation.name, relation.options)), relation.name.system
         if system is None or system.lower() == _READ_OPTIMIZED:
             options = {**handle.read_options, **handle.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
+            if query is not None:
+                options |= _needs(query, relation, own_sight(handle, None).schema.fields)
             return self._spark.read.format(FORMAT).options(**options).load(handle.uri)
         schema, rows = system_table(handle, system)
         return self.shown(pa.Table.from_batches(rows, schema=schema))
+
+
+def _needs(query: Query, relation: Relation, fields: Sequence[DataField]) -> dict[str, str]:
+    """The reader's options for what a query needs of a table."""
+    columns, condition = needed_columns(query, relation, fields), needed_rows(query, relation, fields)
+    found = {} if columns is None else {COLUMNS.key: ",".join(columns)}
+    return found if condition is None else {**found, FILTER.key: condition}
 
 
 def _last_part(relation: Relation) -> str:

@@ -35,3 +35,28 @@ def test_batches_go_through_a_rest_catalog_and_tasks_ask_for_keys_themselves(spa
         assert bl.compact(spark, table.uri, storage_options=handle_of(table).storage) is not None
         assert server.count("/commit") == before + 1
         assert catalog.table("orders").doctor(rows=True) == []
+        _query(spark, server, tmp_path)
+
+
+def _query(spark: Any, server: RestServer, folder: Path) -> None:
+    """SQL and the reader over tables of a REST catalog and of a JDBC catalog, by name."""
+
+    def run(text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in bl.sql(spark, text, server.options).collect()]
+
+    names = f"'metastore'='jdbc', 'uri'='jdbc:sqlite:{folder}/names.db', 'warehouse'='{folder}/j'"
+    run(f"CREATE CATALOG j WITH ('type'='paimon', {names}); CREATE DATABASE j.shop")
+    run("CREATE TABLE j.shop.names (id BIGINT PRIMARY KEY NOT ENFORCED, name STRING)")
+    run("INSERT INTO j.shop.names SELECT id, concat('n', v) FROM orders WHERE id < 5")
+    joined = "SELECT n.name, count(*) FROM orders o JOIN j.shop.names n ON o.id = n.id WHERE n.id > 1 GROUP BY n.name"
+    assert run(joined) == [("n1", 3)]
+    run(
+        "MERGE INTO orders USING j.shop.names AS s ON orders.id = s.id WHEN MATCHED AND s.id = 1 THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET v = s.name"
+    )
+    assert run("SELECT v, count(*) FROM orders GROUP BY v ORDER BY v") == [("1", 15), ("n1", 4)]
+    assert run("CALL sys.compact('orders'); SELECT DISTINCT level FROM orders$files") == [(5,)]
+    table = bl.catalog(server.options).table("orders")
+    read = spark.read.format("bucketline").options(**table.storage).option("filter", "id > 17").load(table.uri)
+    assert sorted(row.id for row in read.collect()) == [18, 19]
+    run("DROP DATABASE j.shop CASCADE; DROP CATALOG j")

@@ -1,0 +1,158 @@
+"""What a query needs of its tables: the columns, and a condition that its rows must pass.
+
+Spark's Python sources are not told what a query needs, so it is read from the text. Both answers are on the safe side:
+a column is left out only if its name stands nowhere in the query and nothing in it means columns without naming them; a
+part of WHERE is passed on only if Spark and the reader cannot disagree about it. Spark computes the whole query anyway.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from bucketline.state.sql.dialect import sql_text, tokens_of
+from bucketline.state.sql.statement import Query, Relation
+from bucketline.state.types.logical import DataField, TypeRoot
+
+_DIGITS = {TypeRoot.TINYINT: 2, TypeRoot.SMALLINT: 4, TypeRoot.INT: 9, TypeRoot.BIGINT: 18}
+"""Digits of whole numbers that each type holds."""
+
+_SMALL = (*_DIGITS, TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRoot.FLOAT, TypeRoot.DOUBLE)
+_COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+_KEEPS_LEFT = ("LEFT", "SEMI", "ANTI")
+
+
+def needed_columns(query: Query, relation: Relation, fields: Sequence[DataField]) -> tuple[str, ...] | None:
+    """The columns of a table that the query may use, in their order; at least one. None for all."""
+    table = _table(query, relation)
+    if table is None or _names_columns_otherwise(query.tree) or _has_star(table[1]):
+        return None
+    words = {token.text.lower() for token in tokens_of(query.text)}
+    found = [f for f in fields if f.name.lower() in words]
+    if not found:
+        found = [next((f for f in fields if f.type.root in _SMALL), fields[0])]
+    names = tuple(f.name for f in found)
+    if len(names) == len(fields) or any("," in n or n != n.strip() for n in names):
+        return None
+    return names
+
+
+def needed_rows(query: Query, relation: Relation, fields: Sequence[DataField]) -> str | None:
+    """A condition that all rows of a table pass that the query needs, as SQL; None for none."""
+    table = _table(query, relation)
+    if table is None or _names_columns_otherwise(query.tree):
+        return None
+    found, select = table
+    where, joins = select.args.get("where"), select.args.get("joins") or []
+    if where is None or select.args.get("laterals") or not _keeps_rows(found, joins):
+        return None
+    known = {f.name.lower(): f for f in fields}
+    if len(known) < len(fields):
+        return None
+    alias = found.alias_or_name.lower()
+    parts = [
+        passed
+        for part in _conjuncts(where.this)
+        if (passed := _passed_on(part, known, alias, needs_alias=bool(joins))) is not None
+    ]
+    return " AND ".join(parts) if parts else None
+
+
+def _table(query: Query, relation: Relation) -> tuple[exp.Table, exp.Select] | None:
+    """The table in the tree and the SELECT whose FROM or JOIN names it; None where it stands elsewhere."""
+    for table in query.tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier) or int(table.parts[0].meta.get("start", -1)) != relation.start:
+            continue
+        place = table.parent
+        select = None if place is None else place.parent
+        is_plain = isinstance(place, exp.From | exp.Join) and isinstance(select, exp.Select)
+        alias = table.args.get("alias")
+        has_names = isinstance(alias, exp.TableAlias) and bool(alias.columns)
+        own = {key for key, value in table.args.items() if value} - {"this", "db", "catalog", "alias"}
+        return (table, select) if is_plain and not has_names and not own else None
+    return None
+
+
+def _names_columns_otherwise(tree: exp.Expression) -> bool:
+    """Whether a query may use columns that it does not name: NATURAL JOIN, PIVOT, IDENTIFIER('...'), TRANSFORM."""
+    if tree.find(exp.Pivot, exp.QueryTransform):
+        return True
+    for join in tree.find_all(exp.Join):
+        if join.args.get("method"):
+            return True
+    return any(str(found.this).upper() == "IDENTIFIER" for found in tree.find_all(exp.Anonymous))
+
+
+def _has_star(select: exp.Select) -> bool:
+    """Whether a * in this SELECT means columns; in COUNT(*) it means rows."""
+    for star in select.find_all(exp.Star):
+        if star.find_ancestor(exp.Select) is select and not _counts_rows(star):
+            return True
+    return False
+
+
+def _counts_rows(star: exp.Star) -> bool:
+    return isinstance(star.parent, exp.Count)
+
+
+def _keeps_rows(table: exp.Table, joins: Sequence[exp.Join]) -> bool:
+    """Whether a condition on joined rows is one on the rows of this table: no join adds nulls to it."""
+    is_first = isinstance(table.parent, exp.From)
+    for join in joins:
+        words = {str(join.args.get(key) or "").upper() for key in ("side", "kind", "method")} - {"", "INNER", "CROSS"}
+        if words - {"OUTER"} and not (is_first and words <= {*_KEEPS_LEFT, "OUTER"}):
+            return False
+        if "OUTER" in words and not words & set(_KEEPS_LEFT):
+            return False
+    return True
+
+
+def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        yield from _conjuncts(node.this)
+        yield from _conjuncts(node.expression)
+    else:
+        yield node
+
+
+def _passed_on(node: exp.Expression, known: dict[str, DataField], alias: str, *, needs_alias: bool) -> str | None:
+    """The part as SQL on the table alone, if it compares a column with literals of its own type."""
+
+    def field(found: exp.Expression) -> DataField | None:
+        if not isinstance(found, exp.Column) or isinstance(found.this, exp.Star) or found.args.get("db"):
+            return None
+        if found.table.lower() != alias and (found.table or needs_alias):
+            return None
+        return known.get(found.name.lower())
+
+    if isinstance(node, _COMPARISONS):
+        for column, literal in ((node.this, node.expression), (node.expression, node.this)):
+            own = field(column)
+            if own is not None and _is_of(literal, own):
+                return _text(node, own)
+        return None
+    own = field(node.this) if isinstance(node.this, exp.Expression) else None
+    if own is None:
+        return None
+    if isinstance(node, exp.In) and node.expressions and len(node.args["expressions"]) == len(node.expressions):
+        others = any(value for key, value in node.args.items() if key not in ("this", "expressions"))
+        return None if others or not all(_is_of(e, own) for e in node.expressions) else _text(node, own)
+    if isinstance(node, exp.Between):
+        ends = (node.args["low"], node.args["high"])
+        return _text(node, own) if not node.args.get("symmetric") and all(_is_of(e, own) for e in ends) else None
+    return None
+
+
+def _is_of(node: exp.Expression, field: DataField) -> bool:
+    """Whether a node is a literal of the type of a column: whole numbers and texts."""
+    if field.type.root in _DIGITS:
+        inner = node.this if isinstance(node, exp.Neg) else node
+        is_number = isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit()
+        return is_number and len(inner.this) <= _DIGITS[field.type.root]
+    is_text = field.type.root is TypeRoot.VARCHAR
+    return is_text and isinstance(node, exp.Literal) and bool(node.is_string)
+
+
+def _text(node: exp.Expression, field: DataField) -> str:
+    name = exp.column(exp.to_identifier(field.name, quoted=True))
+    return f"({sql_text(node.transform(lambda found: name.copy() if isinstance(found, exp.Column) else found))})"
