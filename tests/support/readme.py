@@ -1,13 +1,24 @@
 """The README of the repository and the pages of `docs/` as tests see them: blocks of code by language, and sections."""
 
+import json
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
+
+import pyarrow as pa
+
+from bucketline.state.store.table.table import create_table
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
+NOTEBOOK = ROOT / "examples" / "orders.ipynb"
 PAGES = (README, *sorted(DOCS.glob("*.md")))
+
+COLUMNS = "id BIGINT NOT NULL, customer STRING, status STRING, amount DECIMAL(12, 2), updated TIMESTAMP(6)"
+OPTIONS = {"bucket": "2"}
+"""The columns and options of the quickstart's table."""
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SPARK, _ELSEWHERE = "pyspark", ("confluent_kafka", "pypaimon")
@@ -37,6 +48,22 @@ def blocks(language: str, page: Path = README) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = (Block(page, m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in _BLOCK.finditer(text))
     return [block for block in found if block.language == language]
+
+
+def cells(page: Path = NOTEBOOK) -> list[Block]:
+    """The cells of code of a notebook, in order."""
+    found = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in found if cell["cell_type"] == "code"]
+    return [Block(page, "python", text, at) for at, text in enumerate(code, 1)]
+
+
+def make_demo(folder: Path) -> None:
+    """A small table like the one that `bucketline quickstart --directory demo` leaves, in three commits."""
+    orders = create_table(str(folder / "demo" / "shop.db" / "orders"), COLUMNS, ["id"], options=OPTIONS)
+    for number in range(3):
+        ids = range(number * 10, number * 10 + 40)
+        rows = [{"id": i, "customer": "Ada", "status": "new", "amount": Decimal(number)} for i in ids]
+        orders.write(pa.Table.from_pylist(rows, schema=orders.schema))
 
 
 def section(title: str, page: Path) -> str:

@@ -22,11 +22,12 @@ from bucketline.conf.sink_options import SINK_OPTIONS
 from bucketline.conf.table.memory_options import BOUNDED
 from bucketline.conf.table.other_options import RESTRICTED
 from bucketline.conf.table.table_options import KNOWN_KEYS
+from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.batch_metrics import BUCKETS_BY_RUNS, COUNTERS, GAUGES, LAST_BATCH
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.cli.plan_commands import ITEMS, OPEN_ITEMS
-from tests.support.readme import DOCS, PAGES, README, blocks, headings, run, section
+from tests.support.readme import DOCS, PAGES, README, blocks, cells, headings, make_demo, run, section
 
 COMMAND = re.compile(r"(?<!import )\bbucketline ([a-z-]+)((?:[^`\n|\\)]|\\\n)*)")
 PROSE = re.compile(r"```.*?```", re.DOTALL)
@@ -55,6 +56,18 @@ def test_the_python_without_spark_runs_as_it_stands(tmp_path: Path, monkeypatch:
     names: dict[str, object] = {}
     run(ours, names)
     assert (tmp_path / "warehouse" / "shop.db" / "orders" / "snapshot").is_dir()
+
+
+def test_the_cells_of_the_notebook_run_up_to_those_with_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_demo(tmp_path)
+    found = cells()
+    first = next(at for at, cell in enumerate(found) if cell.needs_spark)
+    assert first >= 4
+    names: dict[str, object] = {}
+    run(found[:first], names)
+    rows = open_table("demo/shop.db/orders").to_arrow(columns=["id", "status"]).to_pylist()
+    assert {r["id"]: r["status"] for r in rows if r["id"] in (20, 43, 9000001)} == {20: "delivered", 9000001: "new"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
