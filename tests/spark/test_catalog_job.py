@@ -56,7 +56,7 @@ def _query(spark: Any, server: RestServer, folder: Path) -> None:
     )
     assert run("SELECT v, count(*) FROM orders GROUP BY v ORDER BY v") == [("1", 15), ("n1", 4)]
     assert run("CALL sys.compact('orders'); SELECT DISTINCT level FROM orders$files") == [(5,)]
-    table = bl.catalog(server.options).table("orders")
-    read = spark.read.format("bucketline").options(**table.storage).option("filter", "id > 17").load(table.uri)
+    place = bl.catalog(server.options).place("orders")
+    read = spark.read.format("bucketline").options(**place.storage).option("filter", "id > 17").load(place.uri)
     assert sorted(row.id for row in read.collect()) == [18, 19]
     run("DROP DATABASE j.shop CASCADE; DROP CATALOG j")
