@@ -2,6 +2,7 @@
 
 import logging
 import random
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig
 from bucketline.streaming.batch.kafka_batch import KafkaReader
-from bucketline.streaming.job.choose_reader import JobSink, choose_reader, client_error
+from bucketline.streaming.job.choose_reader import JobSink, beside, choose_reader
+from bucketline.streaming.tasks.kafka_trial import client_error
 from tests.support.tasks import Cluster
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -32,7 +34,8 @@ class Session(Cluster):
 def chosen(reader: ReaderChoice, **more: str) -> KafkaReader | None:
     options = OPTIONS | {key.replace("_", "."): text for key, text in more.items()}
     source = SourceConfig("kafka", options, RecordFormat.JSON, reader)
-    return choose_reader(Session(random.Random(1)), source, options)
+    found = choose_reader(Session(random.Random(1)), source, options)
+    return None if found is None else found()
 
 
 def test_auto_lets_tasks_read_where_every_option_has_a_counterpart(caplog: pytest.LogCaptureFixture) -> None:
@@ -63,9 +66,66 @@ def test_native_is_refused_where_tasks_cannot_read_and_spark_asks_nobody() -> No
     assert choose_reader(None, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, ReaderChoice.SPARK), OPTIONS) is None
 
 
+class NoClient:
+    """A session whose tasks lack the client; they say so once the test lets them."""
+
+    defaultParallelism = 2
+
+    def __init__(self) -> None:
+        self.may_say = threading.Event()
+
+    @property
+    def sparkContext(self) -> Any:
+        return self
+
+    def getConf(self) -> Any:
+        return self
+
+    def getAll(self) -> Any:
+        return []
+
+    def range(self, *tasks: int) -> Any:
+        return self
+
+    def mapInArrow(self, task: Any, ddl: str) -> Any:
+        return self
+
+    def collect(self) -> Any:
+        assert self.may_say.wait(60)
+        return [{"why": ""}, {"why": "this Python cannot import confluent-kafka"}]
+
+
+@pytest.mark.parametrize("reader", [ReaderChoice.AUTO, ReaderChoice.NATIVE])
+def test_what_tasks_lack_is_asked_beside_the_start_and_known_to_the_first_batch(
+    reader: ReaderChoice, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    session = NoClient()
+    found = choose_reader(session, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, reader), OPTIONS)
+    assert found is not None and not caplog.messages
+    session.may_say.set()
+    sink = JobSink("/tmp/k.db/t", kafka=found)
+    for _ in range(2):
+        if reader is ReaderChoice.NATIVE:
+            with pytest.raises(
+                OptionError, match=r"native: this Python cannot import confluent-kafka"
+            ):
+                sink._job()
+        else:
+            assert sink._job().kafka is None
+    said = "Spark reads Kafka (source.reader = auto): this Python cannot import confluent-kafka"
+    assert caplog.messages == ([said] if reader is ReaderChoice.AUTO else [])
+
+
+def test_an_error_of_the_trial_is_raised_where_its_result_is_asked_for() -> None:
+    trial = beside(lambda: str(1 // 0))
+    with pytest.raises(ZeroDivisionError):
+        trial.result(60)
+
+
 def test_the_sink_of_a_job_has_what_any_sink_has_and_the_reader() -> None:
     reader = KafkaReader({"a": "1"}, is_required=False, keeps_split=False)
-    sink = JobSink("/tmp/k.db/t", checkpoint="/c", source="kafka://b", allow_reprocess=True, kafka=reader)
+    sink = JobSink("/tmp/k.db/t", checkpoint="/c", source="kafka://b", allow_reprocess=True, kafka=lambda: reader)
     job = sink._job()
     assert (job.checkpoint, job.source, job.allow_reprocess, job.kafka) == ("/c", "kafka://b", True, reader)
 
