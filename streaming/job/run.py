@@ -82,6 +82,7 @@ def run_job(
         _LOG.info("%s = %s (%s)", key, shown, origin)
     name = f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}"
     with explained(), open_session(name, spark, ending, log) as session:
+        reader = choose_reader(session, config.source, given.options)
         kafka = config.source.format == KAFKA
         cluster = cluster_id(session, given.options) if kafka else None
         if reset_identity:
@@ -98,7 +99,7 @@ def run_job(
             cluster=cluster,
             allow_reprocess=allow_reprocess,
             storage_options=handle_of(table).storage,
-            kafka=choose_reader(session, config.source, given.options),
+            kafka=reader,
         )
         gate = BatchGate(sink)
         with kafka_failures(given.options if kafka else None), explained():

@@ -22,6 +22,8 @@ from pyspark.sql import SparkSession
 from bucketline.conf.errors import OptionError
 from bucketline.conf.properties_file import parse_properties
 from bucketline.streaming.batch.classic import connect_refused
+from bucketline.streaming.batch.preflight import worker_python_advice
+from bucketline.streaming.tasks.worker import DAEMON
 
 _LAUNCHED_BY_SPARK = "PYSPARK_GATEWAY_PORT"
 _PYTHON_OF_WORKERS = "PYSPARK_PYTHON"
@@ -30,6 +32,8 @@ _CONNECT = "SPARK_REMOTE"
 _QUIET: Mapping[str, str] = {"spark.ui.showConsoleProgress": "false"}
 """Settings of a job's own JVM, unless the user sets another value. Spark's progress bars would mix with the lines of
 the log."""
+_DAEMON = "spark.python.daemon.module"
+_MASTER = "spark.master"
 _PACKAGES = "spark.jars.packages"
 
 
@@ -64,9 +68,16 @@ def awaited_packages(arguments: Sequence[str]) -> str | None:
 
 
 def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a job's own JVM: ours, except those that the user sets."""
+    """The settings of a job's own JVM: ours, except those that the user sets. Python workers are forked from a process
+    that has loaded what they need, where it is certain that it can: on this machine, with this Python."""
     chosen = {**defaults, **_chosen(arguments)}
-    return {key: text for key, text in _QUIET.items() if key not in chosen}
+    ours = dict(_QUIET)
+    if (
+        chosen.get(_MASTER, os.environ.get("MASTER", "local")).startswith("local")
+        and worker_python_advice(chosen) is None
+    ):
+        ours[_DAEMON] = DAEMON
+    return {key: text for key, text in ours.items() if key not in chosen}
 
 
 def _start_jvm(name: str, settings: Mapping[str, str]) -> None:
@@ -89,7 +100,10 @@ def _chosen(arguments: Sequence[str]) -> dict[str, str]:
     """The settings in `--conf key=value`."""
     pairs = [b for a, b in pairwise(arguments) if a in ("--conf", "-c")]
     pairs += [a.removeprefix("--conf=") for a in arguments if a.startswith("--conf=")]
-    return {key: text for key, _, text in (pair.partition("=") for pair in pairs)}
+    masters = [b for a, b in pairwise(arguments) if a == "--master"]
+    masters += [a.removeprefix("--master=") for a in arguments if a.startswith("--master=")]
+    named = {_MASTER: masters[-1]} if masters else {}
+    return {key: text for key, _, text in (pair.partition("=") for pair in pairs)} | named
 
 
 def _defaults(arguments: Sequence[str]) -> dict[str, str]:

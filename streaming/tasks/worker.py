@@ -20,6 +20,9 @@ import pyarrow as pa
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
+DAEMON = "bucketline.streaming.tasks.daemon"
+"""The module that Spark can fork its workers from. It is named and not imported: it is a program of its own."""
+
 _LOADING_TASKS = 3
 """Tasks of a process with which it still loads modules."""
 
@@ -39,6 +42,11 @@ def in_worker(task: Task) -> Task:
         return task(batches)
 
     return run
+
+
+def load_lazy_modules() -> None:
+    """Loads what Arrow loads with the first values that it takes: pandas, where that is installed."""
+    pa.array([0])
 
 
 def spare_what_is_loaded() -> None:

@@ -107,9 +107,7 @@ def test_what_tasks_lack_is_asked_beside_the_start_and_known_to_the_first_batch(
     sink = JobSink("/tmp/k.db/t", kafka=found)
     for _ in range(2):
         if reader is ReaderChoice.NATIVE:
-            with pytest.raises(
-                OptionError, match=r"native: this Python cannot import confluent-kafka"
-            ):
+            with pytest.raises(OptionError, match=r"native: this Python cannot import confluent-kafka"):
                 sink._job()
         else:
             assert sink._job().kafka is None

@@ -1,5 +1,6 @@
 """What a job starts its own Spark with."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from bucketline.streaming.batch.classic import require_classic
 from bucketline.streaming.batch.procedures import compact, rescale
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.job.session import awaited_packages, settings_of_own, start_session
+from bucketline.streaming.tasks.worker import DAEMON
 
+WORKERS_FROM = "spark.python.daemon.module"
 BARS = "spark.ui.showConsoleProgress"
 
 
@@ -25,7 +28,29 @@ BARS = "spark.ui.showConsoleProgress"
 def test_sparks_progress_bars_are_off_unless_somebody_chose_them(
     arguments: list[str], defaults: dict[str, str], set_by_us: bool
 ) -> None:
-    assert settings_of_own(arguments, defaults) == ({BARS: "false"} if set_by_us else {})
+    assert settings_of_own(arguments, defaults).get(BARS) == ("false" if set_by_us else None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "defaults", "set_by_us"),
+    [
+        ("pyspark-shell", {}, True),
+        ("--master local[2] pyspark-shell", {"spark.master": "yarn"}, True),
+        ("--master yarn pyspark-shell", {}, False),
+        ("--master=k8s://x pyspark-shell", {}, False),
+        ("--conf spark.master=spark://x:1 pyspark-shell", {}, False),
+        ("pyspark-shell", {"spark.master": "yarn"}, False),
+        ("--conf spark.pyspark.python=/opt/other/python pyspark-shell", {}, False),
+        (f"--conf {WORKERS_FROM}=mine pyspark-shell", {}, False),
+    ],
+)
+def test_workers_are_forked_from_our_module_where_it_is_certain_to_be_there(
+    arguments: str, defaults: dict[str, str], set_by_us: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.delenv("MASTER", raising=False)
+    found = settings_of_own(arguments.split(), defaults)
+    assert found.get(WORKERS_FROM) == (DAEMON if set_by_us else None)
 
 
 @pytest.mark.parametrize(

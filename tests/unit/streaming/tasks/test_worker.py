@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.streaming.tasks.worker import forget_archives, in_worker
+from bucketline.streaming.tasks.worker import DAEMON, forget_archives, in_worker
 
 
 def archive(folder: Path, name: str) -> str:
@@ -68,6 +68,20 @@ def test_the_first_tasks_spare_the_collection_of_garbage_what_is_loaded() -> Non
         "    counts.append((gc.get_freeze_count(), len(gc.get_objects())))\n"
         "    kept = [[] for _ in range(1000)]\n"
         "print(counts[0][0] > 20_000, counts[-1][1] < 5_000, counts[2][0] >= counts[4][0])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "True"]
+
+
+def test_the_module_that_workers_are_forked_from_loads_what_tasks_need_before_it_serves() -> None:
+    program = (
+        "import gc, runpy, sys, pyspark.daemon\n"
+        "sys.argv = ['x', 'pyspark.worker']\n"
+        "def served():\n"
+        "    tasks = [f'bucketline.streaming.tasks.{name}' for name in ('read_task', 'write_task')]\n"
+        "    print(set(tasks) <= set(sys.modules), 'pandas' in sys.modules, gc.get_freeze_count() > 20_000)\n"
+        "pyspark.daemon.manager = served\n"
+        f"runpy.run_module({DAEMON!r}, run_name='__main__')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "True"]
