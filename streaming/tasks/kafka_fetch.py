@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bucketline.state.determinism import SYSTEM_STOPWATCH, Stopwatch
 from bucketline.streaming.tasks.kafka_consumers import Consumer, Message
@@ -184,6 +185,7 @@ class Chunk:
         self._wanted = wanted
         self._columns = columns
         self._lists: dict[str, list[Any]] = {name: [] for name in columns if name in _TAKEN}
+        self._offsets: list[NDArray[np.int64]] = []
         self.count = 0
         self._bytes = 0
 
@@ -191,6 +193,8 @@ class Chunk:
         """Takes records that follow those before."""
         for name, found in self._lists.items():
             found.extend(map(_TAKEN[name], records))
+        if "offset" in self._columns:
+            self._offsets.append(_offsets_of(records))
         self.count += len(records)
         self._bytes += sum(map(len, records))
 
@@ -207,6 +211,8 @@ class Chunk:
             return pa.repeat(pa.scalar(self._wanted.topic, pa.string()), self.count)
         if name == "partition":
             return pa.repeat(pa.scalar(self._wanted.partition, pa.int32()), self.count)
+        if name == "offset":
+            return pa.array(np.concatenate(self._offsets))
         found = self._lists[name]
         if name == "timestamp":
             # A record without a time has -1, in Kafka and in librdkafka.
@@ -221,6 +227,15 @@ def _bytes(tables: Sequence[pa.Table]) -> int:
     return sum(int(t.nbytes) for t in tables)
 
 
+def _offsets_of(records: Sequence[Message]) -> NDArray[np.int64]:
+    """The offsets of records of one partition, one or more. They ascend, so that records without gaps need not be
+    asked each."""
+    first, last = _int(records[0].offset()), _int(records[-1].offset())
+    if last - first + 1 == len(records):
+        return np.arange(first, last + 1)
+    return np.fromiter((_int(m.offset()) for m in records), np.int64, len(records))
+
+
 def _headers(record: Message) -> list[dict[str, object]] | None:
     found = record.headers()
     return [{"key": key, "value": value} for key, value in found] if found else None
@@ -229,7 +244,6 @@ def _headers(record: Message) -> list[dict[str, object]] | None:
 _TAKEN: Mapping[str, Callable[[Message], Any]] = {
     "value": methodcaller("value"),
     "key": methodcaller("key"),
-    "offset": methodcaller("offset"),
     "timestamp": methodcaller("timestamp"),
     "timestampType": methodcaller("timestamp"),
     "headers": _headers,
@@ -239,7 +253,6 @@ _TAKEN: Mapping[str, Callable[[Message], Any]] = {
 _TYPES: Mapping[str, pa.DataType] = {
     "value": pa.binary(),
     "key": pa.binary(),
-    "offset": pa.int64(),
     "timestamp": pa.timestamp("us", "UTC"),
     "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
