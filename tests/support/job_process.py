@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +47,16 @@ class JobFolder:
         path.write_text("".join(f"{line}\n" for line in lines))
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
-    def command(self, *settings: str, submit: bool = False, flags: Sequence[str] = ()) -> list[str]:
-        """The command that starts the job; `settings` are added to those of the job file."""
-        config = {
+    def command(
+        self,
+        *settings: str,
+        submit: bool = False,
+        flags: Sequence[str] = (),
+        parts: Mapping[str, object] | None = None,
+    ) -> list[str]:
+        """The command that starts the job; `settings` are added to those of the job file, and `parts` replace parts of
+        it."""
+        config: dict[str, object] = {
             "table": str(self.root / "shop.db" / "orders"),
             "source": {
                 "format": "text",
@@ -59,6 +66,7 @@ class JobFolder:
             "checkpoint": str(self.root / "checkpoint"),
             "trigger": "0 s",
             "create": {"schema": "id BIGINT NOT NULL, n BIGINT", "primary-key": "id", "options": {"bucket": "2"}},
+            **(parts or {}),
         }
         (self.root / "job.json").write_text(json.dumps(config))
         assigned = [part for setting in settings for part in ("--set", setting)]
@@ -105,6 +113,12 @@ class JobProcess:
         """The Python of the driver: the started process, or the one that spark-submit has started."""
         return next(p for p in self.processes() if p.name() != "java" and _DRIVERS & set(p.cmdline()))
 
+    def kill(self) -> None:
+        """Kills the driver, Spark's JVM and the workers, as when the power fails."""
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
     def signal_group(self, number: signal.Signals) -> None:
         os.killpg(self._process.pid, number)
 
@@ -123,11 +137,12 @@ def _as_from_a_terminal() -> None:
 
 
 @contextmanager
-def started(folder: JobFolder, command: Sequence[str]) -> Iterator[JobProcess]:
+def started(folder: JobFolder, command: Sequence[str], jars: Sequence[Path] = ()) -> Iterator[JobProcess]:
     """The process of a command, killed with all its group at the end of the block or after a long while."""
+    more = ["--jars", ",".join(map(str, jars))] if jars else []
     env = {
         **os.environ,
-        "PYSPARK_SUBMIT_ARGS": " ".join([*_SPARK, "pyspark-shell"]),
+        "PYSPARK_SUBMIT_ARGS": " ".join([*more, *_SPARK, "pyspark-shell"]),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
