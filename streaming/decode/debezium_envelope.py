@@ -46,28 +46,41 @@ class Unwrapped:
     payloads: pa.Array
 
 
-def read_events(values: pa.Array, fields: tuple[DataField, ...], watch: Watch = Watch.NOTHING) -> Objects:
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The columns of row images that are read: `fields` after a change, and before it those of them in `before`, or
+    all."""
+
+    fields: tuple[DataField, ...]
+    before: tuple[DataField, ...] | None = None
+
+    def shape(self, source: SourceSchema) -> Shape:
+        """The shape of an event whose images have that schema."""
+        return _bare_shape(self) if not source else _shape_of_images(self, source)
+
+
+def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) -> Objects:
     """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; and the schema needs of
     their rows.
 
     Shapes: n binary without nulls in; a record whose payload is null is not an event and not bad.
     """
     unwrapped, rest = _unwrap(values)
-    parts = [_read_unwrapped(part, fields, watch) for part in unwrapped]
-    bare = _moved(read_objects(values.take(pa.array(rest)), _event_shape(fields, _NO_SCHEMA), watch), rest)
+    parts = [_read_unwrapped(part, images, watch) for part in unwrapped]
+    bare = _moved(read_objects(values.take(pa.array(rest)), images.shape(_NO_SCHEMA), watch), rest)
     no_op = bare.structs.field("op").is_null().to_numpy(zero_copy_only=False)
     other = bare.positions[no_op]
     need = _need_of_rows(bare.need)
     parts.append(Objects(bare.structs.filter(pa.array(~no_op)), bare.positions[~no_op], bare.bad, need))
-    parts.extend(_read_unusual(values.take(pa.array(other)), other, fields, watch))
+    parts.extend(_read_unusual(values.take(pa.array(other)), other, images, watch))
     return _in_order(parts)
 
 
-def _read_unwrapped(part: Unwrapped, fields: tuple[DataField, ...], watch: Watch) -> Objects:
+def _read_unwrapped(part: Unwrapped, images: Images, watch: Watch) -> Objects:
     """The events of one schema. It declares all their fields, so unknown fields are not looked for in the values."""
     events = part.payloads
-    found = read_objects(events, _event_shape(fields, part.source), _only_wider(watch))
-    declared = declared_need(part.source, fields) if watch is Watch.ALL and len(events) else NO_NEED
+    found = read_objects(events, images.shape(part.source), _only_wider(watch))
+    declared = declared_need(part.source, images.fields) if watch is Watch.ALL and len(events) else NO_NEED
     return _moved(replace(found, need=joined(_need_of_rows(found.need), declared)), part.positions)
 
 
@@ -150,7 +163,7 @@ def _row_schema(schema: object) -> SourceSchema:
 
 
 def _read_unusual(
-    values: pa.Array, positions: npt.NDArray[np.int64], fields: tuple[DataField, ...], watch: Watch
+    values: pa.Array, positions: npt.NDArray[np.int64], images: Images, watch: Watch
 ) -> Iterator[Objects]:
     """Envelopes of another layout, one by one; what is not an event is bad."""
     for value, position in zip(values.to_pylist(), positions, strict=True):
@@ -160,16 +173,18 @@ def _read_unusual(
         if payload is None and isinstance(record, dict) and "payload" in record:
             continue
         if not isinstance(payload, dict) or payload.get("op") is None:
-            yield _bad(int(position), NO_EVENT, fields)
+            yield _bad(int(position), NO_EVENT, images)
             continue
         failures = Failures()
         source = _row_schema(schema)
-        shape = _event_shape(fields, source)
+        shape = images.shape(source)
         structs = build_array([payload], shape, failures)
-        need = _need_of_event(payload, shape, source, fields, watch)
+        need = _need_of_event(payload, shape, source, images.fields, watch)
         if failures.reasons:
-            is_mendable = not pa.types.is_null(_need_of_event(payload, shape, source, fields, _only_wider(watch)))
-            yield replace(_bad(int(position), failures.reasons[0], fields), need=need if is_mendable else NO_NEED)
+            is_mendable = not pa.types.is_null(
+                _need_of_event(payload, shape, source, images.fields, _only_wider(watch))
+            )
+            yield replace(_bad(int(position), failures.reasons[0], images), need=need if is_mendable else NO_NEED)
         else:
             yield Objects(structs, at, (), need)
 
@@ -194,18 +209,19 @@ def _payload_of(record: object) -> tuple[object, SourceSchema]:
     return record["payload"], schema if isinstance(schema, Mapping) else _NO_SCHEMA
 
 
-def _bad(position: int, reason: str, fields: tuple[DataField, ...]) -> Objects:
-    none = pa.nulls(0, _event_shape(fields, _NO_SCHEMA).arrow)
+def _bad(position: int, reason: str, images: Images) -> Objects:
+    none = pa.nulls(0, images.shape(_NO_SCHEMA).arrow)
     return Objects(none, np.zeros(0, dtype=np.int64), ((position, reason),))
 
 
-def _event_shape(fields: tuple[DataField, ...], source: SourceSchema) -> Shape:
-    return _bare_shape(fields) if not source else envelope_shape(row_shape(fields, source))
-
-
 @lru_cache(maxsize=64)
-def _bare_shape(fields: tuple[DataField, ...]) -> Shape:
-    return envelope_shape(row_shape(fields))
+def _bare_shape(images: Images) -> Shape:
+    return _shape_of_images(images, _NO_SCHEMA)
+
+
+def _shape_of_images(images: Images, source: SourceSchema) -> Shape:
+    before = None if images.before is None else row_shape(images.before, source)
+    return envelope_shape(row_shape(images.fields, source), before)
 
 
 def _moved(found: Objects, positions: npt.NDArray[np.int64]) -> Objects:

@@ -153,10 +153,11 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE) -> Shape:
     return Shape(data_type, arrow_type(data_type), forms=_forms(data_type, source))
 
 
-def envelope_shape(row: Shape) -> Shape:
-    """The shape of a Debezium event: row images before and after, and the operation."""
+def envelope_shape(row: Shape, before: Shape | None = None) -> Shape:
+    """The shape of a Debezium event: row images before and after, and the operation. `before` is the shape of that
+    image where it is another one."""
     names = ("before", "after", "op")
-    children = (row, row, shape_of(DataType(TypeRoot.VARCHAR, length=1)))
+    children = (row if before is None else before, row, shape_of(DataType(TypeRoot.VARCHAR, length=1)))
     arrow = pa.struct([pa.field(n, c.arrow) for n, c in zip(names, children, strict=True)])
     return Shape(DataType(TypeRoot.ROW), arrow, names=names, children=children, is_envelope=True)
 

@@ -9,9 +9,10 @@ without one, of the record's key. The -U of an update is produced only if the me
 the key counts: without REPLICA IDENTITY FULL Postgres sends nothing else, so its other NOT NULL columns become zero.
 Tombstones and messages (`m`) are skipped; `t`, a truncate, is bad.
 
-A record is bad as a whole or not at all: an update gives both rows or none. With a `watch`, the fields and types that
-the table lacks are found too. For Debezium events they are those of the rows; if the records contain a schema, its
-declared fields count, whether they have values or not.
+A record is bad as a whole or not at all: an update gives both rows or none. Of the row before, only what is needed is
+read: the columns of the primary key, where it gives no row of its own. With a `watch`, the fields and types that the
+table lacks are found too. For Debezium events they are those of the rows; if the records contain a schema, its declared
+fields count, whether they have values or not.
 
 Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationSchema; Debezium 3 documentation of its
 connectors.
@@ -29,7 +30,7 @@ import pyarrow.compute as pc
 
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
-from bucketline.streaming.decode.debezium_envelope import NO_EVENT, read_events, read_keys
+from bucketline.streaming.decode.debezium_envelope import NO_EVENT, Images, read_events, read_keys
 from bucketline.streaming.decode.decoded_rows import Decoded, Found, judge_rows
 from bucketline.streaming.decode.json_blocks import read_objects
 from bucketline.streaming.decode.json_shape import Shape, row_shape
@@ -129,14 +130,26 @@ def decode_debezium(
     data = _binary(values)
     live = _true(pc.and_(data.is_valid(), pc.fill_null(pc.greater(pc.binary_length(data), 0), False)))
     positions = np.flatnonzero(live)
-    objects = read_events(data.filter(pa.array(live)), columns, watch)
+    alive = data.filter(pa.array(live))
+    needs_all = update_before is UpdateBefore.EMIT or watch is not Watch.NOTHING or not primary_key
+    images = Images(columns, None if needs_all else tuple(f for f in columns if f.name in primary_key))
+    objects = read_events(alive, images, watch)
     events = _Events(objects.structs, positions[objects.positions])
     bad = {int(positions[at]): _explained(reason) for at, reason in objects.bad} | _unfollowed(events)
-    changes = _changes(events, primary_key, update_before)
+    moved = _moved(events, primary_key)
+    gone = moved | (events.is_one_of("d") & events.has_before)
+    if needs_all:
+        deletes = _taken(events, events.before, gone, RowKind.DELETE)
+    else:
+        whole = read_events(alive.take(pa.array(objects.positions[gone])), Images(columns))
+        records = events.records[gone]
+        deletes = _Change(whole.structs.field("before"), records[whole.positions], RowKind.DELETE)
+        bad |= {int(records[at]): _explained(reason) for at, reason in whole.bad}
+    changes = [deletes, *_changes(events, moved, update_before)]
     nameless = events.is_one_of("d") & ~events.has_before
     if np.any(nameless):
         records = events.records[nameless]
-        rows = _rows_of_keys(keys, records, columns, primary_key, events.before.type)
+        rows = _rows_of_keys(keys, records, columns, primary_key, events.after.type)
         known = _true(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
         changes.append(_Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
@@ -164,13 +177,16 @@ def _unknown_op(op: str | None) -> str:
     return f"an event with op {op!r}; known are c, r, u, d and m"
 
 
-def _changes(events: _Events, primary_key: Sequence[str], update_before: UpdateBefore) -> list[_Change]:
-    """The rows in events; for each record, removed rows come before new ones."""
+def _moved(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """True for updates that change the primary key."""
+    return events.is_one_of("u") & events.has_after & events.has_before & _key_changed(events, primary_key)
+
+
+def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: UpdateBefore) -> list[_Change]:
+    """The rows in events apart from deletes, which come before them in each record."""
     new = events.is_one_of("c", "r") & events.has_after
     update = events.is_one_of("u") & events.has_after
-    moved = update & events.has_before & _key_changed(events, primary_key)
-    gone = moved | (events.is_one_of("d") & events.has_before)
-    found = [_taken(events, events.before, gone, RowKind.DELETE)]
+    found = []
     if update_before is UpdateBefore.EMIT:
         found.append(_taken(events, events.before, update & events.has_before & ~moved, RowKind.UPDATE_BEFORE))
     found.append(_taken(events, events.after, new, RowKind.INSERT))

@@ -6,7 +6,7 @@ that is read more than once.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -81,11 +81,13 @@ class SparkEngine:
     def _results(self, stages: Stages[Parts] | Stages[Joined] | Stages[Records]) -> Any:
         """The frame of the tasks' results."""
         source, write, place = stages.source, stages.tasks.write, stages.place
-        rows, read = self._read(stages)
+        is_alone = write == 1 and place is None and _reads_alone(source)
+        # Runs of a task that writes them itself do not travel: they are compressed only where they go to disk.
+        rows, read = self._read(replace(stages, seal=replace(stages.seal, packs=False)) if is_alone else stages)
         if write is None:
             return rows.mapInArrow(in_worker(_after(read, WriteTask(stages.write))), RESULT_DDL)
-        if write == 1 and place is None and _reads_alone(source):
-            alone = WriteTask(stages.write, stages.idle, Destination(1, stages.assigners))
+        if is_alone:
+            alone = WriteTask(stages.write, stages.idle, Destination(1, stages.assigners), packs_spills=True)
             return rows.mapInArrow(in_worker(_after(read, alone)), RESULT_DDL)
         routed = rows.mapInArrow(in_worker(read), ROUTED_DDL)
         among = Destination(write, stages.assigners)

@@ -27,12 +27,14 @@ from bucketline.streaming.tasks.wire import MESSAGES, NEWS, NOTE, RUN, read_rout
 class WriteTask:
     """Writes what it is sent, then compacts those of the idle buckets that it owns and that got no rows.
 
-    Without `among`, runs are not sent by bucket, and no bucket is this task's.
+    Without `among`, runs are not sent by bucket, and no bucket is this task's. With `packs_spills` runs do not travel:
+    they come as they are, and are compressed where they go to disk.
     """
 
     stage: WriteStage
     idle: tuple[BucketId, ...] = ()
     among: Destination | None = None
+    packs_spills: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Routed rows in, results out: one row of messages a bucket, one of statistics a task."""
@@ -40,7 +42,9 @@ class WriteTask:
         number = -1 if self.among is None else task_number()
         write, rows = self.stage.write, 0
         news: dict[BucketId, bytes] = {}
-        with RunBuffer(budget_bytes=write.merge_memory_bytes, directory=write.local_directory) as buffer:
+        with RunBuffer(
+            budget_bytes=write.merge_memory_bytes, directory=write.local_directory, packs_spills=self.packs_spills
+        ) as buffer:
             for batch in batches:
                 for kind, run in read_routed(batch):
                     if kind == RUN:

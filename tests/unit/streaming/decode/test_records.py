@@ -152,6 +152,23 @@ def test_rows_before_an_update_are_there_when_asked_for() -> None:
     ]
 
 
+def test_of_the_row_before_only_what_gives_a_row_is_read() -> None:
+    broken = order(1, amount="no number", customer={"deep": 1}, code="long")
+    records = (
+        event("u", broken, order(1, "new")),
+        event("u", broken, order(2)),
+        event("d", broken, None),
+        event("u", {"id": "no number"}, order(3)),
+        event("d", order(4, "gone"), None),
+        event("u", order(5, "moved"), order(6)),
+    )
+    found = debezium(*records)
+    assert told(found) == [("+U", 1, "new", 0), ("-D", 4, "gone", 4), ("-D", 5, "moved", 5), ("+U", 6, "ann", 5)]
+    assert list(reasons(found)) == [1, 2, 3]
+    assert list(reasons(debezium(*records, update_before=UpdateBefore.EMIT))) == [0, 1, 2, 3]
+    assert list(reasons(debezium(*map(enveloped, records)))) == [1, 2, 3]
+
+
 def test_a_delete_needs_nothing_but_its_key() -> None:
     found = debezium(event("d", {"id": 1}, None), event("d", {"id": 2, "customer": None, "code": None}, None))
 
