@@ -73,7 +73,7 @@ def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> di
     chosen = {**defaults, **_chosen(arguments)}
     ours = dict(_QUIET)
     if (
-        chosen.get(_MASTER, os.environ.get("MASTER", "local")).startswith("local")
+        chosen.get(_MASTER, os.environ.get("MASTER", "local")).partition("[")[0] == "local"
         and worker_python_advice(chosen) is None
     ):
         ours[_DAEMON] = DAEMON

@@ -37,6 +37,7 @@ def test_sparks_progress_bars_are_off_unless_somebody_chose_them(
         ("pyspark-shell", {}, True),
         ("--master local[2] pyspark-shell", {"spark.master": "yarn"}, True),
         ("--master yarn pyspark-shell", {}, False),
+        ("--master local-cluster[2,1,1024] pyspark-shell", {}, False),
         ("--master=k8s://x pyspark-shell", {}, False),
         ("--conf spark.master=spark://x:1 pyspark-shell", {}, False),
         ("pyspark-shell", {"spark.master": "yarn"}, False),
