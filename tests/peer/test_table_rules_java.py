@@ -14,8 +14,6 @@ from tests.support.peer import PaimonJava
 
 pytestmark = pytest.mark.peer
 
-NOW = int(time.time())
-
 
 def _rows(table: Table | str) -> list[tuple[object, ...]]:
     return sorted(tuple(r.values()) for r in rows_of(open_table(getattr(table, "path", table)).to_arrow()))
@@ -49,7 +47,8 @@ def test_java_and_ours_drop_the_same_rows_and_keep_the_same_changelogs(
         primary_key=["k"],
         options={**options, "write-only": "true"},
     )
-    times = [NOW, NOW - 7200, None, (NOW - 7200) * 1000, NOW * 1000, NOW - 3000]
+    now = int(time.time())
+    times = [now, now - 7200, None, (now - 7200) * 1000, now * 1000, now - 3000]
     for v in range(3):
         _write(ours, *((k, t, v) for k, t in enumerate(times) if (k + v) % 3))
     theirs = str(tmp_path / "theirs")
@@ -65,8 +64,8 @@ def test_java_and_ours_drop_the_same_rows_and_keep_the_same_changelogs(
     # Each expires what the other has left, and the changes can still be read.
     for path in (ours.path, theirs):
         table = open_table(path).set_options({"write-only": "false"})
-        _write(table, (9, NOW, 9))
-        paimon_java.write(path, [{"k": 10, "t": NOW, "v": 10}])
+        _write(table, (9, now, 9))
+        paimon_java.write(path, [{"k": 10, "t": now, "v": 10}])
         changes = table.to_arrow(changes_since=0)
         assert {9, 10} <= set(changes["k"].to_pylist())
         assert table.doctor(rows=True) == []
@@ -145,7 +144,8 @@ def test_java_and_ours_name_the_same_tags_and_drop_the_same_partitions(tmp_path:
         "partition.timestamp-formatter": "yyyyMMdd",
         "partition.timestamp-pattern": "$dt",
     }
-    days = [time.strftime("%Y%m%d", time.localtime(NOW - n * 86_400)) for n in range(6)]
+    now = int(time.time())
+    days = [time.strftime("%Y%m%d", time.localtime(now - n * 86_400)) for n in range(6)]
     found = []
     for name in ("ours", "theirs"):
         table = create_table(
