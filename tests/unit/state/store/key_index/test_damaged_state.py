@@ -228,7 +228,7 @@ def small_disk(path: Path, kib: int) -> Iterator[Path]:
         subprocess.run(["umount", str(path)], check=True)
 
 
-@pytest.mark.parametrize("kib", [16, 400, 1200, 1600, 2400, 3200])
+@pytest.mark.parametrize("kib", [16, 400, 1200, 1600, 2400, 4800])
 def test_a_full_disk_stops_the_write_and_says_what_to_do(tmp_path: Path, kib: int) -> None:
     table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), {"bucket": "-1"})
     expected: dict[int, tuple[int, int]] = {}
