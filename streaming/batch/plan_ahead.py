@@ -39,8 +39,7 @@ class Planner:
         try:
             if not self._when.is_due(session, batch_id) and not self._owed.is_owed:
                 return None
-            session.refresh()
-            made = make_plan(session, self._folder, session.plan.sink.plans, fully=self._owed.test())
+            made = make_plan(session, self._folder, fully=self._owed.test())
         except BucketlineError as e:
             _LOG.warning("%s: no compaction was planned after batch %d: %s", session.table.path, batch_id, e)
             return None

@@ -86,11 +86,9 @@ def plan(
     table = handle_of(opened(path, option))
     given = {**assignments(settings, "--set"), **({} if strategy is None else {PLAN_STRATEGY.key: strategy})}
     session = WriteSession(table.uri, given, table=table)
-    session.refresh()
     made = make_plan(
         session,
         PlanFolder(table.io, table.metadata_path),
-        session.plan.sink.plans,
         chosen=choose_partitions(session.plan.schema, partitions),
         dry_run=dry_run,
     )

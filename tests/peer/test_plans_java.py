@@ -38,7 +38,7 @@ COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64(
 def plan(table: Table) -> int | None:
     session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=handle_of(open_table(table.path)))
     session.refresh()
-    return make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans).number
+    return make_plan(session, PlanFolder(handle_of(table).io, table.path)).number
 
 
 def work_off(table: Table) -> list[ItemState]:

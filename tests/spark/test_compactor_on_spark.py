@@ -26,7 +26,7 @@ def planned(path: Path) -> Table:
         table.write(pa.table({"id": range(60), "v": [number] * 60}, schema=COLUMNS))
     session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=handle_of(open_table(table.path)))
     session.refresh()
-    assert make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans).number == 1
+    assert make_plan(session, PlanFolder(handle_of(table).io, table.path)).number == 1
     return table
 
 

@@ -61,8 +61,7 @@ class Turns:
         if full:
             self._owed.ask()
         if plans:
-            self._session.refresh()
-            made = make_plan(self._session, self._folder, self._session.plan.sink.plans, fully=self._owed.test())
+            made = make_plan(self._session, self._folder, fully=self._owed.test())
             self._owed.planned(made.busy_places)
         found: list[Finished] = []
         fruitless = 0

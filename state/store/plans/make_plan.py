@@ -68,7 +68,6 @@ class Planned:
 def make_plan(
     session: WriteSession,
     folder: PlanFolder,
-    settings: PlanOptions,
     *,
     chosen: PartitionTest = lambda partition: True,
     fully: BucketTest = lambda place: False,
@@ -76,7 +75,7 @@ def make_plan(
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
 ) -> Planned:
-    """Plans what the strategy chooses, on the session's view, which the caller has refreshed.
+    """Plans what the strategy chooses, on the newest snapshot.
 
     Nothing is published for a dry run, or when no item is due. Buckets with an open item are left out; those that pass
     `fully` are compacted fully. Closed plans are removed but for the newest. Raises OptionError, UnsupportedTableError,
@@ -85,7 +84,10 @@ def make_plan(
     check_plannable(session)
 
     def choose(busy: Sequence[Item]) -> Plan:
-        snapshot = session.view.snapshot
+        # An item's result comes after its snapshot: read before the folder, the snapshot could still show the inputs of
+        # items that the folder shows as done.
+        snapshot = session.refresh()
+        settings = session.plan.sink.plans
         return Plan(
             plan_id=ids.new_uuid(),
             base_snapshot=0 if snapshot is None else snapshot.id,

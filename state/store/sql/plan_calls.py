@@ -50,11 +50,9 @@ def plan_compaction(table: Table, given: Arguments, clock: Clock = SYSTEM_CLOCK)
         options[PLAN_STRATEGY.key] = _strategy(given["compact_strategy"])
     handle = handle_of(table)
     session = WriteSession(handle.uri, {**handle.write_options, **options}, table=handle)
-    session.refresh()
     made = make_plan(
         session,
         PlanFolder(handle.io, handle.metadata_path),
-        session.plan.sink.plans,
         chosen=choose_partitions(session.plan.schema, chosen_partitions(table, given)),
         dry_run=flag_of(given, "dry_run"),
         clock=clock,

@@ -122,7 +122,7 @@ def test_a_plan_of_full_compactions_takes_a_bucket_with_an_expired_row(tmp_path:
     assert _values(table) == {1: 1, 2: 2}
     session = WriteSession(table.path, {"compaction-plan.strategy": "full", "compaction": "dedicated"})
     session.refresh()
-    planned = make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans, dry_run=True)
+    planned = make_plan(session, PlanFolder(handle_of(table).io, table.path), dry_run=True)
     assert len(planned.plan.items) == 1
     assert compact_table(handle_of(table)) is not None and _values(table) == {2: 2}
 

@@ -33,7 +33,7 @@ def planned(path: Path) -> tuple[bl.Table, tuple[BucketJob, ...]]:
     session = WriteSession(table.uri, FULL)
     session.refresh()
     handle = session.table
-    plan = make_plan(session, PlanFolder(handle.io, handle.metadata_path), session.plan.sink.plans).plan
+    plan = make_plan(session, PlanFolder(handle.io, handle.metadata_path)).plan
     looked = [TableWork(session).look(plan, item) for item in plan.items]
     jobs = tuple(job for job in looked if isinstance(job, BucketJob))
     assert len(jobs) == len(looked) == 4

@@ -168,7 +168,7 @@ def test_a_task_whose_item_is_given_back_ends_and_leaves_no_file(tmp_path: Path,
         stream.batch()
     stream.session.refresh()
     folder, work = PlanFolder(handle_of(table).io, table.path), TableWork(stream.session)
-    plan = make_plan(stream.session, folder, stream.session.plan.sink.plans).plan
+    plan = make_plan(stream.session, folder).plan
     flag = tmp_path / "given-back"
 
     class Jumping:

@@ -51,7 +51,7 @@ def write(table: Table, number: int, *, deletes: bool = True) -> None:
 def plan(table: Table, options: Mapping[str, str] | None = None) -> Planned:
     session = WriteSession(table.uri, options or {}, table=handle_of(open_table(table.path)))
     session.refresh()
-    return make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans)
+    return make_plan(session, PlanFolder(handle_of(table).io, table.path))
 
 
 @dataclass

@@ -96,7 +96,7 @@ def test_rows_are_right_after_every_call_to_storage_of_a_plans_run(tmp_path: Pat
         appended = open_table(table.path).snapshots().to_pylist()[: snapshot.id]
         bases.append(batches.states[sum(s["commit_kind"] == "APPEND" for s in appended)])
         folder = PlanFolder(io, table.path)
-        assert len(make_plan(session, folder, session.plan.sink.plans).plan.items) == 2
+        assert len(make_plan(session, folder).plan.items) == 2
         compactor = Compactor(
             folder,
             TableWork(WriteSession(table.uri, {}, table=handle)),

@@ -26,6 +26,7 @@ from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.engines import JobEngine
+from tests.support.faulty_io import FaultyIO
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 FULL = {"compaction-plan.strategy": "full"}
@@ -52,7 +53,7 @@ def made(path: Path, options: Mapping[str, str] | None = None, *, keyed: bool = 
 def plan(table: Table, options: Mapping[str, str] = FULL) -> Planned:
     session = WriteSession(table.uri, options, table=handle_of(table))
     session.refresh()
-    return make_plan(session, PlanFolder(handle_of(table).io, table.path), session.plan.sink.plans)
+    return make_plan(session, PlanFolder(handle_of(table).io, table.path))
 
 
 class Worker:
@@ -382,7 +383,7 @@ def test_a_branch_has_plans_of_its_own_and_its_table_is_not_touched(tmp_path: Pa
     session = WriteSession(branch.uri, FULL, table=handle_of(branch))
     session.refresh()
     folder = PlanFolder(handle_of(branch).io, handle_of(branch).metadata_path)
-    planned = make_plan(session, folder, session.plan.sink.plans)
+    planned = make_plan(session, folder)
     assert planned.number == 1 and not Path(table.path, "compaction").exists()
     assert Path(table.path, "branch", "branch-b", "compaction", "plan-1").is_file()
     # The table's own plan takes the same files, and neither is in the way of the other.
@@ -404,3 +405,21 @@ def test_a_branch_has_plans_of_its_own_and_its_table_is_not_touched(tmp_path: Pa
     assert [f.path for f in remove_orphan_files(handle_of(open_table(table.path)), older_than_ms=0).files] == [
         str(left)
     ]
+
+
+def test_an_item_that_is_done_while_another_plan_is_made_is_not_planned_again(tmp_path: Path) -> None:
+    """Its result comes after its snapshot, so that who sees the result has to look at snapshots after that."""
+    table = made(tmp_path)
+    first = plan(table)
+    assert first.number == 1
+
+    def finish(call: str, path: str) -> None:
+        if call.startswith("list") and path.endswith("/compaction"):
+            io.before_call = None
+            assert {f.result and f.result.state for f in Worker(table).all()} == {ItemState.DONE}
+
+    io = FaultyIO(handle_of(table).io, before_call=finish)
+    session = WriteSession(table.uri, FULL, table=handle_of(table))
+    session.refresh()
+    second = make_plan(session, PlanFolder(io, table.path))
+    assert io.before_call is None and second.plan.items == () and second.number is None
