@@ -96,10 +96,17 @@ def _candidates(
     """The rows, the hashes of their keys, and which of these a source row's key has."""
     for rows in target:
         hashes = source.key.hashes(rows)
-        found = np.searchsorted(source.hashes, hashes)
-        found[found == len(source.hashes)] = 0
-        may = source.hashes[found] == hashes if len(source.hashes) else np.zeros(len(hashes), bool)
-        yield rows, hashes, may
+        yield rows, hashes, are_among(hashes, source.hashes)
+
+
+def are_among(hashes: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+    """Which of the hashes are among others, which ascend and may be many more: numpy's `isin` sorts those each time."""
+    if not len(ascending):
+        return np.zeros(len(hashes), bool)
+    found = np.searchsorted(ascending, hashes)
+    found[found == len(ascending)] = 0
+    among: np.ndarray = ascending[found] == hashes
+    return among
 
 
 def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:

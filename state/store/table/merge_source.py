@@ -100,6 +100,8 @@ class Seen:
     def __init__(self, key: JoinKey) -> None:
         self._key = key
         self.hashes: list[np.ndarray] = []
+        """Those of the keys, in pieces each of which ascends; a hash may be in several."""
+        self._new_hashes = 0
         self.ranges: dict[str, tuple[pa.Scalar, pa.Scalar]] = {}
         self.partitions: set[bytes] | None = None
         if key.schema.partition_keys and set(key.schema.partition_keys) <= set(key.columns):
@@ -112,7 +114,11 @@ class Seen:
         return conjunction(found) if found else None
 
     def add(self, rows: pa.Table, hashes: np.ndarray) -> None:
-        self.hashes = [distinct(*self.hashes, hashes)]
+        self.hashes.append(distinct(hashes))
+        self._new_hashes += len(self.hashes[-1])
+        # Not with each piece: it would take as long as all pieces before it.
+        if self._new_hashes >= len(self.hashes[0]):
+            self.hashes, self._new_hashes = [distinct(*self.hashes)], 0
         for name in self._key.columns:
             if self._key.schema.field(name).type.root in _RANGED or rows[name].null_count == rows.num_rows:
                 continue

@@ -14,7 +14,7 @@ from bucketline.state.store.engine.engine import Engine, Found, Rows
 from bucketline.state.store.engine.joined import NO_SHARE, Joined, RowsPart
 from bucketline.state.store.table.append_changes import Removed
 from bucketline.state.store.table.merge_clauses import PlannedMerge
-from bucketline.state.store.table.merge_join import Alone, Matched, Side, Unmatched
+from bucketline.state.store.table.merge_join import Alone, Matched, Side, Unmatched, are_among
 from bucketline.state.store.table.merge_source import JoinKey, Seen, prepared
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.distinct import distinct
@@ -116,7 +116,7 @@ class TargetShare:
         hashes = self.key.hashes(rows)
         shares = hash_share(hashes, self.count)
         if self.hashes is not None:
-            shares = np.where(np.isin(hashes, self.hashes), shares, NO_SHARE)
+            shares = np.where(are_among(hashes, self.hashes), shares, NO_SHARE)
         return rows, shares
 
 
