@@ -20,7 +20,8 @@ from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.datafile.rolling_writer import write_data_files
 from bucketline.state.store.engine.sorted_rows import RowSort, key_of
-from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
+from bucketline.state.store.index.deletion_vectors import find_deletions
+from bucketline.state.store.read.bucket_deletions import VectorFiles
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.write.grouping import GroupRows, share_group
 from bucketline.state.store.write.placing import Placing, SnapshotNote
@@ -35,16 +36,17 @@ _RANGE_BITS = 40
 
 @dataclass(frozen=True, slots=True)
 class AppendedFile:
-    """A source: the rows of a file of an append table in order, without those that `vector_files` mark as deleted.
+    """A source: the rows of a file of an append table in order, without those that are deleted.
 
-    `origin` tells where it stands among all: lower ones come first.
+    `origin` tells where it stands among all: lower ones come first. `vectors` are the index files that have a vector of
+    the file.
     """
 
     access: BucketAccess
     place: BucketId
     file: DataFileMeta
     origin: int
-    vector_files: VectorFiles = ()
+    vectors: VectorFiles = ()
 
     def runs(self, plan: SealPlan) -> Iterator[SealedRun]:
         sealer = RunSealer(plan, origin=self.origin)
@@ -56,10 +58,9 @@ class AppendedFile:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """These columns of its rows."""
         files = self.access.files
-        if self.vector_files:
-            files = replace(files, deletions=load_deletions(files, self.vector_files))
+        deletions = find_deletions(files.io, files.table_path, self.access.schema, self.vectors)
         bucket = BucketFiles(*self.place, total_buckets=0, files=(self.file,))
-        return files.rows(bucket, self.file, columns)
+        return replace(files, deletions=deletions).rows(bucket, self.file, columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ written again when one of them has changed; also without any vectors, to replace
 
 from array import array
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -125,3 +126,13 @@ def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, Vect
 def masked_files(entries: VectorFiles) -> frozenset[str]:
     """The names of the data files that index files have vectors of."""
     return frozenset(r.data_file_name for e in entries for r in e.deletion_vector_ranges or ())
+
+
+def vectors_by_file(entries: VectorFiles) -> dict[str, VectorFiles]:
+    """For each data file the index file with its vector, which names no other."""
+    found: dict[str, VectorFiles] = {}
+    for entry in entries:
+        for at in entry.deletion_vector_ranges or ():
+            narrowed = replace(entry, deletion_vector_ranges=(at,))
+            found[at.data_file_name] = (*found.get(at.data_file_name, ()), narrowed)
+    return found

@@ -28,7 +28,7 @@ from bucketline.state.store.datafile.rolling_writer import write_data_files
 from bucketline.state.store.engine.engine import Engine, Found, Jobs
 from bucketline.state.store.index.deletion_vectors import drop_deleted, find_deletions
 from bucketline.state.store.maintenance.upkeep import Upkeep
-from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files, vectors_by_file
 from bucketline.state.store.read.merge_read import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, visible_files
 from bucketline.state.store.table.found_rows import pruned
@@ -170,7 +170,7 @@ class StoredRows:
         first = len(self._files)
         for bucket in pruned(self._access, seen, expression):
             bucket_id = (bucket.partition, bucket.bucket)
-            marked = _vectors_by_file(vectors.get(bucket_id, ()))
+            marked = vectors_by_file(vectors.get(bucket_id, ()))
             for file in bucket.files:
                 number, of_file = len(self._files), marked.get(file.file_name, ())
                 self._files.append(FileRows(self._access, bucket_id, file, number, needed, expression, of_file))
@@ -270,16 +270,6 @@ class FileCopy:
             new = write_data_files(writer, drop_deleted(access.files.rows(bucket, file, columns), gone, file.file_name))
         message = CommitMessage(*self.bucket_id, total_buckets=self.total_buckets)
         return replace(message, new_files=tuple(new), deleted_files=(file,))
-
-
-def _vectors_by_file(entries: VectorFiles) -> dict[str, VectorFiles]:
-    """For each data file the index file with its vector, which names no other."""
-    found: dict[str, VectorFiles] = {}
-    for entry in entries:
-        for at in entry.deletion_vector_ranges or ():
-            narrowed = replace(entry, deletion_vector_ranges=(at,))
-            found[at.data_file_name] = (*found.get(at.data_file_name, ()), narrowed)
-    return found
 
 
 def write_append_changes(

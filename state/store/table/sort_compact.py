@@ -33,7 +33,7 @@ from bucketline.state.store.engine.sorted_ranges import (
     read_bounds,
 )
 from bucketline.state.store.engine.sorted_rows import RowSort
-from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files
+from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, vectors_by_file
 from bucketline.state.store.table.partition_choice import PartitionTest
 from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.write.grouping import OneBucket
@@ -160,12 +160,11 @@ def _sort_ranges(
 
 
 def _parts(access: BucketAccess, place: _Place) -> list[AppendedFile]:
-    masked = [(entry, masked_files((entry,))) for entry in place.vector_files]
-    found = []
-    for origin, file in enumerate(place.files):
-        vector_files = tuple(entry for entry, names in masked if file.file_name in names)
-        found.append(AppendedFile(access, place.bucket_id, file, origin, vector_files))
-    return found
+    vectors = vectors_by_file(place.vector_files)
+    return [
+        AppendedFile(access, place.bucket_id, file, origin, vectors.get(file.file_name, ()))
+        for origin, file in enumerate(place.files)
+    ]
 
 
 def _samples(parts: Sequence[AppendedFile], ranges: int, by: RowSort) -> list[SampledKeys]:
