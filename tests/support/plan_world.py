@@ -239,15 +239,12 @@ class SimWork:
         if self.world.happens(self.world.weather.storage_fails):
             raise StorageError("no answer", path="snapshot", retryable=True, missing=False)
 
-    def look(self, plan: Plan, item: Item) -> Any:
+    def look(self, plan: Plan, item: Item, given_back: str | None = None) -> Any:
         if {f.name for f in item.inputs} <= self.world.live:
             return (plan, item)
         if (plan.plan_id, item.number) in self.world.commits:
             return Result(ItemState.DONE, self.world.commits.index((plan.plan_id, item.number)))
         return Result(ItemState.OBSOLETE, None, "inputs are gone")
-
-    def until(self, job: Any, given_back: str) -> Any:
-        return job
 
     @property
     def workers(self) -> Workers:

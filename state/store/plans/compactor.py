@@ -173,7 +173,7 @@ class Compactor:
             if isinstance(looked, Result):
                 ends.close(c, looked)
             elif looked is not None:
-                jobs.append((c, self._work.until(looked, self._folder.release_path(c.claim))))
+                jobs.append((c, looked))
         by_plan: dict[str, list[Done]] = {}
         for done in self._done(jobs, ends):
             by_plan.setdefault(done[0].plan.plan_id, []).append(done)
@@ -186,7 +186,7 @@ class Compactor:
         if not self._is_fresh:
             self._work.refresh()
             self._is_fresh = True
-        return self._work.look(c.plan, c.item)
+        return self._work.look(c.plan, c.item, self._folder.release_path(c.claim))
 
     def _done(self, jobs: Sequence[tuple[Claimed, ItemJob]], ends: "_Ends") -> list[Done]:
         """Jobs and what they have made: those of one bucket together, or one by one where they do not succeed together;

@@ -75,13 +75,12 @@ class BucketJob:
 
 @dataclass(frozen=True, slots=True)
 class MoveJob:
-    """Rows that leave the postpone bucket: the stages of it, for an engine. `based_on` and `planned_ms` as in
-    `BucketJob`; `watch` ends the stages once the item was given back.
+    """Rows that leave the postpone bucket: the stages of it, for an engine, which end with GivenBack once the item was
+    given back. `based_on` and `planned_ms` as in `BucketJob`.
     """
 
     item: Item
     stages: Stages[Parts]
-    watch: "GivenBackWatch"
     based_on: int
     planned_ms: int
 
@@ -112,12 +111,9 @@ class ItemWork(Protocol):
         """Goes to the newest snapshot. Raises BucketlineError."""
         ...
 
-    def look(self, plan: Plan, item: Item) -> ItemJob | Result:
-        """What is to be done for an item, or its result where nothing is. Raises BucketlineError."""
-        ...
-
-    def until(self, job: ItemJob, given_back: str) -> ItemJob:
-        """The job, which ends once there is a file at that path."""
+    def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | Result:
+        """What is to be done for an item, or its result where nothing is. The job ends once there is a file at the path
+        `given_back`. Raises BucketlineError."""
         ...
 
     def commit(self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]) -> Sequence[Result] | Lost | Unclear:
@@ -148,7 +144,7 @@ class TableWork:
         self._planned_ms = self._clock.now_ms()
         self._session.refresh()
 
-    def look(self, plan: Plan, item: Item) -> ItemJob | Result:
+    def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | Result:
         session, view = self._session, self._session.view
         vectors, files = session.deletion_entries().get(item.place, ()), view.files(item.place)
         total = real_counts(view).get(item.partition, 0) if item.moves_rows else view.total_of_bucket(item.place)
@@ -156,7 +152,7 @@ class TableWork:
         if isinstance(found, Obsolete):
             return self._closed(plan, item, found)
         if item.moves_rows:
-            return self._move(item, found)
+            return self._move(item, found, given_back)
         access = self._access()
         unit = _unit(access, item, files, found)
         if isinstance(unit, Obsolete):
@@ -170,17 +166,18 @@ class TableWork:
             based_on=self._based_on,
             planned_ms=self._planned_ms,
             memory_bytes=session.plan.sink.compact_memory_bytes,
+            given_back=given_back,
         )
 
-    def _move(self, item: Item, files: Sequence[DataFileMeta]) -> MoveJob:
+    def _move(self, item: Item, files: Sequence[DataFileMeta], given_back: str | None) -> MoveJob:
         """The inputs alone are moved: rows that came later wait for another item."""
-        session, watch = self._session, GivenBackWatch(self._access(), item.number)
+        session, watch = self._session, GivenBackWatch(self._access(), item.number, given_back)
         trigger = CompactTrigger.FULL if item.output_level else CompactTrigger.MINOR
         write = replace(session.plan.bucket_write(trigger, clock=self._clock, ids=self._ids), watch=watch)
         stages = move_stages(
             session, write, {item.partition: files}, self._workers, lambda partition: partition == item.partition
         )
-        return MoveJob(item, stages, watch, self._based_on, self._planned_ms)
+        return MoveJob(item, stages, self._based_on, self._planned_ms)
 
     def _access(self) -> BucketAccess:
         return BucketAccess(self._session.table.uri, self._session.plan.schema, self._clock, self._ids)
@@ -193,12 +190,6 @@ class TableWork:
     def _closed(self, plan: Plan, item: Item, found: Obsolete) -> Result:
         made = self._own_commit(plan, item) if found.inputs_gone else None
         return Result(ItemState.OBSOLETE, None, found.reason) if made is None else Result(ItemState.DONE, made)
-
-    def until(self, job: ItemJob, given_back: str) -> ItemJob:
-        if isinstance(job, BucketJob):
-            return replace(job, given_back=given_back)
-        job.watch.path = given_back
-        return job
 
     def commit(self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]) -> Sequence[Result] | Lost | Unclear:
         empty = [all(m.is_empty for m in messages) for messages in made]

@@ -179,15 +179,15 @@ def test_a_task_whose_item_is_given_back_ends_and_leaves_no_file(tmp_path: Path,
             return self.now_ms
 
     for item in plan.items:
-        job = work.look(plan, item)
+        job = work.look(plan, item, str(flag))
         assert isinstance(job, BucketJob)
         before = data_files(table)
         flag.touch()
         with pytest.raises(GivenBack):
-            do_item(work.until(job, str(flag)), stopwatch=Jumping())
+            do_item(job, stopwatch=Jumping())
         assert data_files(table) == before
         flag.unlink()
-        assert not do_item(work.until(job, str(flag)), stopwatch=Jumping()).is_empty
+        assert not do_item(job, stopwatch=Jumping()).is_empty
     assert len(plan.items) == 3
 
 

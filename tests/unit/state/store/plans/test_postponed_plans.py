@@ -17,7 +17,7 @@ from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.engine.engine import Jobs, Outcome, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.compactor import Compactor, Finished
-from bucketline.state.store.plans.item_work import ITEMS, GivenBack, MoveJob, TableWork
+from bucketline.state.store.plans.item_work import ITEMS, GivenBack, GivenBackWatch, MoveJob, TableWork
 from bucketline.state.store.plans.make_plan import Planned, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import compactor_of
@@ -271,13 +271,13 @@ def test_rows_are_moved_once_wherever_a_compactor_dies(tmp_path: Path) -> None:
         assert [f for f in found.doctor(rows=True) if f.severity is Severity.ERROR] == [], at
 
 
-def moving(table: Table) -> tuple[TableWork, MoveJob]:
+def moving(table: Table, given_back: Path) -> MoveJob:
     work = TableWork(WriteSession(table.uri, {}, table=handle_of(open_table(table.path))))
     work.refresh()
     found = plan(table)
-    job = work.look(found.plan, found.plan.items[0])
+    job = work.look(found.plan, found.plan.items[0], str(given_back))
     assert isinstance(job, MoveJob)
-    return work, job
+    return job
 
 
 @dataclass
@@ -294,10 +294,12 @@ class Ticks:
 def test_an_item_that_is_given_back_ends_in_its_tasks_and_leaves_no_file(tmp_path: Path) -> None:
     table = made(tmp_path)
     write(table, 0)
-    work, job = moving(table)
-    job.watch.stopwatch = Ticks()
     release = Path(table.path, "compaction", "release")
-    travelled = pickle.loads(pickle.dumps(work.until(job, str(release))))
+    job = moving(table, release)
+    watch = job.stages.write.write.watch
+    assert isinstance(watch, GivenBackWatch)
+    watch.stopwatch = Ticks()
+    travelled = pickle.loads(pickle.dumps(job))
     before = {str(p) for p in Path(table.path).rglob("*")}
     release.write_text("{}")
     with pytest.raises(GivenBack):
