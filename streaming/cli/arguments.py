@@ -10,6 +10,7 @@ from bucketline.conf.catalog_options import WAREHOUSE
 from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_assignments, read_settings_file
+from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.table.table import Table, open_table
 from bucketline.state.store.warehouse.catalog import Catalog, catalog
 from bucketline.state.store.warehouse.metastore import Place
@@ -113,6 +114,11 @@ def duration(text: str, name: str) -> timedelta:
         return timedelta(milliseconds=parse_given_duration(text))
     except (OptionError, OverflowError) as e:
         raise click.BadParameter(str(e), param_hint=name) from e
+
+
+def version(text: str) -> Version:
+    """A snapshot's id, or the name of a tag."""
+    return int(text) if text.isascii() and text.isdigit() else text
 
 
 def partition_option(command: Command) -> Command:

@@ -5,13 +5,12 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
 import click
 
-from bucketline.conf.durations import parse_given_duration
-from bucketline.conf.errors import OptionError
 from bucketline.conf.metrics_options import MetricsOptions, metrics_options
 from bucketline.conf.plan_options import (
     COMPACTOR_LEASE,
@@ -37,6 +36,7 @@ from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.cli.arguments import (
     assignments,
+    duration,
     format_option,
     opened,
     partition_option,
@@ -50,6 +50,7 @@ from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.metrics.outlets import open_outlets, write_outlets
 from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric
 
+_MS = timedelta(milliseconds=1)
 _SETTING = click.option(
     "--set",
     "settings",
@@ -134,10 +135,11 @@ def compactor(
     """Does what `bucketline plan` and writers with 'compaction' = 'dedicated' have planned. Start as many as you like.
 
     One that is killed loses nothing: another takes its items over when its lease has ended. A first SIGTERM or Ctrl-C
-    lets the items in work come to their end, a second one gives them back.
+    lets the items in work come to their end, a second one gives them back. Between items it creates tags and expires
+    snapshots, tags and partitions by the table's own rules, as writers do.
     """
     log_to_standard_error()
-    poll_ms, lease_ms = _duration(poll, "--poll"), _duration(lease, "--lease")
+    poll_ms, lease_ms = duration(poll, "--poll") // _MS, duration(lease, "--lease") // _MS
     given = assignments(settings, "--set")
     shown = metrics_options(given)
     open_outlets(shown)
@@ -203,8 +205,8 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
 def _looked_at(
     compactors: Mapping[str, Compactor], shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]
 ) -> Callable[[str], None]:
-    """Sets the metric of open items, and writes the file of metrics, where their number has changed; then the table's
-    rules for expiry are followed."""
+    """Follows the table's rules for expiry; then sets the metric of open items, and writes the file of metrics, where
+    their number has changed."""
     known: dict[str, int] = {}
 
     def looked(path: str) -> None:
@@ -260,10 +262,3 @@ def _summary(found: Plan, number: int | None) -> str:
     items, size = counted(len(found.items), "item"), counted(sum(i.input_bytes for i in found.items), "byte")
     executors = counted(executors_worth_having(found.items), "executor")
     return f"{items}, {size}, {executors} worth having; {'not published' if number is None else f'plan {number}'}"
-
-
-def _duration(text: str, name: str) -> int:
-    try:
-        return parse_given_duration(text)
-    except OptionError as e:
-        raise click.BadParameter(e.message, param_hint=name) from e

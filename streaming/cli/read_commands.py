@@ -14,7 +14,7 @@ from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.columns_text import type_text
 from bucketline.state.types.sql_filter import parse_filter
-from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments
+from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments, version
 from bucketline.streaming.cli.parquet_output import check_output, write_parquet
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_rows, print_table
@@ -87,12 +87,11 @@ def scan(
     if output is not None:
         check_output(output)
     table = opened(path, option)
-    version = _version(snapshot)
-    schema = _schema_at(handle_of(table), version)
+    at, since = (None if text is None else version(text) for text in (snapshot, changes_since))
+    schema = _schema_at(handle_of(table), at)
     wanted = _known_columns(schema, names(columns)) if columns else None
     condition = _condition(schema, where)
-    since = _version(changes_since)
-    rows = table.to_batches(wanted, condition, version, read_optimized, changes_since=since, limit=limit)
+    rows = table.to_batches(wanted, condition, at, read_optimized, changes_since=since, limit=limit)
     if output is None:
         print_rows(rows, rows.schema, form)
     else:
@@ -162,10 +161,6 @@ def _key_text(schema: TableSchema, column: str) -> str | None:
 def _options_table(schema: TableSchema) -> pa.Table:
     rows = [{"option": key, "value": mask(key, value)} for key, value in sorted(schema.options.items())]
     return pa.Table.from_pylist(rows, schema=_OPTIONS_SCHEMA)
-
-
-def _version(text: str | None) -> Version | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
 def _schema_at(table: TableHandle, version: Version | None) -> TableSchema:

@@ -3,14 +3,14 @@
 import click
 import pyarrow as pa
 
-from bucketline.streaming.cli.arguments import duration, format_option, opened, table_arguments
+from bucketline.streaming.cli.arguments import duration, format_option, opened, table_arguments, version
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 
 
 @program.group(short_help="Creates, lists, deletes and fast-forwards branches.")
 def branch() -> None:
-    """Creates, lists, deletes branches, and makes one the table's own history.
+    """Creates, lists and deletes branches, and makes one the table's own history.
 
     Other commands read and write a branch with -o branch=NAME.
     """
@@ -59,7 +59,7 @@ def tag() -> None:
 @tag.command("create", short_help="Names a snapshot, and keeps its files.")
 @table_arguments
 @click.argument("name")
-@click.option("--snapshot", type=click.IntRange(min=1), metavar="N", help="Which one; by default the newest.")
+@click.option("--snapshot", type=click.IntRange(min=1), metavar="N", help="The snapshot's id; by default the newest.")
 @click.option(
     "--retain-time", metavar="DURATION", help="How long the tag lives, as '7 d'; by default as the table says."
 )
@@ -98,4 +98,4 @@ def rollback(path: str, option: tuple[str, ...], target: str) -> None:
 
     No writer of the table may be active.
     """
-    click.echo(f"snapshot {opened(path, option).rollback_to(int(target) if target.isdigit() else target)}")
+    click.echo(f"snapshot {opened(path, option).rollback_to(version(target))}")

@@ -68,6 +68,7 @@ def test_tags_and_branches_are_made_listed_and_deleted(table: Table) -> None:
     assert bucketline("tag", "delete", table.path, "first").stdout == "there is no tag first\n"
     assert "error [OPTION]" in bucketline("branch", "create", table.path, "b", "--tag", "none", code=3).stderr
     assert "error [OPTION]" in bucketline("rollback", table.path, "77", code=3).stderr
+    assert "tag '²' doesn't exist" in bucketline("rollback", table.path, "²", code=3).stderr
     assert "--retain-time" in bucketline("tag", "create", table.path, "x", "--retain-time", "7", code=2).stderr
 
 
