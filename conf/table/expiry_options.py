@@ -155,7 +155,7 @@ def _check_done(options: Mapping[str, str], partition_keys: Sequence[str]) -> No
 
 _NOT_DONE = {
     DoneAction.DONE_PARTITION: "adds a partition to a Hive metastore, which is not reached from here",
-    DoneAction.MARK_EVENT: "needs a catalog that takes such events, which is not told from here",
+    DoneAction.MARK_EVENT: "needs a catalog that takes such events, and bucketline sends none",
     DoneAction.CUSTOM: "calls a Java class, which cannot be called from here",
 }
 

@@ -27,18 +27,17 @@ def newest(table: Table) -> Snapshot:
 def mark_rows(table: Table, rows: Mapping[str, Sequence[int]], *, kind: CommitKind = CommitKind.COMPACT) -> None:
     """Another program deletes rows of live data files, by file name and position."""
     before = newest(table)
-    index = handle_of(table).manifests.read_index(before.index_manifest)
-    access = FileAccess(
-        handle_of(table).io, table.path, handle_of(table).table_schema, handle_of(table).schema_store.get
-    )
-    places = {e.file.file_name: (e.partition, e.bucket) for e in handle_of(table).manifests.live_entries(before)}
+    handle = handle_of(table)
+    index = handle.manifests.read_index(before.index_manifest)
+    access = FileAccess(handle.io, handle.path, handle.table_schema, handle.schema_store.get)
+    places = {e.file.file_name: (e.partition, e.bucket) for e in handle.manifests.live_entries(before)}
     for place in sorted({places[name] for name in rows}):
         marks = load_deletions(access, deletion_entries(index).get(place, ()))
         for name, positions in rows.items():
             if places[name] == place:
                 marks.delete(name, np.array(positions))
         others = [e for e in index if e.index_type != DELETION_VECTORS or (e.partition, e.bucket) != place]
-        index = [*others, marks.write(handle_of(table).io, table.path, place, ids=SYSTEM_IDS, bitmap64=False)]
+        index = [*others, marks.write(handle.io, handle.path, place, ids=SYSTEM_IDS, bitmap64=False)]
     _publish(table, before, index, kind)
 
 
@@ -50,8 +49,9 @@ def forget_marks(table: Table) -> None:
 
 
 def _publish(table: Table, before: Snapshot, index: Sequence[IndexManifestEntry], kind: CommitKind) -> None:
-    base, base_size = handle_of(table).manifests.write_list(handle_of(table).manifests.base_and_delta(before))
-    delta, delta_size = handle_of(table).manifests.write_list([])
+    manifests = handle_of(table).manifests
+    base, base_size = manifests.write_list(manifests.base_and_delta(before))
+    delta, delta_size = manifests.write_list([])
     snapshot = replace(
         before,
         id=before.id + 1,
@@ -66,7 +66,7 @@ def _publish(table: Table, before: Snapshot, index: Sequence[IndexManifestEntry]
         changelog_manifest_list_size=None,
         changelog_record_count=None,
         delta_record_count=0,
-        index_manifest=handle_of(table).manifests.write_index(index),
+        index_manifest=manifests.write_index(index),
         uuid=SYSTEM_IDS.new_uuid(),
     )
     store = handle_of(open_table(table.path)).snapshot_store

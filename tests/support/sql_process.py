@@ -24,10 +24,12 @@ def start_stopping(warehouse: str, text: str) -> "subprocess.Popen[str]":
 
 
 def main(warehouse: str, text: str) -> None:
-    opened, is_first = LocalIO.open_input, [True]
+    opened, is_first = LocalIO.open_input, True
 
     def stopping(self: LocalIO, path: str) -> Any:
-        if "/bucket-" in path and is_first.pop() if is_first else False:
+        nonlocal is_first
+        if is_first and "/bucket-" in path:
+            is_first = False
             os.kill(os.getpid(), signal.SIGSTOP)
         return opened(self, path)
 
