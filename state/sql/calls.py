@@ -22,7 +22,7 @@ def read_call(words: Words) -> Call | Merge:
     named: dict[str, str | None] = {}
     while not words.take(")"):
         if positional or named:
-            words.expect(",")
+            words.expect_comma()
         if words.comes_name() and words.peek(1) == "=>":
             name = words.name("an argument").lower()
             words.at += 1

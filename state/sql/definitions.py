@@ -57,7 +57,7 @@ def _create_database(words: Words) -> CreateDatabase:
     catalog, name = database_name(words.path("the name of a database"))
     if not words.is_done:
         clause = words.peek()
-        raise words.wrong(f"a database has no properties here, so that {clause} is not supported")
+        raise refused(f"CREATE DATABASE: {clause} is not supported; a database has only a name", statement=words.verb)
     return CreateDatabase(name, catalog, exist_ok)
 
 
@@ -85,7 +85,7 @@ def _create_table(words: Words) -> CreateTable:
     if (columns != []) + (query is not None) + (like is not None) != 1:
         raise refused(
             f"CREATE TABLE {name}: the columns come from a list (col TYPE, ...), from LIKE, or from AS SELECT; give "
-            "one of them, and a CTAS takes its keys as options 'primary-key' and 'partition'",
+            "one of them. With AS SELECT the keys are the options 'primary-key' and 'partition'",
             statement=words.verb,
         )
     options = found.get("WITH", {})
@@ -131,7 +131,7 @@ def _columns(words: Words) -> tuple[list[str], tuple[str, ...]]:
                 keys = (is_key,)
         if words.take(")"):
             return columns, keys
-        words.expect(",")
+        words.expect_comma()
 
 
 def _column(words: Words, columns: list[str]) -> str | None:
@@ -192,7 +192,9 @@ def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
         "STORED": "use the option 'file.format'",
     }
     remedy = remedies.get(words.peek())
-    raise words.wrong("not supported here" if remedy is None else f"{words.peek()} is not supported: {remedy}")
+    if remedy is None:
+        raise words.wrong("not supported here")
+    raise refused(f"CREATE TABLE: {words.peek()} is not supported: {remedy}", statement=words.verb)
 
 
 def _partition_columns(words: Words, columns: list[str]) -> tuple[str, ...]:
@@ -206,7 +208,7 @@ def _partition_columns(words: Words, columns: list[str]) -> tuple[str, ...]:
             columns.append(words.source(*words.clause()))
         if words.take(")"):
             return tuple(found)
-        words.expect(",")
+        words.expect_comma()
 
 
 def read_drop(words: Words) -> Drop:

@@ -48,7 +48,10 @@ def tokens_of(text: str) -> list[Token]:
     try:
         return [word for token in sqlglot.tokenize(text, read=DIALECT) for word in _single_words(token)]
     except SqlglotError as e:
-        raise refused(f"the text cannot be read: {str(e).splitlines()[0]}") from e
+        place = str(e).splitlines()[0].removeprefix("Error tokenizing ")
+        raise refused(
+            f"the text cannot be read: a text in quotes, a name in backticks or a comment does not end, after {place}"
+        ) from e
 
 
 def _single_words(token: Token) -> Iterator[Token]:
@@ -99,6 +102,8 @@ def _reason(error: SqlglotError) -> str:
     description = str(found.get("description") or "")
     if not description or "<" in description:
         description = "the statement cannot be read: something is missing"
+    elif "Unexpected token" in description:
+        description = "the statement cannot be read"
     return f"{description.rstrip('.')}{place}"
 
 

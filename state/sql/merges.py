@@ -31,7 +31,7 @@ def read_merge(text: str) -> Merge:
     if not isinstance(tree, exp.Merge):
         raise refused("MERGE: the statement cannot be read", statement="MERGE")
     only(tree, "MERGE", "this", "using", "on", "whens")
-    if tree.args.get("on") is None:
+    if not isinstance(tree.args.get("on"), exp.Expression):
         raise refused("MERGE: ON is missing", statement="MERGE")
     kinds: dict[str, list[MergeAction]] = {kind: [] for kind in _KINDS}
     for when in tree.args["whens"].expressions:

@@ -77,11 +77,8 @@ def bind_call(call: Call) -> dict[str, str]:
     """
     found = PROCEDURES.get(call.procedure)
     if found is None:
-        near = did_you_mean(call.procedure, PROCEDURES)
-        raise refused(
-            f"there is no procedure sys.{call.procedure}{near}; there are {', '.join(PROCEDURES)}",
-            procedure=call.procedure,
-        )
+        near = did_you_mean(call.procedure, PROCEDURES) or f"; there are {', '.join(PROCEDURES)}"
+        raise refused(f"there is no procedure sys.{call.procedure}{near}", procedure=call.procedure)
     given = _positional(call, found) if call.positional else _named(call, found)
     values = {name: value for name, value in given.items() if value is not None and value.strip()}
     for name in found.spark[: found.required]:

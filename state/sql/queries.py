@@ -76,7 +76,7 @@ def read_partition(words: Words) -> tuple[dict[str, str | None], tuple[str, ...]
             dynamic.append(name)
         if words.take(")"):
             return given, tuple(dynamic)
-        words.expect(",")
+        words.expect_comma()
 
 
 def read_truncate(words: Words) -> Truncate:
@@ -114,6 +114,8 @@ def _update(found: Parsed, tree: exp.Update) -> Update:
 
 
 def _delete(found: Parsed, tree: exp.Delete) -> Delete:
+    if tree.args.get("tables"):
+        raise refused("DELETE: FROM is missing, as in DELETE FROM t WHERE ...", statement="DELETE")
     only(tree, "DELETE", "this", "where")
     return Delete(found.relation(tree.this), tree.this.alias_or_name, _condition(tree))
 

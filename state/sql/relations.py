@@ -138,7 +138,7 @@ def _instant(words: Words) -> str:
     """A time as epoch milliseconds: seconds since 1970 as a number (Spark), or a text in the local zone."""
     words.take("TIMESTAMP")
     if not words.comes_string():
-        return str(int(words.number("a time, as '2026-01-31 12:00:00'")) * 1000)
+        return str(words.whole_number("a time, as '2026-01-31 12:00:00' or seconds since 1970") * 1000)
     text = words.string("a time")
     return _local_ms(text, _interval(words))
 
@@ -152,16 +152,19 @@ def _interval(words: Words) -> timedelta:
     unit = next((u for u in _UNITS if words.take(u) or words.take(f"{u}S")), None)
     if unit is None or not text.strip().isdigit():
         raise words.wrong(f"expected a whole number of {', '.join(_UNITS)} after INTERVAL")
-    return sign * int(text) * _UNITS[unit]
+    try:
+        return sign * int(text) * _UNITS[unit]
+    except OverflowError as e:
+        raise refused(f"time travel: INTERVAL {text} {unit} is too long") from e
 
 
 def _local_ms(text: str, more: timedelta = timedelta()) -> str:
     """A time in the local zone, unless it has an offset, as epoch milliseconds."""
     try:
         found = datetime.fromisoformat(_ZONED.sub(lambda m: "+00:00" if m[0] == "Z" else m[0], text.strip()))
-    except ValueError as e:
+        return str(round((found + more).timestamp() * 1000))
+    except (ValueError, OverflowError) as e:
         raise refused(f"time travel: {text!r} is no time, as '2026-01-31 12:00:00'") from e
-    return str(round((found + more).timestamp() * 1000))
 
 
 def _relations(tree: exp.Expression, marks: Sequence[_Mark]) -> Iterator[Relation]:

@@ -144,7 +144,7 @@ class CreateTag:
     name: TableName
     tag: str
     exist_ok: bool
-    snapshot: str | None
+    snapshot: int | None
     retained: str | None
 
 

@@ -29,9 +29,9 @@ def _created(words: Words, name: TableName) -> CreateTag:
     exist_ok = words.take("IF", "NOT", "EXISTS")
     tag, snapshot, retained = words.name("the name of a tag"), None, None
     if words.take("AS", "OF", "VERSION"):
-        snapshot = words.number("a snapshot's id")
+        snapshot = words.whole_number("a snapshot's id")
     if words.take("RETAIN"):
-        count = words.number("a number of days, hours or minutes")
+        count = words.whole_number("a number of days, hours or minutes")
         unit = next((u for u in _UNITS if words.take(u)), None)
         if unit is None:
             raise words.wrong("expected DAYS, HOURS or MINUTES")

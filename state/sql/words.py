@@ -84,6 +84,11 @@ class Words:
         if not self.take(*words):
             raise self.wrong(f"expected {' '.join(words)}")
 
+    def expect_comma(self) -> None:
+        """Passes the comma between two parts of a list in brackets. Raises OptionError if something else comes."""
+        if not self.take(","):
+            raise self.wrong("expected , or )")
+
     def name(self, what: str) -> str:
         """A name, quoted or not."""
         if self.is_done or not self.comes_name():
@@ -126,6 +131,12 @@ class Words:
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
+    def whole_number(self, what: str) -> int:
+        """A number without sign, point and exponent."""
+        if self.is_done or not self.peek().isdigit():
+            raise self.wrong(f"expected {what}, a whole number")
+        return int(self.number(what))
+
     def literal(self) -> str | None:
         """A text, number, TRUE, FALSE, DATE 'x' or TIMESTAMP 'x' as a text; None for NULL."""
         if self.comes_string():
@@ -163,7 +174,7 @@ class Words:
         self.expect("(")
         while not self.take(")"):
             if found:
-                self.expect(",")
+                self.expect_comma()
             key = self.option_key()
             self.expect("=")
             if key in found:
@@ -203,7 +214,7 @@ class Words:
             depth += (sign in _OPENING) - (sign in _CLOSING)
             self.at += 1
         if start == self.at:
-            raise self.wrong("expected more")
+            raise self.wrong("expected a column or its type")
         return start, self.at
 
     def source(self, start: int, end: int) -> str:
@@ -232,7 +243,7 @@ class Words:
     def wrong(self, why: str) -> OptionError:
         """The error that names what comes."""
         if self.is_done:
-            found = "and the statement ends"
+            found = "but the statement ends"
         else:
             token = self.tokens[self.at]
             found = f"found {self.text[token.start : token.end + 1]!r} (line {token.line})"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
 from bucketline.state.sql.dialect import parse_one
 from bucketline.state.store.sql.partitions import partitions_of_text, partitions_where
@@ -43,6 +44,14 @@ def number_of(given: Arguments, name: str) -> int:
         return int(given[name])
     except ValueError as e:
         raise wrong_argument(f"{name} takes a number, not {given[name]!r}", name) from e
+
+
+def duration_ms_of(given: Arguments, name: str) -> int:
+    """A duration that is given. Raises OptionError."""
+    try:
+        return parse_given_duration(given[name])
+    except OptionError as e:
+        raise wrong_argument(f"{name} = {given[name]!r}: {e.message}", name) from e
 
 
 def flag_of(given: Arguments, name: str) -> bool:

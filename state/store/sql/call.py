@@ -10,10 +10,8 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.table.table_settings import BucketSettings
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
-from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.procedures import SORT_STRATEGIES, STRATEGIES, bind_call
 from bucketline.state.sql.statement import Call, TableName
 from bucketline.state.sql.words import Words
@@ -21,6 +19,7 @@ from bucketline.state.store.catalog.branches import MAIN
 from bucketline.state.store.sql.arguments import (
     Arguments,
     chosen_partitions,
+    duration_ms_of,
     flag_of,
     instant_ms,
     number_of,
@@ -41,8 +40,6 @@ def call(session: SqlSession, found: Call, queries: Queries, clock: Clock = SYST
     name = read_table_name(given["table"])
     if found.catalog is not None and name.catalog is None and not is_path(name):
         name = replace(name, catalog=found.catalog)
-    if name.system is not None:
-        raise refused(f"CALL sys.{found.procedure}: {name} is a system table, which only reads")
     if found.procedure == "compact":
         return _compact(session, name, given, queries, clock)
     if found.procedure == "remove_orphan_files" and name.table == "*":
@@ -103,7 +100,7 @@ def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Qu
     table = Table(replace(handle, write_options={**handle.write_options, **options_of(given)}))
     partitions = chosen_partitions(table, given)
     if "partition_idle_time" in given:
-        idle_ms = parse_given_duration(given["partition_idle_time"])
+        idle_ms = duration_ms_of(given, "partition_idle_time")
         partitions = _idle(table, partitions, clock.local_ms() - idle_ms)
         if not partitions:
             return _result(True)
@@ -201,7 +198,7 @@ def _create_tag(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     del clock
     retained = None
     if "time_retained" in given:
-        retained = timedelta(milliseconds=parse_given_duration(given["time_retained"]))
+        retained = timedelta(milliseconds=duration_ms_of(given, "time_retained"))
     table.create_tag(given["tag"], number_of(given, "snapshot") if "snapshot" in given else None, retained)
     return _result(True)
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.sql.dialect import refused, sql_text
-from bucketline.state.sql.statement import Delete, Insert, Relation, Truncate, Update
+from bucketline.state.sql.statement import Delete, Insert, Truncate, Update
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.table_read import Filter
@@ -16,6 +16,7 @@ from bucketline.state.store.sql.queries import LOCAL_QUERIES, Columns, Queries
 from bucketline.state.store.sql.relation import (
     bind_columns,
     is_literal,
+    is_local,
     is_time_literal,
     is_zoned,
     literal_of,
@@ -31,7 +32,7 @@ from bucketline.state.types.sql_expression import expr
 
 def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
     """Writes the rows; OVERWRITE replaces the partition that is given, else those that get rows."""
-    table = _target(session, found.table)
+    table = session.table(found.table.name, found.table.options, writes=True)
     names = _target_columns(table, found)
     fields = {f.name: f for f in handle_of(table).table_schema.fields}
     fixed = {name: _fixed_value(fields[name], text) for name, text in found.partition.items()}
@@ -48,12 +49,6 @@ def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
     if not found.overwrite:
         return snapshot_result(table.write(given_rows))
     return snapshot_result(table.overwrite(given_rows, partition=dict(found.partition) or None))
-
-
-def _target(session: SqlSession, relation: Relation) -> Table:
-    if relation.name.system is not None:
-        raise refused(f"{relation.name} is a system table, which only reads")
-    return session.table(relation.name, relation.options, writes=True)
 
 
 def _target_columns(table: Table, found: Insert) -> list[str]:
@@ -115,7 +110,7 @@ def _completed(
     given = list(names) or list(rows.schema.names)
     missing = [f for f in schema if f.name not in given and f.name not in fixed]
     local = {
-        n: is_zoned(f.type) and n in schema.names and _is_local(schema.field(n).type)
+        n: is_zoned(f.type) and n in schema.names and is_local(schema.field(n).type)
         for n, f in zip(given, rows.schema, strict=True)
     }
     types = [pa.timestamp(f.type.unit) if local[n] else f.type for n, f in zip(given, rows.schema, strict=True)]
@@ -130,10 +125,6 @@ def _completed(
             yield pa.RecordBatch.from_arrays([*own, *added], schema=whole)
 
     return pa.RecordBatchReader.from_batches(whole, batches())
-
-
-def _is_local(found: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(found)) and found.tz is None
 
 
 def _fixed_value(field: DataField, text: str | None) -> pa.Scalar:
@@ -158,14 +149,14 @@ def _check_width(found: Insert, width: int, names: Sequence[str]) -> None:
 
 
 def delete(session: SqlSession, found: Delete, queries: Queries) -> pa.Table:
-    table = _target(session, found.table)
+    table = session.table(found.table.name, found.table.options, writes=True)
     if found.where is None:
         return snapshot_result(table.truncate())
     return snapshot_result(table.delete(_condition(table, found.where, found.alias), engine=_engine(table, queries)))
 
 
 def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
-    table = _target(session, found.table)
+    table = session.table(found.table.name, found.table.options, writes=True)
     schema = handle_of(table).table_schema
     fields = schema.fields
     values: dict[str, object] = {}
@@ -193,7 +184,7 @@ def _engine(table: Table, queries: Queries) -> Engine:
 
 
 def truncate(session: SqlSession, found: Truncate) -> pa.Table:
-    table = _target(session, Relation(found.name, 0, 0))
+    table = session.table(found.name, writes=True)
     if found.partition is None:
         return snapshot_result(table.truncate())
     return snapshot_result(table.drop_partitions([found.partition]))

@@ -30,7 +30,7 @@ from bucketline.state.sql.statement import (
 from bucketline.state.sql.words import database_name, table_name
 from bucketline.state.store.sql.queries import Queries
 from bucketline.state.store.sql.results import DONE, snapshot_result, texts
-from bucketline.state.store.sql.session import SqlSession, is_path
+from bucketline.state.store.sql.session import SqlSession, is_path, refuse_system_table
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.warehouse.catalog import catalog
 from bucketline.state.types.arrow import logical_fields
@@ -262,8 +262,9 @@ _SHOWN_OF_TABLE: Mapping[str, Callable[[Table, Show], pa.Table]] = {
 
 
 def alter(session: SqlSession, found: AlterTable) -> pa.Table:
+    refuse_system_table(found.name)
     try:
-        table = session.table(_plain(found.name, "ALTER TABLE"))
+        table = session.table(found.name)
     except TableNotFoundError:
         if found.missing_ok:
             return DONE
@@ -273,8 +274,10 @@ def alter(session: SqlSession, found: AlterTable) -> pa.Table:
 
 
 def rename(session: SqlSession, found: RenameTable) -> pa.Table:
-    catalog, name = session.place(_plain(found.name, "ALTER TABLE"))
-    to = _plain(found.to, "ALTER TABLE")
+    refuse_system_table(found.name)
+    refuse_system_table(found.to)
+    catalog, name = session.place(found.name)
+    to = found.to
     if to.database is None:
         to = TableName(to.table, name.partition(".")[0], found.name.catalog)
     target, new = session.place(to)
@@ -284,12 +287,6 @@ def rename(session: SqlSession, found: RenameTable) -> pa.Table:
         return DONE
     catalog.rename_table(name, new)
     return DONE
-
-
-def _plain(name: TableName, verb: str) -> TableName:
-    if name.system is not None:
-        raise refused(f"{verb}: {name} is a system table, which only reads")
-    return name
 
 
 def set_option(session: SqlSession, found: Set, queries: Queries) -> pa.Table:
@@ -307,5 +304,5 @@ def reset(session: SqlSession, found: Reset) -> pa.Table:
 
 
 def drop_partitions(session: SqlSession, found: DropPartitions) -> pa.Table:
-    table = session.table(_plain(found.name, "ALTER TABLE"), writes=True)
+    table = session.table(found.name, writes=True)
     return snapshot_result(table.drop_partitions(found.partitions))

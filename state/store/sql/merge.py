@@ -4,7 +4,7 @@ The source gets the columns that rows are joined by under the table's names. Its
 conditions and values.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Merge, MergeAction
 from bucketline.state.store.sql.merge_names import MergeNames, own_columns
 from bucketline.state.store.sql.queries import Queries
-from bucketline.state.store.sql.relation import bind_columns, is_literal, literal_of, refuse_subqueries
+from bucketline.state.store.sql.relation import bind_columns, is_literal, literal_of, refuse_subqueries, renamed
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.merge import merge_by_clauses
@@ -34,10 +34,8 @@ KeyValue: TypeAlias = SqlExpression | pa.Scalar
 
 def merge(session: SqlSession, found: Merge, queries: Queries) -> pa.Table:
     """Changes the rows that match, and those that do not, as the clauses say; one commit."""
-    if found.table.name.system is not None:
-        raise refused(f"{found.table.name} is a system table, which only reads", statement="MERGE")
     table = session.table(found.table.name, found.table.options, writes=True)
-    rows = _named(queries.rows(session, found.source), found.source_columns)
+    rows = renamed(queries.rows(session, found.source), found.source_columns, "MERGE USING")
     clauses = _Clauses(found, table, rows.schema)
     source = _source(rows, clauses.key)
     return snapshot_result(merge_by_clauses(handle_of(table), source, list(clauses.key), clauses.planned()))
@@ -57,9 +55,10 @@ class _Clauses:
                 self._rest.append(part)
         if not self.key:
             raise refused(
-                f"MERGE: ON {found.on.sql(DIALECT)} is not supported: joined by AND, it takes at least one "
+                f"MERGE: ON {found.on.sql(DIALECT)} is not supported: it needs at least one "
                 f"{found.alias}.column = value of {found.source_alias}"
-                + (" for a column of the primary key" if self._inserts_by_key else ""),
+                + (" for a column of the primary key" if self._inserts_by_key else "")
+                + "; more conditions follow with AND",
                 statement="MERGE",
             )
 
@@ -133,7 +132,9 @@ class _Clauses:
             values = {self._names.of_target(n): node for n, node in action.values.items()}
             values = {n: node for n, node in values.items() if not self._is_joined(n, node)}
         if not values:
-            raise refused("MERGE: UPDATE SET sets only columns that ON makes equal", statement="MERGE")
+            raise refused(
+                "MERGE: UPDATE SET changes nothing: it sets only columns that ON makes equal already", statement="MERGE"
+            )
         return UpdateClause({n: self._value(n, node, names) for n, node in values.items()}, condition)
 
     def _is_joined(self, name: str, node: exp.Expression) -> bool:
@@ -165,17 +166,6 @@ class _Clauses:
             return literal_of(node, field).as_py()
         refuse_subqueries(node, "MERGE")
         return expr(sql_text(self._names.local(node.transform(names), self._table.schema.field(name).type)))
-
-
-def _named(rows: pa.RecordBatchReader, names: Sequence[str]) -> pa.RecordBatchReader:
-    """The rows under other names, if there are any."""
-    if not names:
-        return rows
-    if len(names) != len(rows.schema):
-        raise refused(f"MERGE: USING has {len(rows.schema)} columns and {len(names)} names for them", statement="MERGE")
-    schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
-    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
-    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def _source(rows: pa.RecordBatchReader, key: Mapping[str, KeyValue]) -> pa.RecordBatchReader:

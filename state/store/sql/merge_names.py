@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from bucketline.state.sql.dialect import DIALECT, refused
-from bucketline.state.store.sql.relation import is_zoned
+from bucketline.state.store.sql.relation import is_local, is_zoned
 from bucketline.state.types.sql_expression import SOURCE, TARGET
 
 _OWN, _LOCAL = "_source_", "_local_"
@@ -25,19 +25,18 @@ class MergeNames:
     def find(self, node: exp.Column) -> tuple[str, str]:
         """The side of a column, and its name there. Raises OptionError for a name that is unknown or ambiguous."""
         found = [
-            (side, name)
+            (side, alias, name)
             for side, alias, names in self._sides
             if not node.table or node.table.lower() == alias.lower()
             for name in _spelled(node.name, names)
         ]
         if len(found) == 1:
-            return found[0]
-        (_, target, _), (_, source, _) = self._sides
-        raise refused(
-            f"MERGE: {node.sql(DIALECT)!r} is no column of {target} or {source} alone; write {target}.column or "
-            f"{source}.column",
-            column=node.name,
-        )
+            return found[0][0], found[0][2]
+        if found:
+            several = ", ".join(f"{alias}.{name}" for _, alias, name in found)
+            raise refused(f"MERGE: {node.sql(DIALECT)!r} can mean {several}; write which one", column=node.name)
+        known = "; ".join(f"{alias} has {', '.join(names)}" for _, alias, names in self._sides)
+        raise refused(f"MERGE: unknown column {node.sql(DIALECT)!r}; {known}", column=node.name)
 
     def sides(self, node: exp.Expression) -> set[str]:
         """The sides whose columns a value needs."""
@@ -93,7 +92,7 @@ class MergeNames:
         if not isinstance(node, exp.Column) or node.table != SOURCE:
             return node
         name = node.name.removeprefix(_OWN)
-        if not is_zoned(self._source.field(name).type) or not pa.types.is_timestamp(wanted) or is_zoned(wanted):
+        if not is_zoned(self._source.field(name).type) or not is_local(wanted):
             return node
         return exp.column(exp.to_identifier(f"{_LOCAL}{name}"), table=SOURCE)
 

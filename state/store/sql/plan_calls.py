@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 
-from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.plan_options import PLAN_STRATEGY, Strategy, lease_and_others
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
@@ -18,6 +17,7 @@ from bucketline.state.store.plans.serve import Stop, compactor_in, few, serve_pl
 from bucketline.state.store.sql.arguments import (
     Arguments,
     chosen_partitions,
+    duration_ms_of,
     flag_of,
     options_of,
     refuse_partitions_with_where,
@@ -78,7 +78,7 @@ def run_compactor(table: Table, given: Arguments, engine: Engine, stopwatch: Sto
     take = few if most == 1 else lambda open_items: most
     compactor = compactor_in(session, engine, lease_ms=lease_ms, take=take)
     ended: list[Finished] = []
-    stop, until_ms = Stop(), stopwatch.elapsed_ms() + parse_given_duration(given.get("wait", "0 s"))
+    stop, until_ms = Stop(), stopwatch.elapsed_ms() + (duration_ms_of(given, "wait") if "wait" in given else 0)
     compactors = {handle.metadata_path: compactor}
     while True:
         serve_plans(compactors, poll_ms=0, once=True, stop=stop, tell=lambda _, found: ended.append(found))

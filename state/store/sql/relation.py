@@ -92,11 +92,19 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
 def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = ()) -> Source:
     """Rows that are there already, under other names if there are any. Raises OptionError for a wrong number of names,
     SchemaMismatchError for a type that tables do not have."""
-    if names and len(names) != len(rows.schema):
-        raise refused(f"{alias}: {len(names)} names for {len(rows.schema)} columns")
-    schema = pa.schema([f.with_name(n) for f, n in zip(rows.schema, names or rows.schema.names, strict=True)])
-    named = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
-    return Source(None, alias, schema, logical_fields(schema), named)
+    named = renamed(rows, names, alias)
+    return Source(None, alias, named.schema, logical_fields(named.schema), iter(named))
+
+
+def renamed(rows: pa.RecordBatchReader, names: Sequence[str], what: str) -> pa.RecordBatchReader:
+    """The rows under other names, if there are any. Raises OptionError for a wrong number of names."""
+    if not names:
+        return rows
+    if len(names) != len(rows.schema):
+        raise refused(f"{what}: {len(names)} names for {len(rows.schema)} columns")
+    schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
+    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def bind_columns(
@@ -157,6 +165,11 @@ def literal_of(node: exp.Expression, field: DataField) -> pa.Scalar:
 def is_zoned(found: pa.DataType) -> bool:
     """Whether values are instants."""
     return bool(pa.types.is_timestamp(found)) and found.tz is not None
+
+
+def is_local(found: pa.DataType) -> bool:
+    """Whether values are times without a zone."""
+    return bool(pa.types.is_timestamp(found)) and found.tz is None
 
 
 def refuse_subqueries(node: exp.Expression, verb: str) -> None:

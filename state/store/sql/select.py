@@ -39,6 +39,9 @@ _CLAUSES = frozenset(
 )
 _NAMES = {"joins": "JOIN", "with_": "WITH", "windows": "WINDOW", "laterals": "LATERAL VIEW", "sample": "TABLESAMPLE"}
 _OF_A_TABLE = ("this", "db", "catalog", "alias")
+_MOST_ROWS = 1 << 61
+"""More rows than there are: with this many to skip and to take, sums still fit into 64 bits."""
+
 _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Count: "count",
     exp.Sum: "sum",
@@ -93,7 +96,7 @@ def run_select(session: SqlSession, query: Query, *, reads: bool = True) -> pa.R
         for v in others
         for e in (v if isinstance(v, list) else [v])
     ):
-        raise _needs_spark("a query over several tables")
+        raise _needs_spark("a query over several tables, or with another query inside,")
     source = _source(session, query, start.this, reads)
     return _Select(source, _bound(tree, source)).run()
 
@@ -338,6 +341,8 @@ class _Select:
             node = e.this
             if 1 <= _position(node) <= len(outputs):
                 at = str(_position(node) - 1)
+            elif isinstance(node, exp.Literal) and node.this.isdigit():
+                raise refused(f"ORDER BY {node.sql(DIALECT)} names no column of the result")
             elif isinstance(node, exp.Column):
                 places = [i for i, o in enumerate(outputs) if o.name == node.name]
                 places += [i for i, o in enumerate(outputs) if o.column == node.name and o.aggregate is None]
@@ -374,7 +379,7 @@ def _count(tree: exp.Expression, key: str) -> int | None:
     value = node.expression
     if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
         raise _needs_spark(f"{key.upper()} {'' if value is None else value.sql(DIALECT)}")
-    return int(value.this)
+    return min(int(value.this), _MOST_ROWS)
 
 
 def _default_name(node: exp.Expression) -> str:

@@ -67,8 +67,11 @@ class SqlSession:
     def table(self, name: TableName, hints: Mapping[str, str] | None = None, *, writes: bool = False) -> Table:
         """The table, opened with the options that were set for it, and with a statement's own.
 
-        `writes`: options that say what is read do not matter. Raises OptionError for a hint that has no effect.
+        `writes`: options that say what is read do not matter. Raises OptionError for a hint that has no effect, and for
+        a system table that is to be changed.
         """
+        if writes:
+            refuse_system_table(name)
         lasting = self.options_for(name)
         if name.system is not None and not shows_snapshot(name.system):
             lasting = {k: v for k, v in lasting.items() if k not in _VERSION_KEYS}
@@ -135,6 +138,12 @@ class SqlSession:
             self.options.clear()
         else:
             self.options.pop(key, None)
+
+
+def refuse_system_table(name: TableName) -> None:
+    """Returns if a name is one of a table that can be changed. Raises OptionError."""
+    if name.system is not None:
+        raise refused(f"{name} is a system table, which cannot be changed")
 
 
 def is_path(name: TableName) -> bool:

@@ -51,12 +51,8 @@ def system_table(table: TableHandle, name: str) -> Rows:
     that shows no snapshot."""
     known = name.lower()
     if known not in SYSTEM_TABLES:
-        raise OptionError(
-            f"there is no system table '{name}'{did_you_mean(known, SYSTEM_TABLES)}; there are "
-            f"{', '.join(SYSTEM_TABLES)}",
-            key="system",
-            value=name,
-        )
+        near = did_you_mean(known, SYSTEM_TABLES) or f"; there are {', '.join(SYSTEM_TABLES)}"
+        raise OptionError(f"there is no system table '{name}'{near}", key="system", value=name)
     named = table.table_schema.settings.reading.named_versions
     if not shows_snapshot(known) and any(key in table.read_options for key in named):
         raise OptionError(

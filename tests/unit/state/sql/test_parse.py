@@ -116,7 +116,7 @@ STATEMENTS: dict[str, Any] = {
     "SHOW TBLPROPERTIES t ('bucket')": Show("OPTIONS", ("t",), None, None, "bucket"),
     "SHOW TAGS t": Show("TAGS", ("t",)),
     "ALTER TABLE t CREATE TAG IF NOT EXISTS `x-1` AS OF VERSION 2 RETAIN 12 HOURS": CreateTag(
-        T, "x-1", True, "2", "12 h"
+        T, "x-1", True, 2, "12 h"
     ),
     "ALTER TABLE t CREATE TAG x RETAIN 7 DAYS": CreateTag(T, "x", False, None, "7 d"),
     "ALTER TABLE t DELETE TAG IF EXISTS `x,y`": DeleteTags(T, ("x", "y"), True),
@@ -293,6 +293,17 @@ REFUSED = {
     "SELECT": "SELECT needs columns",
     "SELECT * FROM": "something is missing, at 'FROM'",
     "SELECT 'a": "the text cannot be read",
+    "SELECT * FROM t TIMESTAMP AS OF 1.5": "seconds since 1970, a whole number, found '1.5'",
+    "SELECT * FROM t TIMESTAMP AS OF '2026-01-01' + INTERVAL '99999999999' DAY": "INTERVAL 99999999999 DAY is too long",
+    "SELECT * FROM t TIMESTAMP AS OF '2026-01-01' + INTERVAL '999999999' DAY": "'2026-01-01' is no time",
+    "ALTER TABLE t CREATE TAG x AS OF VERSION 1.5": "expected a snapshot's id, a whole number, found '1.5'",
+    "CREATE TABLE t (a INT": r"expected , or \), but the statement ends",
+    "CREATE TABLE t ()": r"expected a column or its type, found '\)'",
+    "CREATE DATABASE d COMMENT 'x'": "COMMENT is not supported; a database has only a name$",
+    "SELECT * FORM t": "the statement cannot be read, at 't'",
+    "SELECT `a": "a name in backticks or a comment does not end, after 'SELECT `'",
+    "DELETE t WHERE a = 1": "FROM is missing",
+    "MERGE INTO t USING s WHEN MATCHED THEN DELETE": "ON is missing",
     "UPDATE t SET a = 1, a = 2": "a column is set twice",
     "MERGE INTO t USING s ON t.a=s.a": "a WHEN clause is missing",
     "MERGE INTO t USING s ON t.a=s.a WHEN MATCHED THEN DELETE WHEN MATCHED THEN DELETE": "only the last may be without",
