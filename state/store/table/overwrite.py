@@ -31,6 +31,7 @@ from bucketline.state.store.table.changed_write import planned_until_first
 from bucketline.state.store.table.overwrite_moving import (
     PartitionCheck,
     PartitionsSeen,
+    Replaced,
     ReplacedTable,
     SeenRows,
     overwrite_moving,
@@ -82,8 +83,8 @@ def overwrite_table(
 class _Source(Protocol):
     """The rows that take the place of others."""
 
-    def seen(self, plan: WritePlan, table: ReplacedTable, check: PartitionCheck) -> Any:
-        """As a source of a run, whose partitions the table gets to know. `check` raises for one that is not replaced,
+    def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
+        """As a source of a run, whose partitions `replaced` gets to know. `check` raises for one that is not replaced,
         before it or in it."""
         ...
 
@@ -99,9 +100,9 @@ class _GivenRows:
     data: SpreadData
     row_kinds: pa.Array | pa.ChunkedArray | str | None
 
-    def seen(self, plan: WritePlan, table: ReplacedTable, check: PartitionCheck) -> Any:
+    def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
         del plan
-        return Parts([SeenRows(with_kinds(self.data, self.row_kinds), table, check)])
+        return Parts([SeenRows(with_kinds(self.data, self.row_kinds), replaced, check)])
 
     def checked(self, check: PartitionCheck) -> Any:
         return Parts([GivenRows(with_kinds(self.data, self.row_kinds), check)])
@@ -113,10 +114,10 @@ class _SpreadRows:
 
     rows: Rows
 
-    def seen(self, plan: WritePlan, table: ReplacedTable, check: PartitionCheck) -> Any:
+    def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
         for payload in self.rows.each(PartitionsSeen(plan.schema)):
             check(payload)
-            table.seen.add(payload)
+            replaced.seen.add(payload)
         return self.rows.source
 
     def checked(self, check: PartitionCheck) -> Any:
@@ -140,8 +141,9 @@ def _overwrite_once(
     target = _target(plan, partition)
     check = partial(_check_inside, plan, target)
     if bucket_mode(plan.schema).moves_keys:
-        replaced = ReplacedTable(session.view, target)
-        stages = _stages(plan, replaced, source.seen(plan, replaced, check), engine, clock, ids)
+        replaced = Replaced(target)
+        seen = source.seen(plan, replaced, check)
+        stages = _stages(plan, ReplacedTable(session.view, replaced), seen, engine, clock, ids)
         upkeep = Upkeep(clock=clock, ids=ids)
         return overwrite_moving(session, replaced, stages, engine=engine, user=ids.new_uuid(), upkeep=upkeep)
     messages = engine.run(_stages(plan, _Emptied(session.view), source.checked(check), engine, clock, ids)).messages

@@ -5,7 +5,7 @@ It is planned on one snapshot; whoever has written since makes it a conflict, si
 partitions then.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,19 +34,27 @@ PartitionCheck = Callable[[bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ReplacedTable:
-    """The table as the overwrite sees it; `target` says what is replaced, None: the partitions that get rows."""
+class Replaced:
+    """Which partitions are replaced: those that pass `target`; without it those that get rows, which are `seen`. A
+    value that travels."""
 
-    view: LiveFiles
     target: PartitionTest | None
     seen: set[bytes] = field(default_factory=set)
 
     def is_replaced(self, partition: bytes) -> bool:
         return partition in self.seen if self.target is None else self.target(partition)
 
+
+@dataclass(frozen=True, slots=True)
+class ReplacedTable:
+    """The table as the overwrite sees it. It stays in this process: its view has all files of the table."""
+
+    view: LiveFiles
+    replaced: Replaced
+
     def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
         del trigger
-        return _States(self)
+        return _States(self.replaced, {b: self.view.next_sequence_number(b) for b in self.view.buckets()})
 
     def hash_entries(self) -> HashEntries:
         return {}
@@ -55,14 +63,14 @@ class ReplacedTable:
 class _States(dict[BucketId, BucketState]):
     """Replaced buckets are empty; others are not compacted, and keep counting. Asked for when all rows were read."""
 
-    def __init__(self, table: ReplacedTable) -> None:
+    def __init__(self, replaced: Replaced, next_numbers: Mapping[BucketId, int]) -> None:
         super().__init__()
-        self._table = table
+        self._replaced, self._next_numbers = replaced, next_numbers
 
     def get(self, bucket_id: BucketId, default: object = None) -> BucketState:
-        if self._table.is_replaced(bucket_id[0]):
+        if self._replaced.is_replaced(bucket_id[0]):
             return BucketState()
-        return BucketState(self._table.view.next_sequence_number(bucket_id), complete=False)
+        return BucketState(self._next_numbers.get(bucket_id, 0), complete=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class SeenRows:
     """A source: given rows, whose partitions are remembered; `check` may refuse one."""
 
     tables: Iterator[pa.Table]
-    table: ReplacedTable
+    replaced: Replaced
     check: PartitionCheck
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
@@ -79,7 +87,7 @@ class SeenRows:
             accepted = acceptance.accept(rows)
             for partition in partition_codes(accepted.rows, seal.schema)[0] if accepted.rows.num_rows else ():
                 self.check(partition)
-                self.table.seen.add(partition)
+                self.replaced.seen.add(partition)
             yield from sealer.add(accepted)
         yield from sealer.finish()
 
@@ -101,7 +109,7 @@ class PartitionsSeen:
 
 
 def overwrite_moving(
-    session: WriteSession, table: ReplacedTable, stages: Stages[Any], *, engine: Engine, user: str, upkeep: Upkeep
+    session: WriteSession, replaced: Replaced, stages: Stages[Any], *, engine: Engine, user: str, upkeep: Upkeep
 ) -> WriteResult:
     """Replaces partitions of the session's table, and follows its rules for expiry and tags.
 
@@ -114,11 +122,11 @@ def overwrite_moving(
         written = engine.run(planned).messages
         messages += written
         for position, message in enumerate(written):
-            is_replaced = table.is_replaced(message.partition)
+            is_replaced = replaced.is_replaced(message.partition)
             messages[position] = _emptied(message, write) if is_replaced else _taken_out(session, write, message)
     vectors = session.deletion_entries()
     for bucket_id in view.buckets():
-        if table.is_replaced(bucket_id[0]):
+        if replaced.is_replaced(bucket_id[0]):
             gone = CommitMessage(*bucket_id, total_buckets=view.total_of_bucket(bucket_id))
             messages.append(
                 replace(gone, deleted_files=view.files(bucket_id), deleted_index_files=vectors.get(bucket_id, ()))

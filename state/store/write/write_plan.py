@@ -77,10 +77,17 @@ class TableState(Protocol):
     def hash_entries(self) -> HashEntries: ...
 
 
-class ReplacedState(TableState, Protocol):
-    """The table as one sees it who replaces partitions: which ones is known once all rows were read."""
+class ReplacedPartitions(Protocol):
+    """Which partitions are replaced, as it is known once all rows were read; a value that travels."""
 
     def is_replaced(self, partition: bytes) -> bool: ...
+
+
+class ReplacedState(TableState, Protocol):
+    """The table as one sees it who replaces partitions."""
+
+    @property
+    def replaced(self) -> ReplacedPartitions: ...
 
 
 @dataclass(frozen=True, slots=True)

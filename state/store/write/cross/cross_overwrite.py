@@ -17,15 +17,15 @@ from bucketline.state.store.write.cross.cross_write import CrossWrite
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import SealedRun
-from bucketline.state.store.write.write_plan import ReplacedState
+from bucketline.state.store.write.write_plan import ReplacedPartitions
 from bucketline.state.types.logical import DataType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossOverwriteKeys(CrossWrite):
-    """As `CrossWrite`; `table` says which partitions are replaced."""
+    """As `CrossWrite`, for the rows that take the place of partitions."""
 
-    table: ReplacedState
+    replaced: ReplacedPartitions
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | SnapshotNote]:
         """The rows as runs of the buckets they go to. Nothing is noted for the next write: it builds its index anew."""
@@ -37,15 +37,17 @@ class CrossOverwriteKeys(CrossWrite):
 
     def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
         """Those of the table without the partitions that are replaced."""
-        return _KeptManifests(io, path, partition_types, self.table)
+        return _KeptManifests(io, path, partition_types, self.replaced)
 
 
 class _KeptManifests(Manifests):
     """The manifests of a table as if the replaced partitions were empty."""
 
-    def __init__(self, io: FileIO, path: str, partition_types: Sequence[DataType], table: ReplacedState) -> None:
+    def __init__(
+        self, io: FileIO, path: str, partition_types: Sequence[DataType], replaced: ReplacedPartitions
+    ) -> None:
         super().__init__(io, path, partition_types)
-        self._table = table
+        self._replaced = replaced
 
     def live_entries(self, snapshot: Snapshot, wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
-        return [e for e in super().live_entries(snapshot, wanted) if not self._table.is_replaced(e.partition)]
+        return [e for e in super().live_entries(snapshot, wanted) if not self._replaced.is_replaced(e.partition)]

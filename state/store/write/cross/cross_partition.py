@@ -68,7 +68,7 @@ class CrossPartition(Mode):
 
 
 class CrossOverwrite(CrossPartition):
-    """Rows replace partitions; keys that live in others leave them. It is done in this process."""
+    """Rows replace partitions; keys that live in others leave them."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """As in a write, with an index of its own, which has the keys of the partitions that stay. `table` is a
@@ -76,7 +76,7 @@ class CrossOverwrite(CrossPartition):
         found = super().stages(plan, table, scope, source)
         assert isinstance(found.place, CrossWrite)
         kept = {f.name: getattr(found.place, f.name) for f in fields(CrossWrite)}
-        return replace(found, place=CrossOverwriteKeys(**kept, table=cast(ReplacedState, table)))
+        return replace(found, place=CrossOverwriteKeys(**kept, replaced=cast(ReplacedState, table).replaced))
 
 
 def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: int) -> CrossWrite:

@@ -1,5 +1,7 @@
 """Overwrite: which partitions it replaces, in every bucket mode, and that nothing of the old rows is left."""
 
+import pickle
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,11 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitConflictError, SchemaMismatchError
+from bucketline.state.store.engine.engine import Outcome
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
+from bucketline.state.store.write.write_plan import Workers
 
 ROWS = pa.schema(
     [pa.field("dt", pa.string(), nullable=False), pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())]
@@ -210,3 +215,24 @@ def test_old_snapshots_expire_after_an_overwrite_of_moving_keys(tmp_path: Path) 
         last = table.overwrite(rows(("a", 1, number)))
     assert table.snapshots()["snapshot_id"].to_pylist() == [last - 1, last]
     assert held(table) == [("a", 1, 3)]
+
+
+def test_what_an_overwrite_of_moving_keys_sends_to_tasks_does_not_grow_with_the_tables_files(tmp_path: Path) -> None:
+    options = {"bucket": "-1", "write-only": "true"}
+    table = create_table(str(tmp_path / "w.db" / "t"), ROWS, ["id"], ["dt"], options)
+    sizes = []
+
+    @dataclass
+    class Weighing:
+        workers: Workers = LOCAL_ENGINE.workers
+
+        def run(self, work: Any) -> Outcome:
+            sizes.append(len(pickle.dumps((work.place, work.write))))
+            return LOCAL_ENGINE.run(work)
+
+    for files in (2, 12):
+        for number in range(files):
+            table.write(rows(("a", number, 1), ("b", 100 + number, 1)))
+        table.overwrite(rows(("a", 1, 2)), engine=Weighing())
+    assert abs(sizes[1] - sizes[0]) < 200
+    assert sum(row[0] == "b" for row in held(table)) == 12
