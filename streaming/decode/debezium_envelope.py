@@ -48,8 +48,8 @@ class Unwrapped:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The columns of row images that are read: `fields` after a change, and before it those of them in `before`, or
-    all."""
+    """The columns that are read: `fields` of the row after a change, and `before` of the row before it; None: the same
+    of both."""
 
     fields: tuple[DataField, ...]
     before: tuple[DataField, ...] | None = None

@@ -97,7 +97,7 @@ def submit_arguments() -> list[str]:
 
 
 def _chosen(arguments: Sequence[str]) -> dict[str, str]:
-    """The settings in `--conf key=value`."""
+    """The settings in `--conf key=value` and `--master`."""
     pairs = [b for a, b in pairwise(arguments) if a in ("--conf", "-c")]
     pairs += [a.removeprefix("--conf=") for a in arguments if a.startswith("--conf=")]
     masters = [b for a, b in pairwise(arguments) if a == "--master"]

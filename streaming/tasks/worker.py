@@ -13,6 +13,7 @@ the next import of something new makes another, from the table of contents that 
 import gc
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import PurePath
 from zipimport import zipimporter
 
@@ -26,8 +27,8 @@ DAEMON = "bucketline.streaming.tasks.daemon"
 _LOADING_TASKS = 3
 """Tasks of a process with which it still loads modules."""
 
-_spared: list[int] = []
-"""How many objects were out of the collection's sight, each time that it was done in this process."""
+_begun = count()
+"""The tasks of this process."""
 
 _OWN_ARCHIVES = ("pyspark*.zip", "py4j-*.zip", "spark-core_*.jar")
 """What Spark itself puts on a worker's path: it does not change while the worker lives, unlike what a job may add."""
@@ -52,10 +53,9 @@ def load_lazy_modules() -> None:
 def spare_what_is_loaded() -> None:
     """Takes the objects that exist out of what the collection of garbage looks at, with the first tasks of a process:
     by then most of what a worker loads is there. Garbage is collected before, so that it is not kept."""
-    if len(_spared) < _LOADING_TASKS:
+    if next(_begun) < _LOADING_TASKS:
         gc.collect()
         gc.freeze()
-        _spared.append(gc.get_freeze_count())
 
 
 def forget_archives() -> None:

@@ -1,4 +1,7 @@
-"""The same stream of upserts into tables of each bucket mode, and of two table modes, against fixed buckets."""
+"""The same stream of upserts into tables of each bucket mode, and of two table modes, against fixed buckets.
+
+All run in one session: the workers' peak is the highest of a mode and those before it.
+"""
 
 import shutil
 import time
