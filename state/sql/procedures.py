@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from bucketline.conf.option import did_you_mean
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import Call
+from bucketline.state.types.curves import OrderStrategy
 
-SORT_STRATEGIES = ("order", "zorder", "hilbert")
+SORT_STRATEGIES = tuple(s.value for s in OrderStrategy)
 STRATEGIES = ("full", "minor")
 
 

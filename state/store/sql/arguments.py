@@ -13,18 +13,14 @@ Arguments = Mapping[str, str]
 
 
 def chosen_partitions(table: Table, given: Arguments) -> list[Mapping[str, object]] | None:
-    """The partitions that the arguments choose; None for all."""
+    """The partitions that the arguments choose; None for all. Raises OptionError if two of them do."""
+    if "partitions" in given and "where" in given:
+        raise wrong_argument("partitions and where cannot be used together.", "where")
     if "partitions" in given:
         return partitions_of_text(table, given["partitions"])
     if "where" in given:
         return partitions_where(table, parse_one(f"SELECT 1 WHERE {given['where']}").args["where"].this, None)
     return None
-
-
-def refuse_partitions_with_where(given: Arguments) -> None:
-    """Returns if at most one of the two is given. Raises OptionError."""
-    if "partitions" in given and "where" in given:
-        raise wrong_argument("partitions and where cannot be used together.", "where")
 
 
 def options_of(given: Arguments) -> dict[str, str]:

@@ -24,7 +24,6 @@ from bucketline.state.store.sql.arguments import (
     instant_ms,
     number_of,
     options_of,
-    refuse_partitions_with_where,
     wrong_argument,
 )
 from bucketline.state.store.sql.partitions import partitions_where
@@ -78,7 +77,6 @@ def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Qu
     if strategy is not None and strategy.strip().lower() not in STRATEGIES:
         text = f"The compact strategy only supports 'full' or 'minor', but '{strategy}' is configured."
         raise wrong_argument(text, "compact_strategy")
-    refuse_partitions_with_where(given)
     table = session.table(name, writes=True)
     partition_columns = [c for c in columns if c in table.partition_by]
     if partition_columns:
@@ -127,7 +125,6 @@ def _rescale(table: Table, name: str, given: Arguments, queries: Queries) -> pa.
         if argument in given:
             text = f"{argument} is not supported: the work takes the cores of the process or of Spark"
             raise wrong_argument(text, argument)
-    refuse_partitions_with_where(given)
     if handle_of(table).snapshot_store.latest_id() is None:
         raise wrong_argument(f"Table {name} has no snapshot, no need to rescale.", "table")
     if "bucket_num" in given:

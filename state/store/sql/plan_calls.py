@@ -20,7 +20,6 @@ from bucketline.state.store.sql.arguments import (
     duration_ms_of,
     flag_of,
     options_of,
-    refuse_partitions_with_where,
     wrong_argument,
 )
 from bucketline.state.store.table.partition_choice import choose_partitions
@@ -44,7 +43,6 @@ _POLL_MS = 200
 def plan_compaction(table: Table, given: Arguments, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
     """Plans compactions for others to do: one row for each item, with the number of the plan and the executors that are
     worth having for it. Raises OptionError, UnsupportedTableError."""
-    refuse_partitions_with_where(given)
     options = options_of(given)
     if "compact_strategy" in given:
         options[PLAN_STRATEGY.key] = _strategy(given["compact_strategy"])

@@ -100,7 +100,9 @@ def plan_assignments(
         if name not in names:
             raise SchemaMismatchError(f"there is no column {name!r} ({', '.join(names)})", column=name)
         if name in fixed:
-            raise SchemaMismatchError(f"column {name!r} is {fixed[name]}, and cannot be set; write rows", column=name)
+            raise SchemaMismatchError(
+                f"column {name!r} is {fixed[name]}, and cannot be set; delete the row and write a new one", column=name
+            )
         is_computed = isinstance(value, pc.Expression | SqlExpression)
         found[name] = (
             value if is_computed else pc.scalar(constant_scalar(arrow_schema(schema.fields).field(name), value))

@@ -284,6 +284,7 @@ def _refuse_doubled(rows: pa.Table, schema: TableSchema) -> None:
         at = pc.index(keys, doubled[0]).as_py()
         where = ", ".join(f"{f.name} = {rows[f.name][at].as_py()!r}" for f in fields)
         raise SchemaMismatchError(
-            f"several source rows without a match have the key {where}: one would replace the others; leave one",
+            f"several source rows without a match have the key {where}: one would replace the others; give one of "
+            "them alone",
             columns=schema.primary_keys,
         )

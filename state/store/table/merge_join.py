@@ -184,6 +184,6 @@ class Side:
             where = ", ".join(f"{name} = {rows[name][at].as_py()!r}" for name in self._key.columns)
             raise SchemaMismatchError(
                 f"{counted(count, 'source row')} match the row of the table with {where}: it is not known which of "
-                "them to take; leave one",
+                "them to take; give one of them alone",
                 columns=self._key.columns,
             )

@@ -82,7 +82,7 @@ class Catalog:
         if tables and not cascade:
             raise OptionError(
                 f"Database {name} is not empty: it has {', '.join(tables[:5])}; drop its tables first, or pass "
-                "cascade=True",
+                "cascade=True, in SQL CASCADE",
                 key="database",
                 value=name,
             )
@@ -248,6 +248,7 @@ def check_case_of(settings: CatalogSettings, name: TableName) -> None:
 
 def _no_database(name: str, catalog: Catalog) -> DatabaseNotFoundError:
     return DatabaseNotFoundError(
-        f"Database {name} does not exist in the warehouse {catalog.warehouse}; create it with create_database",
+        f"Database {name} does not exist in the warehouse {catalog.warehouse}; create it with create_database, in SQL "
+        "CREATE DATABASE",
         database=name,
     )
