@@ -43,7 +43,7 @@ def run(size: Size, root: Path) -> Sequence[Result]:
             written_bytes=folder_bytes(root / "ours" / "t"),
             worker_peak_bytes=watch.peak_bytes,
             ratio=paired_ratio(theirs, ours),
-            at_least=4,
+            at_least=2.9,
             memory_limit_bytes=1 << 30,
             detail={"ours": ours, "delta": theirs, "delta_bytes": folder_bytes(root / "theirs" / "t")},
         )
