@@ -16,7 +16,7 @@ from bucketline.state.store.commit.repeat import repeat_if_changed
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.table.settled_write import settle_write
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.write_plan import Mode, WriteScope
+from bucketline.state.store.write.write_plan import Mode, WritePlan, WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 
@@ -26,6 +26,12 @@ def open_change(table: TableHandle) -> WriteSession:
     session = WriteSession(table.uri, {}, table=table)
     session.refresh()
     return session
+
+
+def write_plan(table: TableHandle) -> WritePlan:
+    """How the table is written by its newest schema, without a look at its files. Raises as for a write."""
+    table.io.require_publish()
+    return WriteSession(table.uri, {}, table=table.refreshed()).plan
 
 
 def planned_until_first(change: Callable[[], WriteResult]) -> WriteResult:

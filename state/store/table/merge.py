@@ -19,7 +19,7 @@ from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.predicate import conjunction
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.change_rules import check_delete, check_update
-from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes
+from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes, write_plan
 from bucketline.state.store.table.found_rows import current_rows, found_rows
 from bucketline.state.store.table.merge_clauses import (
     DeleteClause,
@@ -81,9 +81,9 @@ def merge_by_clauses(
         check_engine(table, engine)
         with engine.rows(source) as rows:
             keys = look_at_source(JoinKey(schema, key), rows)
-            plan_merge(open_change(table).plan.schema, key, clauses, keys.schema)
+            plan_merge(write_plan(table).schema, key, clauses, keys.schema)
             return planned_until_first(partial(_merge_spread, table, rows, keys, clauses, engine))
-    plan = open_change(table).plan
+    plan = write_plan(table)
     memory, directory = plan.sink.merge_memory_bytes, plan.sink.local_directory
     with spooled(source, schema, on, memory_bytes=memory, directory=directory) as spool:
         # What does not fit is refused before anything is read.
@@ -138,7 +138,7 @@ def _append_changes(
 ) -> Iterator[pa.Table]:
     """The rows to append; rows that change are taken out of `stored` on the way."""
     columns = source.key.columns if planned.clauses.looks_at_keys_alone else None
-    target = stored.read(_looked_at(source, planned), columns, _partitions(source, planned))
+    target = stored.read(_looked_at(source.seen, planned), columns, _partitions(source.seen, planned))
     for changed in _changed(session, source, planned, target):
         if isinstance(changed, pa.Table):
             yield changed
@@ -149,23 +149,23 @@ def _append_changes(
 
 
 def _changes(session: WriteSession, source: MergeSource, planned: PlannedMerge) -> Iterator[pa.Table]:
-    target = current_rows(session, _looked_at(source, planned), _partitions(source, planned))
+    target = current_rows(session, _looked_at(source.seen, planned), _partitions(source.seen, planned))
     for changed in _changed(session, source, planned, target):
         written = changed if isinstance(changed, pa.Table) else changed.written
         if written is not None:
             yield written
 
 
-def _looked_at(source: MergeSource | Seen, planned: PlannedMerge) -> pc.Expression | None:
+def _looked_at(seen: Seen, planned: PlannedMerge) -> pc.Expression | None:
     """What the rows of the table pass that are looked at; None for all."""
     if planned.by_source:
         return None
-    found = [e for e in (source.expression, planned.clauses.target) if e is not None]
+    found = [e for e in (seen.expression, planned.clauses.target) if e is not None]
     return conjunction(found) if found else None
 
 
-def _partitions(source: MergeSource | Seen, planned: PlannedMerge) -> Collection[bytes] | None:
-    return None if planned.by_source else source.partitions
+def _partitions(seen: Seen, planned: PlannedMerge) -> Collection[bytes] | None:
+    return None if planned.by_source else seen.partitions
 
 
 def _changed(

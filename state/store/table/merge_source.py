@@ -3,7 +3,7 @@
 It can be read again, so that a merge that lost against another writer is planned anew whatever its rows came from.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -63,11 +63,12 @@ class JoinKey:
 
 
 class MergeSource:
-    """Rows of a source by share of the key. `hashes` are those of its keys, ascending."""
+    """Rows of a source by share of the key, and what they say of the rows they match. `hashes` are those of its keys,
+    ascending."""
 
     def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "Seen") -> None:
-        self.key, self.schema = key, schema
-        self._shares, self._seen = shares, seen
+        self.key, self.schema, self.seen = key, schema, seen
+        self._shares = shares
         self.hashes = distinct(*seen.hashes) if seen.hashes else np.empty(0, np.int32)
 
     @property
@@ -83,16 +84,6 @@ class MergeSource:
         """The share of each key."""
         return hash_share(hashes, self.share_count)
 
-    @property
-    def expression(self) -> pc.Expression | None:
-        """What every row of the table passes that a source row matches."""
-        return self._seen.expression
-
-    @property
-    def partitions(self) -> Collection[bytes] | None:
-        """The partitions in which rows may be matched; None for all."""
-        return self._seen.partitions
-
 
 class Seen:
     """What the rows of a source say of the rows they match."""
@@ -104,6 +95,7 @@ class Seen:
         self._new_hashes = 0
         self.ranges: dict[str, tuple[pa.Scalar, pa.Scalar]] = {}
         self.partitions: set[bytes] | None = None
+        """The partitions in which rows may be matched; None for all."""
         if key.schema.partition_keys and set(key.schema.partition_keys) <= set(key.columns):
             self.partitions = set()
 
