@@ -62,10 +62,7 @@ class Upkeep:
     ) -> Upkept:
         """What is due after a commit of a stream, marks excepted."""
         self._note(session, messages)
-        newest = made[-1] if made else None
-        tags = self._create_tags(session, newest)
-        dropped = self._drop_partitions(session) if self._partitions_are_due(session) else ()
-        return Upkept(self._expire(session, None if dropped else newest), tags, dropped)
+        return self._follow_rules(session, made[-1] if made else None, forced=False)
 
     def after_batch(
         self,
@@ -100,9 +97,7 @@ class Upkeep:
 
     def after_compaction(self, session: WriteSession, newest: Snapshot) -> Upkept:
         """What is due after compactions that others have planned, of tables too that leave it to compactions."""
-        tags = self._create_tags(session, newest, forced=True)
-        dropped = self._drop_partitions(session) if self._partitions_are_due(session, forced=True) else ()
-        return Upkept(self._expire(session, None if dropped else newest, forced=True), tags, dropped)
+        return self._follow_rules(session, newest, forced=True)
 
     def mark_done(
         self, session: WriteSession, *, at_end: bool = False, hidden: Collection[bytes] = ()
@@ -115,6 +110,11 @@ class Upkeep:
                 found = self._marks.mark(session, at_end=at_end, hidden=hidden)
         return tuple(found)
 
+    def _follow_rules(self, session: WriteSession, newest: Snapshot | None, *, forced: bool) -> Upkept:
+        tags = self._create_tags(session, newest, forced=forced)
+        dropped = self._drop_partitions(session) if self._partitions_are_due(session, forced=forced) else ()
+        return Upkept(self._expire(session, None if dropped else newest, forced=forced), tags, dropped)
+
     def _note(self, session: WriteSession, messages: Sequence[CommitMessage]) -> None:
         expiry = session.plan.schema.settings.expiry
         if expiry.idle_to_done_ms is None and not expiry.done_at_end:
@@ -124,7 +124,7 @@ class Upkeep:
                 self._marks = PendingMarks(session, self._clock, resumes=True)
             self._marks.touch(messages)
 
-    def _partitions_are_due(self, session: WriteSession, *, forced: bool = False) -> bool:
+    def _partitions_are_due(self, session: WriteSession, *, forced: bool) -> bool:
         if not self._expires_partitions(session, forced=forced):
             return False
         interval_ms, now = session.plan.schema.settings.expiry.interval_ms, self._clock.now_ms()

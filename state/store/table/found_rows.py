@@ -13,8 +13,7 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.changed_rows import ChangedRows, RowChange, StoredBucket
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
-from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
-from bucketline.state.store.read.merge_read import Projection, plan_projection, read_buckets, refuse_unreadable
+from bucketline.state.store.read.merge_read import Projection, plan_projection, refuse_unreadable
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, visible_files
 from bucketline.state.store.write.write_session import WriteSession
@@ -28,12 +27,7 @@ def found_parts(session: WriteSession, expression: pc.Expression | None, change:
     found = _found(session, expression)
     if found.waiting:
         return Parts([GivenRows(_changed(found, change))])
-    return Parts(
-        [
-            ChangedRows(StoredBucket(found.access, bucket, found.projection, vector_files), change, origin)
-            for origin, (bucket, vector_files) in enumerate(_with_vectors(session, found, expression))
-        ]
-    )
+    return Parts([ChangedRows(b, change, origin) for origin, b in enumerate(_buckets(session, found, expression))])
 
 
 def found_rows(
@@ -42,10 +36,7 @@ def found_rows(
     """The rows that pass the expression, bucket by bucket, of a table none of whose readers see postponed rows."""
     found = _found(session, expression, partitions)
     assert not found.waiting, "an engine that reads elsewhere does not merge postponed rows"
-    return [
-        StoredBucket(found.access, bucket, found.projection, vector_files)
-        for bucket, vector_files in _with_vectors(session, found, expression)
-    ]
+    return list(_buckets(session, found, expression))
 
 
 def current_rows(
@@ -53,13 +44,11 @@ def current_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows that pass the expression, in the table's columns; `partitions` are those to look at, None for all."""
     found = _found(session, expression, partitions)
-    files = found.access.files
     if found.waiting:
-        yield from read_with_postponed(files, [*found.buckets, *found.waiting], found.projection)
+        yield from read_with_postponed(found.access.files, [*found.buckets, *found.waiting], found.projection)
         return
-    for bucket, vector_files in _with_vectors(session, found, expression):
-        access = replace(files, deletions=load_deletions(files, vector_files)) if vector_files else files
-        yield from read_buckets(access, [bucket], found.projection)
+    for bucket in _buckets(session, found, expression):
+        yield from bucket.batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +76,12 @@ def _found(
     return _Found(BucketAccess(session.table.uri, schema), projection, seen, waiting)
 
 
-def _with_vectors(
-    session: WriteSession, found: _Found, expression: pc.Expression | None
-) -> Iterator[tuple[BucketFiles, VectorFiles]]:
-    """The buckets that may hold rows passing the expression, each with the index files of its deletion vectors."""
+def _buckets(session: WriteSession, found: _Found, expression: pc.Expression | None) -> Iterator[StoredBucket]:
+    """The buckets that may hold rows passing the expression."""
     vectors = session.deletion_entries()
     for bucket in pruned(found.access, found.buckets, expression):
-        yield bucket, vectors.get((bucket.partition, bucket.bucket), ())
+        vector_files = vectors.get((bucket.partition, bucket.bucket), ())
+        yield StoredBucket(found.access, bucket, found.projection, vector_files)
 
 
 def _seeing_all(schema: TableSchema) -> TableSchema:
