@@ -89,6 +89,12 @@ MARK_DONE_URL: Option[str] = Option(
 MARK_DONE_PARAMS: Option[str] = Option(
     "partition.mark-done-action.http.params", parse_given_text, None, "text that 'http-report' sends along"
 )
+PARTITIONED_IN_CATALOG = Option(
+    "metastore.partitioned-table",
+    parse_bool,
+    False,
+    "the REST catalog keeps the table's partitions, and takes the marks of done ones",
+)
 IDLE_TIME_TO_DONE: Option[int] = Option(
     "partition.idle-time-to-done", parse_duration, None, "ms without new rows after which a stream marks a partition"
 )
@@ -146,29 +152,31 @@ def _check_done(options: Mapping[str, str], partition_keys: Sequence[str]) -> No
         _refuse(MARK_DONE_MODE, "a Spark batch has no watermark to go by; set it to 'process-time'")
     check_done_actions(options)
     if idle and DoneAction.SUCCESS_FILE not in MARK_DONE_ACTION.get(options):
+        others = [action.value for action in MARK_DONE_ACTION.get(options)]
         _refuse(
             MARK_DONE_ACTION,
             "a stream remembers by the file of 'success-file' which partitions are marked; set it to "
-            f"'{DoneAction.SUCCESS_FILE.value},{DoneAction.HTTP_REPORT.value}'",
+            f"'{','.join([DoneAction.SUCCESS_FILE.value, *others])}'",
         )
 
 
-_NOT_DONE = {
-    DoneAction.DONE_PARTITION: "adds a partition to a Hive metastore, which is not reached from here",
-    DoneAction.MARK_EVENT: "needs a catalog that takes such events, and bucketline sends none",
-    DoneAction.CUSTOM: "calls a Java class, which cannot be called from here",
-}
+IN_CATALOG = frozenset({DoneAction.DONE_PARTITION, DoneAction.MARK_EVENT})
+"""What marks a partition in the catalog of the table."""
 
 
 def check_done_actions(options: Mapping[str, str]) -> None:
     """Returns if partitions can be marked as done as the table asks. Raises OptionError."""
     actions = MARK_DONE_ACTION.get(options)
     for action in actions:
-        if action in _NOT_DONE:
+        if action in IN_CATALOG and not PARTITIONED_IN_CATALOG.get(options):
             _refuse(
                 MARK_DONE_ACTION,
-                f"'{action.value}' {_NOT_DONE[action]}; use '{DoneAction.SUCCESS_FILE.value}' or "
-                f"'{DoneAction.HTTP_REPORT.value}', which can start the same from a server",
+                f"'{action.value}' marks a partition in the catalog, so '{PARTITIONED_IN_CATALOG.key}' has to be "
+                f"'true', which takes a REST catalog; elsewhere use {_ELSEWHERE}",
+            )
+        if action is DoneAction.CUSTOM:
+            _refuse(
+                MARK_DONE_ACTION, f"'{action.value}' calls a Java class, which cannot be called here; use {_ELSEWHERE}"
             )
     if DoneAction.HTTP_REPORT in actions:
         url = MARK_DONE_URL.find(options)
@@ -178,6 +186,19 @@ def check_done_actions(options: Mapping[str, str]) -> None:
                 f"'{DoneAction.HTTP_REPORT.value}' needs a server's address in '{MARK_DONE_URL.key}', as "
                 "'https://host/done'",
             )
+
+
+def refuse_unregistered(options: Mapping[str, str], table: str) -> None:
+    """Returns if nobody but the table itself has to learn of its partitions. Raises OptionError."""
+    if PARTITIONED_IN_CATALOG.get(options):
+        _refuse(
+            PARTITIONED_IN_CATALOG,
+            f"{table} was not opened through a REST catalog, and no other one would learn of new partitions from here; "
+            "open it by its name (bl.catalog), or set it to 'false'",
+        )
+
+
+_ELSEWHERE = f"'{DoneAction.SUCCESS_FILE.value}' or '{DoneAction.HTTP_REPORT.value}', which can start the same"
 
 
 def _refuse(option: Option[Any], message: str) -> None:

@@ -191,7 +191,6 @@ RESTRICTED: Mapping[str, Restriction] = {
     "commit.callbacks": _never("Java classes cannot be called; " + _LOST),
     "tag.callbacks": _never("Java classes cannot be called; " + _LOST),
     "commit.strict-mode.last-safe-snapshot": _never(_NOT_YET),
-    "metastore.partitioned-table": _only("false", "partitions would not be registered; " + _LOST),
     "metastore.tag-to-partition": _never("partitions would not be registered; " + _LOST),
 }
 """For each key the only values with which a table is written."""

@@ -93,6 +93,15 @@ def test_paimons_server_java_and_we_agree(paimon_catalogs: PaimonCatalogs, tmp_p
     table.expire_snapshots(retain_min=1, retain_max=1, older_than=timedelta(0))
     assert len(java.do("read", table="shop.ours")["rows"]) == len(read(table)) == 5
 
+    options = {"bucket": "1", "metastore.partitioned-table": "true", "partition.mark-done-action": "mark-event"}
+    kept = ours.create_table("shop.kept", COLUMNS, ["id", "v"], ["v"], options=options)
+    kept.write(rows((1, "a b"), (2, "c")))
+    assert kept.mark_done() == ("v=a b", "v=c")
+    # This server has no request that adds a partition.
+    with pytest.raises(bl.UnsupportedTableError, match="the catalog keeps no partitions of"):
+        kept.set_options({"partition.mark-done-action": "done-partition"}).mark_done()
+    ours.drop_table("shop.kept")
+
     ours.rename_table("shop.theirs", "depot.moved")
     assert java.do("tables", database="depot")["names"] == ["moved"] == ours.list_tables("depot")
     # This server goes on naming the folder that the table had before.

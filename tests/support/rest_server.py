@@ -43,6 +43,9 @@ class Owned:
     root: str
     is_external: bool = False
     newest: dict[str, Any] | None = None
+    partitions: list[dict[str, str]] = field(default_factory=list)
+    """Those that were added, and not computed from snapshots."""
+    done: list[dict[str, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -74,6 +77,8 @@ class RestServer:
     drops: tuple[str, ...] = ()
     """Members of snapshots that this server does not know, as older ones do not."""
     unknown_tags: tuple[str, ...] = ()
+    adds_partitions: bool = True
+    """Whether partitions can be added, as since Paimon 2.0."""
     io: LocalIO = field(default_factory=LocalIO)
 
     def __enter__(self) -> Self:
@@ -209,6 +214,8 @@ class RestServer:
                 if Tags(self.io, table.root).get(tag) is None or tag in self.unknown_tags:
                     raise AnswerError(404, "no tag", "TAG")
                 Tags(self.io, table.root).delete(tag)
+            case "POST", ["partitions", *action]:
+                self._partitions(table, action, body)
             case "POST", ["branches"]:
                 found = body["fromTag"] and Tags(self.io, table.root).get(body["fromTag"])
                 Branches(self.io, table.root).create(body["branch"], found or None)
@@ -289,6 +296,23 @@ class RestServer:
         Snapshots(self.io, table.root).write_latest_hint(snapshot.id)
         table.newest = kept
         return True
+
+    def _partitions(self, table: Owned, action: list[str], body: dict[str, Any]) -> None:
+        schema = Schemas(self.io, table.root).latest()
+        assert schema is not None
+        if schema.options.get("metastore.partitioned-table") != "true":
+            raise AnswerError(501, "not partitioned here")
+        match action:
+            case ["mark"]:
+                table.done += body["specs"]
+            case []:
+                if not self.adds_partitions:
+                    raise AnswerError(404, "")
+                table.partitions += [s for s in body["partitionSpecs"] if s not in table.partitions]
+            case ["drop"]:
+                table.partitions = [s for s in table.partitions if s not in body["partitionSpecs"]]
+            case _:
+                raise AnswerError(400, str(action))
 
     def _roll_back(self, table: Owned, body: dict[str, Any]) -> None:
         instant, newest = body["instant"], (table.newest or {}).get("id")

@@ -17,6 +17,7 @@ from bucketline.state.errors import CorruptFileError, SchemaMismatchError
 from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import fold_for
+from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.file_io import FileIO
@@ -70,9 +71,11 @@ def plan_schema(
 def publish_first_schema(io: FileIO, root: str, new: TableSchema) -> bool:
     """Makes the table at `root`; False when there is one.
 
-    Raises CorruptFileError for snapshots without a schema, UnsupportedTableError on storage that cannot publish.
+    Raises CorruptFileError for snapshots without a schema, UnsupportedTableError on storage that cannot publish, and
+    OptionError as `check_partitions_kept`.
     """
     io.require_publish()
+    check_partitions_kept(new, io, root)
     schemas = Schemas(io, root)
     if schemas.latest_id() is not None:
         return False

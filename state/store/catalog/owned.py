@@ -1,5 +1,6 @@
 """Tables that belong to a REST catalog, as far as their files tell it."""
 
+from bucketline.conf.table.expiry_options import refuse_unregistered
 from bucketline.conf.table.other_options import CATALOG_OF_TABLE
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
@@ -24,3 +25,9 @@ def check_owned(schema: TableSchema, io: FileIO, root: str) -> None:
             f"(bl.catalog). If it has left the catalog, unset '{CATALOG_OF_TABLE}' by Paimon",
             path=root,
         )
+
+
+def check_partitions_kept(schema: TableSchema, io: FileIO, root: str) -> None:
+    """Returns if a catalog that keeps the table's partitions learns of them. Raises OptionError."""
+    if owned_io(io) is None:
+        refuse_unregistered(schema.options, root)

@@ -1,8 +1,10 @@
-"""What says that a partition is done: a report to an HTTP server, and the `_SUCCESS` file, as the table's options ask.
+"""What says that a partition is done, as the table's options ask: a mark or one partition more in the catalog, a report
+to an HTTP server, and the `_SUCCESS` file.
 
-The file comes last, whatever the order in the options: it is what a writer remembers by, so that a report that failed
-is sent again.
-Source: Paimon 2.0 PartitionMarkDoneAction, HttpReportMarkDoneAction.
+The file comes last, whatever the order in the options: it is what a writer remembers by, so that what failed is sent
+again.
+Source: Paimon 2.0 PartitionMarkDoneAction, MarkPartitionDoneEventAction, AddDonePartitionAction,
+HttpReportMarkDoneAction, NormalPartitionExpire.
 """
 
 import json
@@ -12,36 +14,67 @@ from urllib.request import Request, urlopen
 
 from bucketline.conf.secrets import mask_text
 from bucketline.conf.table.choices import DoneAction
-from bucketline.conf.table.expiry_options import MARK_DONE_URL, check_done_actions
+from bucketline.conf.table.expiry_options import IN_CATALOG, MARK_DONE_URL, check_done_actions
 from bucketline.state.determinism import Clock
 from bucketline.state.errors import StorageError
-from bucketline.state.format.paths import partition_path
+from bucketline.state.format.paths import partition_path, partition_values
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.table_name import DATABASE_SUFFIX
+from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.maintenance.success_files import mark_done
+from bucketline.state.store.server.owner import PartitionSpec, TableOwner
+from bucketline.state.store.storage.rest_table_io import owner_of
 
 _TIMEOUT_S = 30.0
 _MOST_ANSWER_BYTES = 1 << 20
 _SUCCESS = "SUCCESS"
+_DONE = ".done"
+"""What the last value of a done partition ends with in the catalog."""
 
 
 def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterable[bytes], clock: Clock) -> list[str]:
     """Marks partitions as done, and names them as their folders are called.
 
-    `schema` has the options in force. Raises StorageError for a report that was not accepted, and as `mark_done`;
-    partitions before it are marked then.
+    `schema` has the options in force. Raises StorageError for a mark or report that was not accepted, and as
+    `mark_done`; partitions before it are marked then.
     """
-    check_done_actions(schema.options)
+    owner = _catalog(table, schema)
     actions = schema.settings.expiry.done_actions
     named: list[str] = []
     for partition in partitions:
+        if owner is not None and DoneAction.MARK_EVENT in actions:
+            owner.mark_partitions_done([dict(partition_values(schema, partition))])
+        if owner is not None and DoneAction.DONE_PARTITION in actions:
+            owner.add_partitions([_done_partition(schema, partition)])
         if DoneAction.HTTP_REPORT in actions:
             _report(table, schema, partition)
         if DoneAction.SUCCESS_FILE in actions:
             mark_done(table.io, table.path, schema, [partition], clock)
         named.append(partition_path(schema, partition).rstrip("/"))
     return named
+
+
+def forget_done(table: TableHandle, schema: TableSchema, dropped: Iterable[bytes]) -> None:
+    """Takes what `done-partition` has added for partitions that have been dropped out of the catalog. Raises
+    StorageError, UnsupportedTableError."""
+    owner = owner_of(table.io, table.metadata_path)
+    if owner is not None and DoneAction.DONE_PARTITION in schema.settings.expiry.done_actions:
+        owner.drop_partitions([_done_partition(schema, p) for p in dropped])
+
+
+def _catalog(table: TableHandle, schema: TableSchema) -> TableOwner | None:
+    """The catalog that marks are sent to; None where none are. Raises OptionError where there is no such catalog."""
+    check_done_actions(schema.options)
+    if IN_CATALOG.isdisjoint(schema.settings.expiry.done_actions):
+        return None
+    check_partitions_kept(schema, table.io, table.path)
+    return owner_of(table.io, table.metadata_path)
+
+
+def _done_partition(schema: TableSchema, partition: bytes) -> PartitionSpec:
+    *before, (column, text) = partition_values(schema, partition)
+    return dict([*before, (column, text + _DONE)])
 
 
 def _report(table: TableHandle, schema: TableSchema, partition: bytes) -> None:

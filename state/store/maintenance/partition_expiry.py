@@ -6,10 +6,12 @@ Source: Paimon 2.0 NormalPartitionExpire, FileStoreCommitImpl.dropPartitions.
 import logging
 from collections.abc import Sequence
 
+from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.partition_age import expired_partitions
 from bucketline.state.determinism import Clock
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.live_files import LiveFiles
+from bucketline.state.store.maintenance.done_actions import forget_done
 from bucketline.state.store.write.write_session import WriteSession
 
 _LOG = logging.getLogger(__name__)
@@ -35,7 +37,9 @@ def expire_partitions(
         )
     at_once = schema.settings.expiry.at_once or max(1, len(found.partitions))
     for start in range(0, len(found.partitions), at_once):
-        _drop(session, found.partitions[start : start + at_once], user)
+        dropped = found.partitions[start : start + at_once]
+        _drop(session, dropped, user)
+        _forget(session, dropped)
     return tuple(partition_path(schema, p).rstrip("/") for p in found.partitions)
 
 
@@ -47,6 +51,14 @@ def newest_files(view: LiveFiles) -> dict[bytes, int | None]:
         known = [t for t in (*times, found.get(partition, 0)) if t is not None]
         found[partition] = max(known) if len(known) == len(times) + 1 else None
     return found
+
+
+def _forget(session: WriteSession, dropped: Sequence[bytes]) -> None:
+    """The partitions are gone already, so a failure is a warning."""
+    try:
+        forget_done(session.table, session.plan.schema, dropped)
+    except BucketlineError as e:
+        _LOG.warning("%s: partitions were dropped, and stay marked as done in the catalog: %s", session.table.path, e)
 
 
 def _drop(session: WriteSession, partitions: Sequence[bytes], user: str) -> None:

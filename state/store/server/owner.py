@@ -1,10 +1,14 @@
 """Who decides about a table's newest state where its files alone do not: a catalog, as a protocol."""
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.tag_json import Tag
+
+PartitionSpec = Mapping[str, str]
+"""A partition as catalogs name it: the text of each partition column."""
 
 
 class TableOwner(Protocol):
@@ -48,4 +52,16 @@ class TableOwner(Protocol):
 
     def fast_forward(self, branch: str) -> None:
         """Makes the branch's history that of the table. Raises OptionError for a branch that is not there."""
+        ...
+
+    def mark_partitions_done(self, partitions: Sequence[PartitionSpec]) -> None:
+        """Says that partitions are done. Raises StorageError; UnsupportedTableError where the catalog keeps none."""
+        ...
+
+    def add_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
+        """Adds partitions to those that the catalog keeps, unless they are there. Errors as above."""
+        ...
+
+    def drop_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
+        """Takes partitions out of those that the catalog keeps; missing ones are no error. Errors as above."""
         ...

@@ -5,16 +5,19 @@ Source: Paimon's OpenAPI description of the REST catalog; Paimon 2.0 RESTCatalog
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import StorageError, TableNotFoundError
+from bucketline.state.errors import StorageError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.rest_json import schema_changes
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
 from bucketline.state.format.table_name import TableName
 from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.server.owner import PartitionSpec
 from bucketline.state.store.server.rest_client import NotThereError, RestClient, TakenError
 
 _SNAPSHOT, _TAG = "SNAPSHOT", "TAG"
@@ -134,7 +137,37 @@ class RestTable:
                 raise self._gone(e) from e
             raise OptionError(f"Branch name '{branch}' doesn't exist.", key="branch", value=branch) from e
 
+    def mark_partitions_done(self, partitions: Sequence[PartitionSpec]) -> None:
+        self._keep_partitions({"specs": _listed(partitions)}, "mark")
+
+    def add_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
+        self._keep_partitions({"partitionSpecs": _listed(partitions), "ignoreIfExists": True})
+
+    def drop_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
+        self._keep_partitions({"partitionSpecs": _listed(partitions), "ignoreIfNotExists": True}, "drop")
+
+    def _keep_partitions(self, body: Mapping[str, Any], *action: str) -> None:
+        try:
+            self.client.post(body, *table_path(self.name), "partitions", *action)
+        except NotThereError as e:
+            if e.kind == "TABLE":
+                raise self._gone(e) from e
+            raise _keeps_none(self.name, e.message) from e
+        except UnsupportedTableError as e:
+            raise _keeps_none(self.name, str(e)) from e
+
     def _gone(self, error: NotThereError) -> TableNotFoundError:
         return TableNotFoundError(
             f"the catalog has no table {self.name} with the id {self.uuid}: {error.message}", table=str(self.name)
         )
+
+
+def _listed(partitions: Sequence[PartitionSpec]) -> list[dict[str, str]]:
+    return [dict(p) for p in partitions]
+
+
+def _keeps_none(name: TableName, answer: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"the catalog keeps no partitions of {name}: {answer}; set 'partition.mark-done-action' to 'success-file'",
+        table=str(name),
+    )

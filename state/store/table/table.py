@@ -358,11 +358,12 @@ class Table:
         return expire_table_partitions(self._handle, older_than=older_than)
 
     def mark_done(self, partitions: Sequence[Mapping[str, object]] | None = None) -> tuple[str, ...]:
-        """Marks partitions as done and returns their folders' names: by a `_SUCCESS` file in each folder, and a report
-        to a server, as `partition.mark-done-action` says.
+        """Marks partitions as done and returns their folders' names: by a `_SUCCESS` file in each folder, a report to a
+        server, or in the REST catalog, as `partition.mark-done-action` says.
 
         `partitions` as in `compact`; None: all. Streams do this as well, by `partition.idle-time-to-done`. Raises
-        OptionError for another action, StorageError for a report that was not accepted.
+        OptionError for another action, StorageError for a mark that was not accepted, UnsupportedTableError where the
+        catalog takes none.
         """
         return mark_table_done(self._handle, partitions)
 

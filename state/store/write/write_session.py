@@ -22,6 +22,7 @@ from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind,
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.external_folders import claim_folders
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
+from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
 from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.commit.commit_proof import FILES_GONE
@@ -297,6 +298,7 @@ class WriteSession:
 
     def _plan(self, table: TableHandle) -> WritePlan:
         found = plan_write(table.uri, table.table_schema, self._job_options, is_stream=self._is_stream)
+        check_partitions_kept(found.schema, table.io, table.path)
         for sentence in advise_write({**found.schema.options, **self._job_options}):
             _tell_once(table.path, sentence)
         return found
