@@ -3,7 +3,7 @@
 Source: Paimon 2.0 ConflictDetection, StrictModeChecker, OverwriteChangesProvider, FileStoreCommitImpl.tryCommitOnce.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -32,9 +32,11 @@ from bucketline.state.format.entries import (
     Snapshot,
 )
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_base import CommitBase, PartitionTest, changes_since
+from bucketline.state.store.read.bucket_deletions import VectorFiles, deletion_entries
 from bucketline.state.types.order import key_order
 
 
@@ -48,8 +50,20 @@ class AppendCheck(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedOn:
+    """What a table held when a compaction of it was planned: its live files, and by bucket its deletion-vector files.
+
+    A snapshot can expire while the compaction works; this is what of it the rules still need then.
+    """
+
+    live: LiveFiles
+    vectors: Mapping[BucketId, VectorFiles]
+
+
+@dataclass(frozen=True, slots=True)
 class Half:
-    """The changes of one snapshot. `overwrite` selects the partitions whose live files they replace."""
+    """The changes of one snapshot. `overwrite` selects the partitions whose live files they replace; `planned` is for
+    compactions that are committed alone."""
 
     kind: CommitKind
     entries: tuple[ManifestEntry, ...]
@@ -58,6 +72,7 @@ class Half:
     check: AppendCheck
     overwrite: PartitionTest | None = None
     share_keys: ShareKeys | None = None
+    planned: PlannedOn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +106,15 @@ def append_half(
     )
 
 
-def compact_half(changes: Changes) -> Half:
-    """The second snapshot of a commit."""
+def compact_half(changes: Changes, planned: PlannedOn | None) -> Half:
+    """The second snapshot of a commit, or its only one; then `planned` may say what its work was planned on."""
     return Half(
         CommitKind.COMPACT,
         changes.compact_entries,
         changes.compact_changelog,
         changes.compact_index,
         AppendCheck.ALL_RULES,
+        planned=planned,
     )
 
 
@@ -180,6 +196,10 @@ class CommitChecks:
                 conflict = conflict or self._check_looked_up(spans, half.entries)
             if half.check is AppendCheck.ROWS_READ:
                 conflict = conflict or self._check_rows_unchanged(spans, half)
+            # After a rollback, what the work was planned on is no older state of the table.
+            has_expired = conflict is not None and conflict.rule == HISTORY_GONE and based_on <= latest_id
+            if has_expired and half.planned is not None:
+                conflict = self._check_since(half.planned, half, base)
         if half.kind is CommitKind.APPEND and half.check not in (AppendCheck.ALL_RULES, AppendCheck.ROWS_READ):
             conflict = (
                 conflict
@@ -263,6 +283,22 @@ class CommitChecks:
                 if conflict is not None:
                     return conflict
         return None
+
+    def _check_since(self, planned: PlannedOn, half: Half, base: CommitBase) -> Conflict | None:
+        """Rules `index-changed`, `rows-deleted` and `levels-changed` by what a table held and holds, whatever has
+        happened in between."""
+        places = changed_buckets(half.entries, half.index)
+        before = [e for place in sorted(places) for e in planned.vectors.get(place, ())]
+        now = [e for place, found in deletion_entries(base.index()).items() if place in places for e in found]
+        conflict = check_index_unchanged(before, now, half.index) or check_unmarked(before, now, half.entries)
+        if conflict is not None or not self._looks_up:
+            return conflict
+        assert self._key_order is not None, "only tables with keys look them up"
+        known = {(*place, f.file_name, f.level) for place in places for f in planned.live.files(place)}
+        newer = [
+            e for e in base.entries(places) if (e.partition, e.bucket, e.file.file_name, e.file.level) not in known
+        ]
+        return check_looked_up(newer, half.entries, self._key_order)
 
     def _check_rows_unchanged(self, spans: Sequence[tuple[int, int]], half: Half) -> Conflict | None:
         """Rule `rows-changed` over what each span has written. Compactions move rows and change none, but for those

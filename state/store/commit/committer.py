@@ -41,7 +41,14 @@ from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.commit.commit_base import CommitBase, PartitionTest
-from bucketline.state.store.commit.commit_check import AppendCheck, CommitChecks, Half, append_half, compact_half
+from bucketline.state.store.commit.commit_check import (
+    AppendCheck,
+    CommitChecks,
+    Half,
+    PlannedOn,
+    append_half,
+    compact_half,
+)
 from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit.discard import discard_manifests, discard_outputs, names_since
@@ -51,7 +58,7 @@ from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.queued_writes import QueuedWrites
 
-__all__ = ["AppendCheck", "CommitResult", "Committed", "Committer", "Conflict", "Unknown"]
+__all__ = ["AppendCheck", "CommitResult", "Committed", "Committer", "Conflict", "PlannedOn", "Unknown"]
 
 _LOOKS = 5
 
@@ -102,6 +109,7 @@ class Committer:
         based_on: int | None = None,
         view: TableView | None = None,
         planned_ms: int | None = None,
+        planned: PlannedOn | None = None,
     ) -> CommitResult:
         """Publishes the messages' files; Conflict and Unknown are about the first snapshot, see Committed.dropped.
 
@@ -112,7 +120,8 @@ class Committer:
         this one; index files, and with OVERWRITE all files, of what is changed must be as they were then. `view` saves
         reading the table's manifests. `planned_ms` is when the work began, by this committer's clock (None: now), and
         when the view was refreshed: files that may be old by then are looked for before a snapshot is published, and a
-        missing one is a Conflict.
+        missing one is a Conflict. With COMPACT `planned` is what the table held at `based_on`: the commit comes through
+        also when that snapshot has expired meanwhile.
 
         `operation` is written into the first snapshot, for people. `share_keys` says for ROWS_READ whether two files
         hold a key in common; without it their ranges of keys decide.
@@ -152,7 +161,7 @@ class Committer:
             made = (outcome,)
         if not changes.has_compact:
             return Committed(made)
-        return self._commit_compaction(found, changes, identity, made, based_on, view)
+        return self._commit_compaction(found, changes, identity, made, based_on, view, planned)
 
     def _appends(self, changes: Changes, identity: CommitIdentity, ignore_empty: bool | None) -> bool:
         if changes.has_append or self._schema.settings.commit.force_snapshot:
@@ -172,11 +181,13 @@ class Committer:
         made: tuple[Snapshot, ...],
         based_on: int | None,
         view: TableView | None,
+        planned: PlannedOn | None,
     ) -> CommitResult:
         own = made[0].id if made else None
         outcome: Snapshot | Committed | Conflict | Unknown | BucketlineError
         try:
-            outcome = self._commit_half(compact_half(changes), replace(identity, operation=None), based_on, view, own)
+            half = compact_half(changes, None if made else planned)
+            outcome = self._commit_half(half, replace(identity, operation=None), based_on, view, own)
         except BucketlineError as e:
             outcome = e
         if isinstance(outcome, Snapshot):

@@ -15,6 +15,10 @@ from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 
+class GivenBack(Exception):
+    """Nobody waits for the work any more: it has ended early, and what it had made is removed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a part has found out for whoever planned it, beside its rows."""

@@ -207,12 +207,26 @@ class Compactor:
         for c, job in left:
             if self._is_dropped:
                 break
-            made = ends.attempt(c, partial(self._run, job))
-            found += [] if made is None else [(c, job, made)]
+            made = ends.attempt(c, partial(self._run, c, job))
+            if isinstance(made, Result):
+                ends.close(c, made)
+            elif made is not None:
+                found.append((c, job, made))
         return found
 
-    def _run(self, job: ItemJob) -> Made:
-        return self._engine.run(job.stages if isinstance(job, MoveJob) else Jobs([job])).messages
+    def _run(self, c: Claimed, job: ItemJob) -> Made | Result:
+        """What the job has made; or the item's result, where it ended in an error because its inputs are gone."""
+        try:
+            return self._engine.run(job.stages if isinstance(job, MoveJob) else Jobs([job])).messages
+        except Exception:
+            # Somebody else has compacted or removed them, and the snapshots that had them have expired.
+            if not self._is_dropped:
+                self._is_fresh = False
+                with suppress(BucketlineError):
+                    looked = self._look(c)
+                    if isinstance(looked, Result):
+                        return looked
+            raise
 
     def _commit(self, group: Sequence[Done], ends: "_Ends") -> None:
         """Commits the items of one plan together; all of them, or none."""

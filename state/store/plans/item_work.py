@@ -22,11 +22,11 @@ from bucketline.state.lsm.tree.pick import CompactUnit
 from bucketline.state.plans.item_unit import Obsolete, live_inputs, unit_of
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
 from bucketline.state.store.catalog.live_files import BucketId
-from bucketline.state.store.commit.committer import Committed, Committer
+from bucketline.state.store.commit.committer import Committed, Committer, PlannedOn
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import compact_unit
-from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.engine import GivenBack, Parts
 from bucketline.state.store.engine.postpone_move import move_stages, real_counts
 from bucketline.state.store.read.bucket_deletions import VectorFiles
 from bucketline.state.store.write.bucket_writer import CompactTrigger
@@ -39,10 +39,6 @@ ITEMS = "bucketline.plan-items"
 
 _NOTHING_LEFT = "nothing was left to compact"
 _LOOK_MS = 1_000
-
-
-class GivenBack(Exception):
-    """The item was given back while it was worked on: nobody waits for the work any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +135,7 @@ class TableWork:
     ) -> None:
         self._session, self._workers, self._clock, self._ids = session, workers, clock, ids
         self._planned_ms = clock.now_ms()
+        self._looked_at: PlannedOn | None = None
 
     def refresh(self) -> None:
         self._planned_ms = self._clock.now_ms()
@@ -146,6 +143,7 @@ class TableWork:
 
     def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | Result:
         session, view = self._session, self._session.view
+        self._looked_at = PlannedOn(view, session.deletion_entries())
         vectors, files = session.deletion_entries().get(item.place, ()), view.files(item.place)
         total = real_counts(view).get(item.partition, 0) if item.moves_rows else view.total_of_bucket(item.place)
         found = live_inputs(item, files, total_buckets=total, vector_files=[e.file_name for e in vectors])
@@ -187,6 +185,11 @@ class TableWork:
         snapshot = self._session.view.snapshot
         return 0 if snapshot is None else snapshot.id
 
+    def _planned_on(self, based_on: int) -> PlannedOn | None:
+        """What that snapshot held, if it is the one that was looked at last."""
+        found = None if self._looked_at is None else self._looked_at.live.snapshot
+        return self._looked_at if found is not None and found.id == based_on else None
+
     def _closed(self, plan: Plan, item: Item, found: Obsolete) -> Result:
         made = self._own_commit(plan, item) if found.inputs_gone else None
         return Result(ItemState.OBSOLETE, None, found.reason) if made is None else Result(ItemState.DONE, made)
@@ -207,6 +210,7 @@ class TableWork:
             based_on=jobs[0].based_on,
             view=self._session.follower,
             planned_ms=jobs[0].planned_ms,
+            planned=self._planned_on(jobs[0].based_on),
         )
         if isinstance(done, Committed):
             result = Result(ItemState.DONE, done.snapshots[-1].id)

@@ -26,7 +26,7 @@ from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
 from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.commit.commit_proof import FILES_GONE
-from bucketline.state.store.commit.committer import CommitResult, Committed, Committer, Conflict
+from bucketline.state.store.commit.committer import CommitResult, Committed, Committer, Conflict, PlannedOn
 from bucketline.state.store.commit.discard import discard_made
 from bucketline.state.store.commit.overflow_check import refuse_overflow
 from bucketline.state.store.compact.append_compact import append_options
@@ -92,6 +92,9 @@ class WriteSession:
         asked: list[Callable[[], TableHandle | LiveFiles]] = [self.table.refreshed, self._view.refresh]
         newest, live = all_at_once(self.table.io, asked)
         assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
+        if live.snapshot is not None and live.snapshot.schema_id > newest.table_schema.id:
+            # The schema was read before somebody changed it and wrote: a compaction would drop what is new in rows.
+            newest = self.table.refreshed()
         self._claim_folders(newest)
         if newest.table_schema != self.table.table_schema:
             self.table = newest
@@ -203,6 +206,7 @@ class WriteSession:
                 append_check=check or self.plan.mode.append_check,
                 share_keys=partial(share_keys, self._access()),
                 planned_ms=self._planned_ms,
+                planned=PlannedOn(self.view, self.deletion_entries()) if kind is CommitKind.COMPACT else None,
             )
         except StorageError as e:
             if kind is not CommitKind.COMPACT:

@@ -10,12 +10,12 @@ import pytest
 
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.errors import CompactionFailedError, StorageError
-from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts
+from bucketline.state.store.engine.engine import Engine, GivenBack, Jobs, Outcome, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.beside import Beside, Turns
 from bucketline.state.store.plans.compactor import Finished
-from bucketline.state.store.plans.item_work import BucketJob, GivenBack, TableWork, do_item
+from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop

@@ -14,10 +14,10 @@ import pytest
 
 from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.doctor.finding import Severity
-from bucketline.state.store.engine.engine import Jobs, Outcome, Parts
+from bucketline.state.store.engine.engine import GivenBack, Jobs, Outcome, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.compactor import Compactor, Finished
-from bucketline.state.store.plans.item_work import ITEMS, GivenBack, GivenBackWatch, MoveJob, TableWork
+from bucketline.state.store.plans.item_work import ITEMS, GivenBackWatch, MoveJob, TableWork
 from bucketline.state.store.plans.make_plan import Planned, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import compactor_of
@@ -56,23 +56,31 @@ def plan(table: Table, options: Mapping[str, str] | None = None) -> Planned:
 
 @dataclass
 class Engine:
-    """This process; `after` is called between the work and its commit."""
+    """This process; `before` is called once the work is planned, `after` between the work and its commit."""
 
     after: Callable[[], object] = lambda: None
+    before: Callable[[], object] = lambda: None
 
     @property
     def workers(self) -> Workers:
         return Workers(3, 8)
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
+        self.before()
         done = LOCAL_ENGINE.run(work)
         self.after()
         return done
 
 
-def worker(table: Table, after: Callable[[], object] = lambda: None, *, lease_ms: int = 60_000) -> Compactor:
+def worker(
+    table: Table,
+    after: Callable[[], object] = lambda: None,
+    *,
+    before: Callable[[], object] = lambda: None,
+    lease_ms: int = 60_000,
+) -> Compactor:
     return compactor_of(
-        handle_of(open_table(table.path)), {}, Engine(after), lease_ms=lease_ms, take=lambda open_items: 9
+        handle_of(open_table(table.path)), {}, Engine(after, before), lease_ms=lease_ms, take=lambda open_items: 9
     )
 
 
@@ -214,6 +222,59 @@ def test_rows_are_moved_once_whoever_is_late(tmp_path: Path) -> None:
         other.compact("minor")
     assert content(table) == content(other) and open_table(table.path).doctor(rows=True) == []
     assert open_table(table.path).remove_orphan_files(older_than=timedelta(0), no_writers=True).files == ()
+
+
+def expire(table: Table) -> None:
+    """Keeps the newest snapshot alone, and its files."""
+    found = open_table(table.path)
+    found.expire_snapshots(retain_min=1, retain_max=1)
+    assert found.snapshots().num_rows == 1
+
+
+def test_expiry_keeps_what_an_open_item_needs_and_the_snapshots_of_its_plan_may_go(tmp_path: Path) -> None:
+    """Snapshots end before the item is claimed, while it is worked on, and between its commit and its record."""
+    table, other = made(tmp_path, {"changelog-producer": "lookup"}), made(tmp_path / "other")
+    write(table, 0)
+    plan(table)
+    write(table, 1)
+    expire(table)
+    during = worker(table, lambda: (write(table, 2), expire(table)))
+    assert states(during.round()) == [ItemState.DONE] * 2
+    write(other, 0)
+    other.compact("minor")
+    assert content(table) == content(other)
+    for path in Path(table.path, "compaction").glob("item-*"):
+        path.unlink()
+    write(table, 3)
+    expire(table)
+    # Nobody can find the commit any more. The inputs are gone.
+    assert states(work_off(table)) == [ItemState.OBSOLETE] * 2
+    plan(table)
+    assert states(work_off(table)) == [ItemState.DONE] * 2
+    for number in (1, 2, 3):
+        write(other, number)
+    other.compact("minor")
+    assert content(table) == content(other) and open_table(table.path).doctor(rows=True) == []
+
+
+@pytest.mark.parametrize("bucket", ["-2", "1"])
+def test_items_whose_files_expire_while_they_are_read_are_obsolete_without_noise(
+    tmp_path: Path, bucket: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody else has compacted them meanwhile, and the snapshots before that have expired."""
+    table = made(tmp_path, {"bucket": bucket, "write-only": "true"})
+    for number in range(2):
+        write(table, number)
+    assert len(plan(table, FULL).plan.items) == 2
+
+    def compact_and_expire() -> None:
+        if open_table(table.path).compact() is not None:
+            expire(table)
+
+    caplog.clear()
+    assert states(worker(table, before=compact_and_expire).round()) == [ItemState.OBSOLETE] * 2
+    assert [r for r in caplog.records if r.levelname == "WARNING"] == []
+    assert plan(table, FULL).plan.items == () and open_table(table.path).doctor(rows=True) == []
 
 
 def test_what_was_interrupted_leaves_nothing_and_another_moves_the_rows(tmp_path: Path) -> None:
