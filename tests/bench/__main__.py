@@ -58,8 +58,10 @@ def _measure(name: str, out: Path) -> None:
 
 
 def _show(results: list[dict[str, Any]]) -> None:
-    table = Table("", "what", "rows", "rows/s", "seconds", "other", "MiB", "worker MiB", "ratio", "target", "met")
+    columns = "what", "rows", "rows/s", "seconds", "other", "MiB", "worker MiB", "ratio", "of CPU", "target", "met"
+    table = Table("", *columns)
     for r in results:
+        cpu = r["detail"].get("cpu ratio")
         table.add_row(
             r["name"],
             r["what"],
@@ -70,6 +72,7 @@ def _show(results: list[dict[str, Any]]) -> None:
             f"{r['written_bytes'] / 2**20:,.0f}",
             f"{r['worker_peak_bytes'] / 2**20:,.0f}",
             f"{r['ratio']:.2f}",
+            "" if cpu is None else f"{cpu:.2f}",
             r["target"],
             "yes" if r["met"] else "NO",
         )

@@ -1,14 +1,17 @@
 """The same stream of upserts into tables of each bucket mode, and of two table modes, against fixed buckets.
 
-All run in one session: the workers' peak is the highest of a mode and those before it.
+All run in one session: the workers' peak is the highest of a mode and those before it. `$BUCKETLINE_BENCH_MODES` names
+some of the modes, with commas. The details have the CPU seconds of all processes too: on a shared machine they say more
+than the clock.
 """
 
+import os
 import shutil
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -21,7 +24,7 @@ from bucketline.streaming.batch.sink import TableSink
 from tests.bench.engine import input_stream, session, timed_run
 from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, upserts
-from tests.bench.watch import WorkerWatch
+from tests.bench.watch import WorkerWatch, cpu_seconds
 
 BATCHES = 10
 BATCH_ROWS = 500_000
@@ -52,29 +55,48 @@ MODES: Mapping[str, Mode] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What each turn took: by the clock, and CPU time of all processes, in seconds; what was allowed of both, which
+    `Mode` says; and the parts of it that pyarrow took."""
+
+    clock: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    allowed: list[float] = field(default_factory=list)
+    allowed_cpu: list[float] = field(default_factory=list)
+    pyarrow_cpu: list[float] = field(default_factory=list)
+
+
 def run(size: Size, root: Path) -> Sequence[Result]:
+    asked = os.environ.get("BUCKETLINE_BENCH_MODES")
+    modes = {n: m for n, m in MODES.items() if asked is None or n == FIXED or n in asked.split(",")}
     rows, keys = size.rows(BATCH_ROWS), size.rows(KEYS)
     stream = input_stream(root / "source", upserts(BATCHES, rows, key_range=keys, seed=3))
-    seconds: dict[str, list[float]] = {mode: [] for mode in MODES}
-    allowed: dict[str, list[float]] = {mode: [] for mode in MODES}
-    peaks = dict.fromkeys(MODES, 0)
-    written = dict.fromkeys(MODES, 0)
+    spent = {mode: Spent() for mode in modes}
+    peaks = dict.fromkeys(modes, 0)
+    written = dict.fromkeys(modes, 0)
     with session(root) as spark:
         for turn in range(-1, size.repeats):
-            for name, mode in MODES.items():
+            for name, mode in modes.items():
                 if turn < 0 and name != FIXED:
                     continue
                 path = root / f"{name}-{turn}".replace(" ", "-")
                 options = {"bucket": mode.bucket, **mode.options}
                 table = create_table(str(path / "t"), COLUMNS, ("id",), mode.partition, options=options)
                 sink = TableSink(table.path, {"local-directory": str(path / "local")})
+                before = cpu_seconds()
                 with WorkerWatch() as watch:
                     found = timed_run(stream, spark, sink, path / "checkpoint")
                 # The first turn warms up.
                 if turn >= 0:
-                    seconds[name].append(found)
+                    of = spent[name]
+                    of.clock.append(found)
+                    of.cpu.append(cpu_seconds() - before)
+                    before = cpu_seconds()
                     more = rewriting_seconds(table.path, path / "rewritten") if mode.adds_rewriting else 0
-                    allowed[name].append(seconds[FIXED][-1] + more)
+                    of.pyarrow_cpu.append(cpu_seconds() - before if mode.adds_rewriting else 0)
+                    of.allowed.append(spent[FIXED].clock[-1] + more)
+                    of.allowed_cpu.append(spent[FIXED].cpu[-1] + of.pyarrow_cpu[-1])
                     peaks[name] = max(peaks[name], watch.peak_bytes)
                     written[name] = folder_bytes(path / "t")
                 shutil.rmtree(path)
@@ -84,16 +106,20 @@ def run(size: Size, root: Path) -> Sequence[Result]:
             what=f"ten batches of upserts into a {name} table, against fixed buckets"
             + (" and pyarrow rewriting the files" if mode.adds_rewriting else ""),
             rows=BATCHES * rows,
-            seconds=median(seconds[name]),
-            other_seconds=median(allowed[name]),
+            seconds=median(spent[name].clock),
+            other_seconds=median(spent[name].allowed),
             written_bytes=written[name],
             worker_peak_bytes=peaks[name],
-            ratio=paired_ratio(seconds[name], allowed[name]),
+            ratio=paired_ratio(spent[name].clock, spent[name].allowed),
             at_most=mode.at_most,
             memory_limit_bytes=1 << 30,
-            detail={"seconds": seconds[name], "allowed": allowed[name], "fixed": seconds[FIXED]},
+            detail={
+                **asdict(spent[name]),
+                "cpu ratio": paired_ratio(spent[name].cpu, spent[name].allowed_cpu),
+                FIXED: spent[FIXED].clock,
+            },
         )
-        for name, mode in MODES.items()
+        for name, mode in modes.items()
         if name != FIXED
     ]
 
