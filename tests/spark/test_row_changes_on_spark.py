@@ -1,12 +1,18 @@
 """Changes of rows in Spark's tasks: of buckets of the table, and of DataFrames."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import bucketline as bl
+from bucketline.conf.errors import OptionError
+from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 pytestmark = pytest.mark.spark
 
@@ -41,6 +47,7 @@ def test_a_dataframe_takes_the_place_of_partitions_and_is_merged(spark: Any, tmp
     frame = spark.range(0, 50).selectExpr("'a' AS dt", "id", "id * 2 AS kept").withColumnRenamed("kept", "v")
     for name, key, options in (
         ("moving", ("id",), {"bucket": "-1"}),
+        ("fixed", ("dt", "id"), {"bucket": "3"}),
         ("append", (), {}),
         ("vectors", (), {"deletion-vectors.enabled": "true"}),
     ):
@@ -69,6 +76,39 @@ def test_a_dataframe_takes_the_place_of_partitions_and_is_merged(spark: Any, tmp
         assert {row["id"]: row["v"] for row in table.to_arrow().to_pylist()} == {**held, **merged}
         assert table.doctor(rows=True) == []
     assert not spark.sparkContext._jsc.getPersistentRDDs()
+
+
+def test_a_dataframe_that_gives_other_rows_each_time_is_read_once_or_refused(spark: Any, tmp_path: Path) -> None:
+    """Its ids are random. Without a place on the executors' disks, as when one is lost, it is read twice."""
+
+    class Forgetting(SparkEngine):
+        @contextmanager
+        def rows(self, data: object, row_kinds: object = None) -> Iterator[Any]:
+            with super().rows(data, row_kinds) as found:
+                yield replace(found, is_kept=False)
+
+    def draw(batches: Any) -> Any:
+        random = np.random.default_rng()
+        for batch in batches:
+            drawn = random.integers(0, 1 << 60, batch.num_rows)
+            days = [f"d{n % 1000}" for n in drawn.tolist()]
+            yield pa.record_batch([pa.array(days), pa.array(drawn), batch.column("id")], names=COLUMNS.names)
+
+    engine = bl.spark_engine(spark)
+    source = spark.range(0, 20, 1, 2).mapInArrow(draw, "dt string, id bigint, v bigint")
+    table = bl.create_table(str(tmp_path / "fixed"), COLUMNS, ("dt", "id"), ["dt"], {"bucket": "2"})
+    table.merge(source, ["id"], {"v": bl.expr("source.v")}, engine=engine)
+    assert sorted(table.to_arrow()["v"].to_pylist()) == list(range(20))
+    moving = bl.create_table(str(tmp_path / "moving"), COLUMNS, ("id",), ["dt"], {"bucket": "-1"})
+    moving.overwrite(source, engine=engine)
+    assert sorted(moving.to_arrow()["v"].to_pylist()) == list(range(20))
+    held = table.to_arrow(), moving.to_arrow()
+    with pytest.raises(Exception, match="the source gives other keys each time it is read"):
+        table.merge(source, ["id"], {"v": bl.expr("source.v")}, engine=Forgetting(spark))
+    with pytest.raises(OptionError, match="when they are read again"):
+        moving.overwrite(source, engine=Forgetting(spark))
+    assert held == (table.to_arrow(), moving.to_arrow())
+    assert table.doctor(rows=True) == moving.doctor(rows=True) == []
 
 
 def test_a_row_of_an_insert_that_cannot_be_stored_is_an_error(spark: Any, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A merge whose rows are joined in the tasks of an engine: both sides are sent to the task of their share of the key.
 
-The source is looked at first: what its keys say of the rows they match, so that no other bucket or file is read.
+The source is looked at first: what its keys say of the rows they match, so that no other bucket or file is read. When
+it is read again, a key that was not there is an error: its row of the table may not have been read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.allocation import hash_share
 from bucketline.state.store.engine.engine import Engine, Found, Rows
 from bucketline.state.store.engine.joined import NO_SHARE, Joined, RowsPart
@@ -33,6 +35,14 @@ class SourceKeys:
     seen: Seen
     size_bytes: int
     hashes: np.ndarray | None
+
+    def may_hold(self, rows: pa.Table, hashes: np.ndarray) -> bool:
+        """Whether these rows may be of the source, by the hashes of their keys, or else by the range of each column."""
+        if self.hashes is not None:
+            return bool(are_among(hashes, self.hashes).all())
+        found = Seen(self.key)
+        found.add(rows, hashes)
+        return found.is_within(self.seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +105,19 @@ class SourceShare:
     """The share of each row of the source, whose columns become those of `schema`: tasks may see instants in another
     zone, and columns that are never null."""
 
-    key: JoinKey
-    schema: pa.Schema
+    keys: SourceKeys
     count: int
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        found = prepared(rows, self.key).cast(self.schema)
-        return found, hash_share(self.key.hashes(found), self.count)
+        found = prepared(rows, self.keys.key).cast(self.keys.schema)
+        hashes = self.keys.key.hashes(found)
+        if not self.keys.may_hold(found, hashes):
+            raise OptionError(
+                "the source gives other keys each time it is read, and a merge reads it twice; write it to a table or "
+                "to files first, and merge those",
+                key="source",
+            )
+        return found, hash_share(hashes, self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +182,7 @@ def joined_source(
         stored,
         TargetShare(keys.key, count, hashes),
         rows.source,
-        SourceShare(keys.key, keys.schema, count),
+        SourceShare(keys, count),
         keys.schema,
         MergedShare(planned, keys.key, bool(schema.primary_keys)),
         count,

@@ -11,8 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.entries import Operation
+from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.commit.discard import discarded_on_error
@@ -113,7 +115,8 @@ def overwrite_moving(
 ) -> WriteResult:
     """Replaces partitions of the session's table, and follows its rules for expiry and tags.
 
-    Raises CommitConflictError when somebody has written meanwhile.
+    Raises CommitConflictError when somebody has written meanwhile, OptionError for rows that changed between two
+    readings.
     """
     view = session.view
     write = stages.write.write
@@ -123,6 +126,13 @@ def overwrite_moving(
         messages += written
         for position, message in enumerate(written):
             is_replaced = replaced.is_replaced(message.partition)
+            if not is_replaced and any(f.delete_row_count != f.row_count for f in message.new_files):
+                raise OptionError(
+                    f"the rows go to partition {partition_path(session.plan.schema, message.partition).rstrip('/')} "
+                    "when they are read again, and did not before: an overwrite of a table whose keys move between "
+                    "partitions reads a DataFrame twice; write the rows to a table or to files first",
+                    key="data",
+                )
             messages[position] = _emptied(message, write) if is_replaced else _taken_out(session, write, message)
     vectors = session.deletion_entries()
     for bucket_id in view.buckets():
