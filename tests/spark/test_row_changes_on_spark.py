@@ -48,6 +48,7 @@ def test_a_dataframe_takes_the_place_of_partitions_and_is_merged(spark: Any, tmp
     for name, key, options in (
         ("moving", ("id",), {"bucket": "-1"}),
         ("fixed", ("dt", "id"), {"bucket": "3"}),
+        ("postpone", ("dt", "id"), {"bucket": "-2"}),
         ("append", (), {}),
         ("vectors", (), {"deletion-vectors.enabled": "true"}),
     ):

@@ -52,7 +52,7 @@ class PostponeInBuckets(Postpone):
     """Rows go to real buckets at once, as many as those of a new partition ask for."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed by partition, since their number decides how many buckets they get."""
+        """Rows are sealed by partition, which one task writes: their number decides how many buckets they get."""
         seal = plan.seal_plan(KeyShares(1, plan.schema.trimmed_primary_key))
         write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
         view = table.view
@@ -62,6 +62,7 @@ class PostponeInBuckets(Postpone):
             source=source,
             seal=replace(seal, keep_order=True, fold=None),
             write=WriteStage(write, table.bucket_states(scope.trigger), counted),
+            tasks=TaskCounts(scope.workers.tasks(plan.sink.write_parallelism)),
         )
 
 

@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.write_plan import Workers, WriteScope
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.tasks.placement import Destination
 
 COLUMNS = pa.schema([
     pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("v", pa.int64()),
@@ -43,6 +49,20 @@ def test_rows_wait_until_compaction_and_then_one_compact_snapshot_shows_them(tmp
     assert table.compact() is None
     live = {e.total_buckets for e in handle_of(table).manifests.live_entries(newest)}
     assert live == {2}
+
+
+def test_what_takes_the_place_of_partitions_is_written_by_a_task_for_each_partition(tmp_path: Path) -> None:
+    table = postponed(tmp_path)
+    session = WriteSession(table.uri, {}, table=handle_of(table))
+    session.refresh()
+    source = Parts([GivenRows(iter([rows(*((n, f"d{n % 50}", n) for n in range(200)))]))])
+    scope = WriteScope(CompactTrigger.FULL, "", Workers(4, 100))
+    stages = session.plan.mode.replacing(session.plan).stages(session.plan, session, scope, source)
+    assert stages.tasks.write == 4
+    to = Destination(4)
+    keys = [(run.partition, to.task(run.partition, run.bucket)) for run in source.parts[0].runs(stages.seal)]
+    assert len(keys) == len({partition for partition, _ in keys}) == 50
+    assert {task for _, task in keys} == {0, 1, 2, 3}
 
 
 def test_deletes_updates_and_their_order_survive_the_wait(tmp_path: Path) -> None:
