@@ -16,6 +16,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.merge_source import JoinKey, MergeSource, run_of_share
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import unseal
+from bucketline.state.types.hash_set import are_among
 
 Passes = Callable[[pa.RecordBatch, pa.Table], np.ndarray]
 """Which pairs of rows with one key belong together."""
@@ -97,16 +98,6 @@ def _candidates(
     for rows in target:
         hashes = source.key.hashes(rows)
         yield rows, hashes, are_among(hashes, source.hashes)
-
-
-def are_among(hashes: np.ndarray, ascending: np.ndarray) -> np.ndarray:
-    """Which of the hashes are among others, which ascend and may be many more: numpy's `isin` sorts those each time."""
-    if not len(ascending):
-        return np.zeros(len(hashes), bool)
-    found = np.searchsorted(ascending, hashes)
-    found[found == len(ascending)] = 0
-    among: np.ndarray = ascending[found] == hashes
-    return among
 
 
 def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:

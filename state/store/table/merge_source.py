@@ -119,16 +119,6 @@ class Seen:
         if self.partitions is not None:
             self.partitions.update(partition_codes(rows, self._key.schema)[0])
 
-    def is_within(self, other: "Seen") -> bool:
-        """Whether other rows that were seen say at least as much may be matched."""
-        for name, (low, high) in self.ranges.items():
-            if name not in other.ranges:
-                return False
-            other_low, other_high = other.ranges[name]
-            if pc.less(low, other_low).as_py() or pc.greater(high, other_high).as_py():
-                return False
-        return other.partitions is None or self.partitions is None or self.partitions <= other.partitions
-
     def widen(self, name: str, low: pa.Scalar, high: pa.Scalar) -> None:
         """Takes note of rows with values of a column in this range."""
         values = [*self.ranges.get(name, ()), low, high]

@@ -16,33 +16,30 @@ from bucketline.state.store.engine.engine import Engine, Found, Rows
 from bucketline.state.store.engine.joined import NO_SHARE, Joined, RowsPart
 from bucketline.state.store.table.append_changes import Removed
 from bucketline.state.store.table.merge_clauses import PlannedMerge
-from bucketline.state.store.table.merge_join import Alone, Matched, Side, Unmatched, are_among
+from bucketline.state.store.table.merge_join import Alone, Matched, Side, Unmatched
 from bucketline.state.store.table.merge_source import JoinKey, Seen, prepared
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hash_set import HashSet
 
 MOST_HASHES = 4 << 20
-"""Hashes of keys that every task gets, four bytes each, so that it sends only rows of the table that may match."""
+"""Hashes of keys that every task gets, four bytes each, so that it sends only rows of the table that may match; of more
+it gets a bitmap."""
+
+MOST_HASHES_OF_TASK = 2 << 20
+"""As many as take the space of a bitmap."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """What the keys of a source say: `seen` of the rows they match, its size, and the hashes of its keys, ascending;
-    None where there are too many. `schema` has its columns, those of the key in the table's types."""
+    """What the keys of a source say: `seen` of the rows they match, its size, and the hashes of its keys. `schema` has
+    its columns, those of the key in the table's types."""
 
     key: JoinKey
     schema: pa.Schema
     seen: Seen
     size_bytes: int
-    hashes: np.ndarray | None
-
-    def may_hold(self, rows: pa.Table, hashes: np.ndarray) -> bool:
-        """Whether these rows may be of the source, by the hashes of their keys, or else by the range of each column."""
-        if self.hashes is not None:
-            return bool(are_among(hashes, self.hashes).all())
-        found = Seen(self.key)
-        found.add(rows, hashes)
-        return found.is_within(self.seen)
+    hashes: HashSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +57,11 @@ class LookAtSource:
                 seen.add(rows, self.key.hashes(rows))
         if not size:
             return
-        hashes = distinct(*seen.hashes)
-        too_many = len(hashes) > MOST_HASHES
+        hashes = HashSet.of(distinct(*seen.hashes), MOST_HASHES_OF_TASK)
         said = {
             "bytes": pa.array([size], pa.int64()),
-            "hashes": pa.array([None if too_many else hashes], pa.list_(pa.int32())),
+            "hashes": pa.array([hashes.exact], pa.list_(pa.int32())),
+            "bits": pa.array([None if hashes.bits is None else hashes.bits.tobytes()], pa.binary()),
             "partitions": pa.array(
                 [None if seen.partitions is None else sorted(seen.partitions)], pa.list_(pa.binary())
             ),
@@ -82,22 +79,23 @@ def look_at_source(key: JoinKey, rows: Rows) -> SourceKeys:
     """What the keys of the rows say. Raises SchemaMismatchError for columns that do not fit."""
     columns = prepared(rows.schema.empty_table(), key).schema
     schema = pa.schema([pa.field(f.name, f.type) for f in columns])
-    seen, size, hashes = Seen(key), 0, list[np.ndarray]()
-    too_many = False
+    seen, size, hashes = Seen(key), 0, HashSet(np.empty(0, np.int32))
     for payload in rows.each(LookAtSource(key)):
         row = pa.ipc.open_stream(payload).read_all()
         size += row["bytes"][0].as_py()
-        too_many = too_many or not row["hashes"][0].is_valid
-        if not too_many:
-            hashes = [distinct(*hashes, np.asarray(row["hashes"].combine_chunks().flatten()))]
-            too_many = len(hashes[0]) > MOST_HASHES
+        hashes = hashes.union(_hashes(row), MOST_HASHES)
         if seen.partitions is not None:
             seen.partitions.update(row["partitions"][0].as_py())
         for name in key.columns:
             if f"low {name}" in row.column_names:
                 seen.widen(name, row[f"low {name}"][0], row[f"high {name}"][0])
-    found = None if too_many else (hashes[0] if hashes else np.empty(0, np.int32))
-    return SourceKeys(key, schema, seen, size, found)
+    return SourceKeys(key, schema, seen, size, hashes)
+
+
+def _hashes(row: pa.Table) -> HashSet:
+    if row["bits"][0].is_valid:
+        return HashSet(None, np.frombuffer(row["bits"][0].as_buffer(), np.uint8))
+    return HashSet(np.asarray(row["hashes"].combine_chunks().flatten()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class SourceShare:
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
         found = prepared(rows, self.keys.key).cast(self.keys.schema)
         hashes = self.keys.key.hashes(found)
-        if not self.keys.may_hold(found, hashes):
+        if not self.keys.hashes.has(hashes).all():
             raise OptionError(
                 "the source gives other keys each time it is read, and a merge reads it twice; write it to a table or "
                 "to files first, and merge those",
@@ -126,13 +124,13 @@ class TargetShare:
 
     key: JoinKey
     count: int
-    hashes: np.ndarray | None
+    hashes: HashSet | None
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
         hashes = self.key.hashes(rows)
         shares = hash_share(hashes, self.count)
         if self.hashes is not None:
-            shares = np.where(are_among(hashes, self.hashes), shares, NO_SHARE)
+            shares = np.where(self.hashes.has(hashes), shares, NO_SHARE)
         return rows, shares
 
 
