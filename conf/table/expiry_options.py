@@ -149,7 +149,7 @@ def _check_done(options: Mapping[str, str], partition_keys: Sequence[str]) -> No
     if idle and not PARTITION_TIME_INTERVAL.is_set(options):
         _refuse(IDLE_TIME_TO_DONE, f"'{PARTITION_TIME_INTERVAL.key}' must say how much time a partition holds")
     if MARK_DONE_MODE.get(options) is not DoneTime.PROCESS_TIME:
-        _refuse(MARK_DONE_MODE, "a Spark batch has no watermark to go by; set it to 'process-time'")
+        _refuse(MARK_DONE_MODE, "Spark says the watermark of a batch only when it is over; set it to 'process-time'")
     check_done_actions(options)
     if idle and DoneAction.SUCCESS_FILE not in MARK_DONE_ACTION.get(options):
         others = [action.value for action in MARK_DONE_ACTION.get(options)]

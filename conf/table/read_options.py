@@ -124,6 +124,11 @@ def is_read_option(key: str) -> bool:
     return key in _REFUSED or any(option.key == key for option in GIVEN_WHEN_OPENED)
 
 
+def named_branch(options: Mapping[str, str]) -> dict[str, str]:
+    """Of the options of a job, the read option that says what is written to."""
+    return {BRANCH.key: options[BRANCH.key]} if BRANCH.key in options else {}
+
+
 def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
     """The first option, with its value, with which rows would be read wrongly; None if there is none."""
     for key, accepted in _REFUSED.items():

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketline.state.store.catalog.table_handle import open_handle
+from bucketline.conf.table.read_options import named_branch
+from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
 from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts, Rows
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.rescale import rescale_table
@@ -82,12 +83,13 @@ def compact(
     """Compacts a table in Spark tasks; the new snapshot's id, None when there was nothing to do.
 
     `strategy` is "full" or "minor"; `partitions` are mappings from partition column to value; `options` override the
-    table's for this run; `storage_options` say how its storage is reached. Postponed rows are moved to their buckets
-    on the way; a partition without a bucket count gets `postpone.default-bucket-num`, or as many as Spark has cores.
+    table's for this run, and may name its `branch`; `storage_options` say how its storage is reached. Postponed rows
+    are moved to their buckets on the way; a partition without a bucket count gets `postpone.default-bucket-num`, or as
+    many as Spark has cores.
     `order_by` and `order_strategy` sort the rows of an append table without buckets, as in `Table.compact`.
     Raises as `Table.compact` does; SparkFailedError for what Spark fails of.
     """
-    engine, table = spark_engine(spark), open_handle(path, storage_options)
+    engine, table = spark_engine(spark), _opened(path, options, storage_options)
     return compact_table(
         table,
         strategy,
@@ -109,5 +111,9 @@ def rescale(
 ) -> int | None:
     """Gives partitions another number of buckets, in Spark tasks. Arguments and errors as of `compact` and
     `Table.rescale`."""
-    engine, table = spark_engine(spark), open_handle(path, storage_options)
+    engine, table = spark_engine(spark), _opened(path, options, storage_options)
     return rescale_table(table, bucket_num, partitions, engine=engine, options=options)
+
+
+def _opened(path: str, options: Mapping[str, str] | None, storage: Mapping[str, str] | None) -> TableHandle:
+    return open_handle(path, storage, named_branch(options or {}))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from bucketline.conf.advice import advise_write
-from bucketline.conf.table.read_options import BRANCH
+from bucketline.conf.table.read_options import named_branch
 from bucketline.conf.table.table_options import BUCKET
 from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
@@ -63,7 +63,7 @@ class WriteSession:
     ) -> None:
         self._clock, self._ids, self._is_stream = clock, ids, is_stream
         self._planned_ms = clock.now_ms()
-        self.table = table if table is not None else open_handle(uri, storage, _of_reading(job_options))
+        self.table = table if table is not None else open_handle(uri, storage, named_branch(job_options))
         self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
         self._claimed: tuple[str, ...] = ()
@@ -309,11 +309,6 @@ class WriteSession:
 
     def _new_committer(self) -> Committer:
         return Committer(self.table.io, self.table.path, self.plan.schema, clock=self._clock, ids=self._ids)
-
-
-def _of_reading(job_options: Mapping[str, str]) -> dict[str, str]:
-    """The only read option that says what is written to."""
-    return {BRANCH.key: job_options[BRANCH.key]} if BRANCH.key in job_options else {}
 
 
 @cache
