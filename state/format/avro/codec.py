@@ -22,6 +22,7 @@ from bucketline.state.errors import CorruptFileError
 MAX_BLOCK_BYTES = 1 << 30
 """The largest size of an unpacked block; a manifest is some megabytes."""
 
+_PIECE_BYTES = 1 << 18
 
 _CHECKED = b"CRC1"
 """The four bytes before a little-endian CRC-32 of all bytes of the block."""
@@ -141,9 +142,12 @@ def _unpack_snappy(data: bytes) -> bytes:
 def _unpack_zstandard(data: bytes) -> bytes:
     # Java streams its frames, so they do not say how much they unpack to.
     data = _without_checksum(data, _SKIPPED)
+    # A read takes memory for all that it is asked for, whatever there is.
+    found: list[bytes] = []
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        body: bytes = stream.read(MAX_BLOCK_BYTES + 1)
-    return body
+        while (piece := stream.read(_PIECE_BYTES)) and len(found) * _PIECE_BYTES <= MAX_BLOCK_BYTES:
+            found.append(piece)
+    return found[0] if len(found) == 1 else b"".join(found)
 
 
 _UNPACKERS: dict[str, Callable[[bytes], bytes]] = {

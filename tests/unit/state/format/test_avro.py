@@ -1,6 +1,7 @@
 """Avro containers: every codec Paimon may have used, schemas resolved by name, and limits that hold."""
 
 import json
+import tracemalloc
 import zlib
 from io import BytesIO
 
@@ -93,6 +94,16 @@ def test_zstandard_frames_without_their_size_are_read() -> None:
     with pa.CompressedOutputStream(out, "zstd") as stream:
         stream.write(_body())
     assert decode_records(_container(b"zstandard", out.getvalue().to_pybytes(), 2), FORM) == ROWS
+
+
+def test_a_small_block_takes_little_memory() -> None:
+    data = encode_records(ROWS, FORM, "zstandard")
+    tracemalloc.start()
+    try:
+        assert decode_records(data, FORM) == ROWS
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_our_containers_are_read_back_block_by_block() -> None:
