@@ -7,7 +7,7 @@ SimpleStats; fields that pypaimon adds are ignored, as Paimon's Java reader does
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
@@ -34,7 +34,8 @@ def encode_manifest(entries: Sequence[ManifestEntry], codec: str = DEFAULT_CODEC
 
 def decode_manifest(data: bytes) -> list[ManifestEntry]:
     """The entries of a manifest in file order. Raises CorruptFileError, also for a version other than ours."""
-    return [_entry(i, r) for i, r in enumerate(read_records(data, ENTRY_FORMAT))]
+    shared = _Shared()
+    return [_entry(i, record, shared) for i, record in enumerate(read_records(data, ENTRY_FORMAT))]
 
 
 def encode_manifest_list(metas: Sequence[ManifestFileMeta], codec: str = DEFAULT_CODEC) -> bytes:
@@ -138,7 +139,16 @@ def _stats_record(stats: SimpleStats) -> dict[str, object]:
     }
 
 
-def _entry(ordinal: int, record: dict[str, Any]) -> ManifestEntry:
+class _Shared(dict[Hashable, Any]):
+    """Values that many entries of a manifest have in common, each kept once: they are a third of a large table's
+    metadata."""
+
+    def __missing__(self, value: Hashable) -> Any:
+        self[value] = value
+        return value
+
+
+def _entry(ordinal: int, record: dict[str, Any], shared: _Shared) -> ManifestEntry:
     _check_version(ordinal, record)
     kind = _KINDS.get(record["_KIND"])
     if kind is None:
@@ -147,17 +157,18 @@ def _entry(ordinal: int, record: dict[str, Any]) -> ManifestEntry:
         raise CorruptFileError(f"entry {ordinal} has a bucket or bucket count out of range", entry=ordinal)
     return ManifestEntry(
         kind=kind,
-        partition=record["_PARTITION"],
+        partition=shared[record["_PARTITION"]],
         bucket=record["_BUCKET"],
         total_buckets=record["_TOTAL_BUCKETS"],
-        file=_data_file(ordinal, record["_FILE"]),
+        file=_data_file(ordinal, record["_FILE"], shared),
     )
 
 
-def _data_file(ordinal: int, record: dict[str, Any]) -> DataFileMeta:
+def _data_file(ordinal: int, record: dict[str, Any], shared: _Shared) -> DataFileMeta:
     get = record.get
     source = get("_FILE_SOURCE")
     stats_cols, write_cols = get("_VALUE_STATS_COLS"), get("_WRITE_COLS")
+    min_key, max_key = record["_MIN_KEY"], record["_MAX_KEY"]
     if source not in _FILE_SOURCES:
         raise CorruptFileError(f"entry {ordinal} has file source {source}", entry=ordinal)
     if record["_FILE_SIZE"] < 0 or record["_ROW_COUNT"] < 0 or not 0 <= record["_LEVEL"] < 2**31:
@@ -166,10 +177,10 @@ def _data_file(ordinal: int, record: dict[str, Any]) -> DataFileMeta:
         file_name=checked_name(record["_FILE_NAME"]),
         file_size=record["_FILE_SIZE"],
         row_count=record["_ROW_COUNT"],
-        min_key=record["_MIN_KEY"],
-        max_key=record["_MAX_KEY"],
-        key_stats=_to_stats(record["_KEY_STATS"]),
-        value_stats=_to_stats(record["_VALUE_STATS"]),
+        min_key=min_key,
+        max_key=max_key,
+        key_stats=_file_stats(record["_KEY_STATS"], shared, min_key, max_key),
+        value_stats=_file_stats(record["_VALUE_STATS"], shared),
         min_sequence_number=record["_MIN_SEQUENCE_NUMBER"],
         max_sequence_number=record["_MAX_SEQUENCE_NUMBER"],
         schema_id=record["_SCHEMA_ID"],
@@ -179,10 +190,10 @@ def _data_file(ordinal: int, record: dict[str, Any]) -> DataFileMeta:
         delete_row_count=get("_DELETE_ROW_COUNT"),
         embedded_index=get("_EMBEDDED_FILE_INDEX"),
         file_source=_FILE_SOURCES[source],
-        value_stats_cols=None if stats_cols is None else tuple(stats_cols),
+        value_stats_cols=None if stats_cols is None else shared[tuple(stats_cols)],
         external_path=get("_EXTERNAL_PATH"),
         first_row_id=get("_FIRST_ROW_ID"),
-        write_cols=None if write_cols is None else tuple(write_cols),
+        write_cols=None if write_cols is None else shared[tuple(write_cols)],
     )
 
 
@@ -212,6 +223,18 @@ def _to_stats(record: dict[str, Any]) -> SimpleStats:
     if counts == [] and low == EMPTY_STATS.min_values and high == EMPTY_STATS.max_values:
         return EMPTY_STATS
     return SimpleStats(low, high, None if counts is None else tuple(counts))
+
+
+def _file_stats(record: dict[str, Any], shared: _Shared, low: bytes = b"", high: bytes = b"") -> SimpleStats:
+    """The statistics of a file; where their bounds are `low` and `high`, they are these objects."""
+    stats = _to_stats(record)
+    if stats is EMPTY_STATS:
+        return stats
+    return SimpleStats(
+        low if stats.min_values == low else stats.min_values,
+        high if stats.max_values == high else stats.max_values,
+        shared[stats.null_counts],
+    )
 
 
 def _check_version(ordinal: int, record: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ are Python's.
 Source: Paimon 2.0 ObjectsFile, `manifest.format`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro.container import Record, decode_records
+from bucketline.state.format.avro.container import Record, iterate_records
 from bucketline.state.format.avro.schema import Json, RecordFormat
 
 _EPOCH = datetime(1970, 1, 1)
@@ -26,11 +26,11 @@ _TYPES: Mapping[str, type] = {"int": int, "long": int, "bytes": bytes, "string":
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
-def read_records(data: bytes, form: RecordFormat) -> list[Record]:
-    """The records of a file, as `avro.decode_records` gives them. Raises CorruptFileError."""
+def read_records(data: bytes, form: RecordFormat) -> Iterable[Record]:
+    """The records of a file, as `avro.iterate_records` gives them. Raises CorruptFileError, also later."""
     read = next((read for magic, read in _READERS.items() if data.startswith(magic)), None)
     if read is None:
-        return decode_records(data, form)
+        return iterate_records(data, form)
     try:
         table = read(pa.BufferReader(data))
         schema = pa.schema([f.with_type(_in_millis(f.type)) for f in table.schema])

@@ -164,9 +164,13 @@ def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
     Fields that `form` does not know are in the dicts too; a timestamp is its plain long. Raises CorruptFileError when
     the bytes are no container, or its schema lacks a required field or gives one another type.
     """
+    return list(iterate_records(data, form))
+
+
+def iterate_records(data: bytes, form: RecordFormat) -> Iterator[Record]:
+    """As `decode_records`, block by block: an error comes where the records are asked for."""
     container = open_container(data)
     items, may_lack = reading_schema(container.schema_text, form)
-    records: list[Record] = []
     for offset, count, body in container.blocks():
         source = BytesIO(encode_varint(count) + body + b"\0")
         try:
@@ -179,8 +183,7 @@ def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
             )
         if may_lack and not all(holds_records(record, form.schema) for record in found):
             raise CorruptFileError(f"the block at offset {offset} holds a null in the place of a record", offset=offset)
-        records += found
-    return records
+        yield from found
 
 
 def open_container(data: bytes) -> Container:
