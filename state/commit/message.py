@@ -138,17 +138,13 @@ def _file_record(file: DataFileMeta) -> dict[str, object]:
 
 def _file(record: dict[str, Any]) -> DataFileMeta:
     source = record["file_source"]
-    return DataFileMeta(
-        **record
-        | {
-            "key_stats": _stats(record["key_stats"]),
-            "value_stats": _stats(record["value_stats"]),
-            "file_source": None if source is None else FileSource(source),
-            "extra_files": tuple(record["extra_files"]),
-            "value_stats_cols": _names(record["value_stats_cols"]),
-            "write_cols": _names(record["write_cols"]),
-        }
-    )
+    record["key_stats"] = _stats(record["key_stats"])
+    record["value_stats"] = _stats(record["value_stats"])
+    record["file_source"] = None if source is None else FileSource(source)
+    record["extra_files"] = tuple(record["extra_files"])
+    record["value_stats_cols"] = _names(record["value_stats_cols"])
+    record["write_cols"] = _names(record["write_cols"])
+    return DataFileMeta(**record)
 
 
 def _plain(value: object) -> object:

@@ -1,9 +1,11 @@
 """Jobs in Spark tasks, one task each: idle buckets that are compacted, items of compaction plans."""
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from bucketline.state.commit.message import encode_messages
 from bucketline.state.store.engine.engine import Job
@@ -13,11 +15,19 @@ from bucketline.streaming.tasks.wire import MESSAGES, result
 
 @dataclass(frozen=True, slots=True)
 class JobTask:
-    """Does the job whose place in the list is the number of the task."""
+    """Does the job whose place in the list is the number of the task. Jobs are pickled one by one: a task unpickles its
+    own alone.
+    """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[bytes, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The message of the job, as one result row."""
         drain(batches)
-        yield result(MESSAGES, encode_messages([self.jobs[task_number()].message()]))
+        job: Job = pickle.loads(self.jobs[task_number()])
+        yield result(MESSAGES, encode_messages([job.message()]))
+
+
+def job_task(jobs: Iterable[Job]) -> JobTask:
+    """The task that does these jobs."""
+    return JobTask(tuple(cloudpickle.dumps(job) for job in jobs))

@@ -7,7 +7,7 @@ Source: Spark 4.0 HashPartitioning (pmod of Murmur3Hash, seed 42) and Murmur3_x8
 """
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -52,8 +52,13 @@ def shard_keys(shard_count: int) -> tuple[int, ...]:
 
 def shard_of_bucket(partition: bytes, bucket: int, shard_count: int) -> int:
     """The shard of a bucket: those of one partition go round, so that none gets two before each has one."""
+    return (_first_shard(partition) + bucket) % shard_count
+
+
+@lru_cache(1024)
+def _first_shard(partition: bytes) -> int:
     words = np.frombuffer(partition, "<u4", offset=4).reshape(1, -1)
-    return (abs(int(murmur_words(words)[0])) + bucket) % shard_count
+    return abs(int(murmur_words(words)[0]))
 
 
 @dataclass(frozen=True, slots=True)

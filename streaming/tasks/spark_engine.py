@@ -18,7 +18,7 @@ from bucketline.state.store.engine.joined import Joined
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.streaming.tasks.given_frame import given_frame
-from bucketline.streaming.tasks.job_task import JobTask
+from bucketline.streaming.tasks.job_task import job_task
 from bucketline.streaming.tasks.join_task import join_stage
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.outcome import read_outcome
@@ -27,7 +27,7 @@ from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import Reading, ReadKafkaTask, ReadPartsTask, ReadTask, Records
 from bucketline.streaming.tasks.wire import RESULT_DDL, ROUTED_DDL
 from bucketline.streaming.tasks.worker import Task, in_worker
-from bucketline.streaming.tasks.write_task import WriteTask
+from bucketline.streaming.tasks.write_task import WriteTask, owning
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Bounds what a write task receives at once; without it ten thousand runs would come in one record batch."""
@@ -69,7 +69,7 @@ class SparkEngine:
         jobs = tuple(work.jobs)
         if not jobs:
             return Outcome(retired)
-        frame = self._tasks(len(jobs)).mapInArrow(in_worker(JobTask(jobs)), RESULT_DDL)
+        frame = self._tasks(len(jobs)).mapInArrow(in_worker(job_task(jobs)), RESULT_DDL)
         # Rows are collected by the number of their task.
         return read_outcome(frame.collect(), retired)
 
@@ -87,7 +87,7 @@ class SparkEngine:
         if write is None:
             return rows.mapInArrow(in_worker(_after(read, WriteTask(stages.write))), RESULT_DDL)
         if is_alone:
-            alone = WriteTask(stages.write, stages.idle, Destination(1, stages.assigners), packs_spills=True)
+            alone = owning(stages, Destination(1, stages.assigners), packs_spills=True)
             return rows.mapInArrow(in_worker(_after(read, alone)), RESULT_DDL)
         routed = rows.mapInArrow(in_worker(read), ROUTED_DDL)
         among = Destination(write, stages.assigners)
@@ -95,8 +95,7 @@ class SparkEngine:
             to_place = routed.repartition(stages.tasks.place, "shard_key")
             budget, directory = stages.write.write.merge_memory_bytes, stages.write.write.local_directory
             routed = to_place.mapInArrow(in_worker(PlaceTask(place, among, budget, directory)), ROUTED_DDL)
-        task = WriteTask(stages.write, stages.idle, among)
-        return routed.repartition(write, "shard_key").mapInArrow(in_worker(task), RESULT_DDL)
+        return routed.repartition(write, "shard_key").mapInArrow(in_worker(owning(stages, among)), RESULT_DDL)
 
     def _read(self, stages: Stages[Parts] | Stages[Joined] | Stages[Records]) -> tuple[Any, Task]:
         """The frame over which tasks read, and what they do."""

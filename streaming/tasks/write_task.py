@@ -6,18 +6,20 @@ and only messages that reach the driver are committed, so a retried or speculati
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
-from bucketline.state.commit.message import encode_messages
+from bucketline.state.commit.message import CommitMessage, encode_messages
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.engine.compaction import IdleBucket
 from bucketline.state.store.engine.engine import TaskStats
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.stages import WriteStage
+from bucketline.state.store.write.stages import Stages, WriteStage
 from bucketline.state.store.write.write_buckets import write_buckets
+from bucketline.streaming.tasks.owned_buckets import OwnedBuckets, owned_buckets
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import task_number
 from bucketline.streaming.tasks.wire import MESSAGES, NEWS, NOTE, RUN, read_routed, result, stats_result
@@ -27,20 +29,23 @@ from bucketline.streaming.tasks.wire import MESSAGES, NEWS, NOTE, RUN, read_rout
 class WriteTask:
     """Writes what it is sent, then compacts those of the idle buckets that it owns and that got no rows.
 
-    Without `among`, runs are not sent by bucket, and no bucket is this task's. With `packs_spills` runs do not travel:
-    they come as they are, and are compressed where they go to disk.
+    With `owned` the buckets of the table are there and not in `stage`. Without it, runs are not sent by bucket, and no
+    bucket is this task's. With `packs_spills` runs do not travel: they come as they are, and are compressed where they
+    go to disk.
     """
 
     stage: WriteStage
-    idle: tuple[BucketId, ...] = ()
-    among: Destination | None = None
+    owned: OwnedBuckets | None = None
     packs_spills: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Routed rows in, results out: one row of messages a bucket, one of statistics a task."""
+        """Routed rows in, results out: one row of messages and one of statistics a task."""
         started = time.monotonic()
-        number = -1 if self.among is None else task_number()
-        write, rows = self.stage.write, 0
+        stage, write, rows = self.stage, self.stage.write, 0
+        idle: tuple[BucketId, ...] = ()
+        if self.owned is not None:
+            owned = self.owned.of(task_number())
+            stage, idle = replace(stage, states=owned.states), owned.idle
         news: dict[BucketId, bytes] = {}
         with RunBuffer(
             budget_bytes=write.merge_memory_bytes, directory=write.local_directory, packs_spills=self.packs_spills
@@ -56,16 +61,19 @@ class WriteTask:
                         yield result(kind, run.blob)
             received = time.monotonic()
             busy: set[BucketId] = set()
-            for made in write_buckets(self.stage, buffer, news):
+            messages: list[CommitMessage] = []
+            for made in write_buckets(stage, buffer, news):
                 if isinstance(made, SnapshotNote):
                     yield result(NOTE, made.token.encode())
                     continue
                 busy.add((made.partition, made.bucket))
-                yield result(MESSAGES, encode_messages([made]))
-            for bucket_id in self.idle:
-                if bucket_id not in busy and self.among is not None and self.among.task(*bucket_id) == number:
-                    idle = IdleBucket(write, bucket_id, self.stage.states[bucket_id])
-                    yield result(MESSAGES, encode_messages([idle.message()]))
+                assert self._knows(made), "rows of a bucket came to a task that does not know it"
+                messages.append(made)
+            for bucket_id in idle:
+                if bucket_id not in busy:
+                    messages.append(IdleBucket(write, bucket_id, stage.states[bucket_id]).message())
+        if messages:
+            yield result(MESSAGES, encode_messages(messages))
         yield stats_result(
             TaskStats(
                 accepted_rows=rows,
@@ -74,3 +82,16 @@ class WriteTask:
                 spilled_bytes=buffer.spilled_bytes,
             )
         )
+
+    def _knows(self, message: CommitMessage) -> bool:
+        return self.owned is None or self.owned.knows(task_number(), (message.partition, message.bucket))
+
+
+def owning(stages: Stages[Any], among: Destination, *, packs_spills: bool = False) -> WriteTask:
+    """The task that writes the buckets that `among` sends it."""
+    if not isinstance(stages.write.states, dict):
+        # States that depend on the rows are found by asking, and travel with what they ask.
+        assert not stages.idle, "buckets that wait for a compaction are known"
+        return WriteTask(stages.write, None, packs_spills)
+    owned = owned_buckets(stages.write, stages.idle, among)
+    return WriteTask(replace(stages.write, states={}), owned, packs_spills)

@@ -68,8 +68,8 @@ def changes_since(
 
 
 def _entries_of(live: LiveFiles, buckets: Iterable[BucketId]) -> list[ManifestEntry]:
-    return [
-        ManifestEntry(FileKind.ADD, partition, bucket, live.total_buckets(partition) or 0, file)
-        for partition, bucket in buckets
-        for file in live.files((partition, bucket))
-    ]
+    found: list[ManifestEntry] = []
+    for partition, bucket in buckets:
+        total = live.total_buckets(partition) or 0
+        found += (ManifestEntry(FileKind.ADD, partition, bucket, total, f) for f in live.files((partition, bucket)))
+    return found

@@ -54,7 +54,7 @@ class ReplacedTable:
     view: LiveFiles
     replaced: Replaced
 
-    def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
+    def bucket_states(self, trigger: CompactTrigger) -> Mapping[BucketId, BucketState]:
         del trigger
         return _States(self.replaced, {b: self.view.next_sequence_number(b) for b in self.view.buckets()})
 
@@ -62,17 +62,22 @@ class ReplacedTable:
         return {}
 
 
-class _States(dict[BucketId, BucketState]):
+class _States(Mapping[BucketId, BucketState]):
     """Replaced buckets are empty; others are not compacted, and keep counting. Asked for when all rows were read."""
 
     def __init__(self, replaced: Replaced, next_numbers: Mapping[BucketId, int]) -> None:
-        super().__init__()
         self._replaced, self._next_numbers = replaced, next_numbers
 
-    def get(self, bucket_id: BucketId, default: object = None) -> BucketState:
+    def __getitem__(self, bucket_id: BucketId) -> BucketState:
         if self._replaced.is_replaced(bucket_id[0]):
             return BucketState()
         return BucketState(self._next_numbers.get(bucket_id, 0), complete=False)
+
+    def __iter__(self) -> Iterator[BucketId]:
+        return iter(self._next_numbers)
+
+    def __len__(self) -> int:
+        return len(self._next_numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,94 @@
+"""What tasks have to know of the buckets that they write, packed task by task: each unpacks its own alone.
+
+What a task is sent goes to every executor, and is unpickled as a whole for each task. The files of a large table as
+objects in it would cost every task what the driver pays for them once.
+"""
+
+import pickle
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.state.format.data_file import DataFileMeta, FileSource, SimpleStats
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.write.bucket_writer import BucketState
+from bucketline.state.store.write.stages import WriteStage
+from bucketline.streaming.tasks.placement import Destination
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What a task knows of buckets that the table has, and those of them that it compacts if they get no rows."""
+
+    states: Mapping[BucketId, BucketState] = field(default_factory=dict)
+    idle: tuple[BucketId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedBuckets:
+    """The buckets of all tasks. Packed are the share of each task, or one share of all buckets; with each, the bytes
+    that it takes unpacked.
+    """
+
+    among: Destination
+    shares: tuple[tuple[bytes, int], ...]
+    is_shared_out: bool
+
+    def of(self, task: int) -> Owned:
+        """The buckets of a task."""
+        packed, size = self.shares[task if self.is_shared_out else 0]
+        found: list[Any] = pickle.loads(pa.Codec("zstd").decompress(packed, size, asbytes=True))
+        states = {
+            bucket_id: BucketState(number, tuple(map(_file, files)), complete, vectors)
+            for bucket_id, _, number, complete, files, vectors in found
+        }
+        idle = (bucket_id for bucket_id, is_idle, *_ in found if is_idle)
+        return Owned(states, tuple(b for b in idle if self.among.task(*b) == task))
+
+    def knows(self, task: int, bucket_id: BucketId) -> bool:
+        """Whether a task knows what the table holds of a bucket."""
+        return not self.is_shared_out or self.among.task(*bucket_id) == task
+
+
+def owned_buckets(stage: WriteStage, idle: Collection[BucketId], among: Destination) -> OwnedBuckets:
+    """Packs what tasks have to know, to which `among` sends the rows of buckets. Where rows come without a bucket, any
+    of them may get to any task.
+    """
+    waiting, is_shared_out = frozenset(idle), stage.groups is None
+    shares: list[list[BucketId]] = [[] for _ in range(among.task_count if is_shared_out else 1)]
+    for bucket_id in stage.states:
+        shares[among.task(*bucket_id) if is_shared_out else 0].append(bucket_id)
+    packed = (_packed([(b, b in waiting, stage.states[b]) for b in share]) for share in shares)
+    return OwnedBuckets(among, tuple(packed), is_shared_out)
+
+
+def _packed(share: list[tuple[BucketId, bool, BucketState]]) -> tuple[bytes, int]:
+    rows = [
+        (bucket_id, is_idle, s.next_sequence_number, s.complete, list(map(_row, s.files)), s.vector_files)
+        for bucket_id, is_idle, s in share
+    ]
+    data = pickle.dumps(rows, pickle.HIGHEST_PROTOCOL)
+    return pa.Codec("zstd", compression_level=1).compress(data, asbytes=True), len(data)
+
+
+_MEMBERS = tuple(f.name for f in fields(DataFileMeta))
+_KEY_STATS, _VALUE_STATS, _SOURCE = (_MEMBERS.index(name) for name in ("key_stats", "value_stats", "file_source"))
+_members = attrgetter(*_MEMBERS)
+_stats = attrgetter(*(f.name for f in fields(SimpleStats)))
+
+
+def _row(file: DataFileMeta) -> list[Any]:
+    """The members of a file as plain values: objects of classes take ten times as long to pickle."""
+    row = list(_members(file))
+    row[_KEY_STATS], row[_VALUE_STATS] = _stats(file.key_stats), _stats(file.value_stats)
+    row[_SOURCE] = None if file.file_source is None else int(file.file_source)
+    return row
+
+
+def _file(row: list[Any]) -> DataFileMeta:
+    row[_KEY_STATS], row[_VALUE_STATS] = SimpleStats(*row[_KEY_STATS]), SimpleStats(*row[_VALUE_STATS])
+    row[_SOURCE] = None if row[_SOURCE] is None else FileSource(row[_SOURCE])
+    return DataFileMeta(*row)
