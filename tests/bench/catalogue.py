@@ -11,6 +11,7 @@ from tests.bench import (
     long_stream,
     merge_read,
     point_query,
+    scale,
     small_batch,
     spark_reader,
     stores,
@@ -32,5 +33,6 @@ BENCHES: Mapping[str, Bench] = {
     "modes": table_modes.run,
     "point": point_query.run,
     "reader": spark_reader.run,
+    "scale": scale.run,
     "stores": stores.run,
 }

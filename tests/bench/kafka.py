@@ -83,7 +83,7 @@ def _compare(
                 # Spark ends workers that were idle for a minute, and some contenders need none.
                 spark.range(0, 2, 1, 2).mapInArrow(lambda found: found, "id long").collect()
                 before, started = cpu_seconds(), time.monotonic()
-                _RUNS[name](spark, broker, kind, -(-records // 4), folder)
+                _RUNS[name](spark, broker, kind, records // 4 + PARTITIONS, folder)
                 if turn >= 0:
                     seconds[name].append(time.monotonic() - started)
                     cpu[name].append(cpu_seconds() - before)

@@ -41,10 +41,15 @@ class WorkerWatch:
 
 def cpu_seconds() -> float:
     """CPU time that this process and all below it have used so far: steadier than the clock on a shared machine."""
+    return cpu_of(os.getpid(), below=True)
+
+
+def cpu_of(pid: int, *, below: bool = False) -> float:
+    """CPU time of a process and of those below it that have ended; with `below` of all below it."""
     ticks = 0
-    for pid in (os.getpid(), *_below(os.getpid())):
+    for one in (pid, *(_below(pid) if below else ())):
         try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
         # User and system time, then those of children that have ended.
@@ -52,12 +57,17 @@ def cpu_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return _children().get(pid, [])
+
+
 def own_peak_bytes() -> int:
     """The peak of this process."""
     return _peak_bytes(os.getpid())
 
 
-def _below(root: int) -> list[int]:
+def _children() -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -66,6 +76,11 @@ def _below(root: int) -> list[int]:
             except (OSError, IndexError):
                 continue
             children.setdefault(parent, []).append(int(entry.name))
+    return children
+
+
+def _below(root: int) -> list[int]:
+    children = _children()
     found: list[int] = []
     waiting = [root]
     while waiting:

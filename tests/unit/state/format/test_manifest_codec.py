@@ -1,5 +1,6 @@
 """`manifest.compression`: the codec of manifests, their lists and index manifests."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,7 +8,11 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.format.avro.container import open_container
+from bucketline.state.format.data_file import SimpleStats
+from bucketline.state.format.entries import FileKind
+from bucketline.state.format.manifest import decode_manifest, encode_manifest
 from bucketline.state.store.table.table import Table, create_table
+from tests.support.commits import data_file, entry, key_of
 
 
 def _table(path: Path, **options: str) -> Table:
@@ -62,3 +67,19 @@ def test_another_codec_is_for_new_manifests_and_merged_ones(tmp_path: Path) -> N
 def test_a_codec_that_not_everybody_reads_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"manifest\.compression.*must be one of zstd"):
         _table(tmp_path, **{"manifest.compression": text})
+
+
+def test_entries_keep_once_what_they_have_in_common() -> None:
+    """A writer holds the entries of all live files, a million of them in a large table."""
+    stats = SimpleStats(key_of(0), key_of(9), (0, None))
+    file = replace(data_file("a"), key_stats=stats, value_stats=stats, value_stats_cols=("k", "v"))
+    other = replace(data_file("b"), key_stats=SimpleStats(key_of(1), key_of(9), (0, None)), value_stats_cols=("k", "v"))
+    entries = [entry(FileKind.ADD, f, partition=key_of(5)) for f in (file, other)]
+    first, second = found = decode_manifest(encode_manifest(entries))
+    assert found == entries
+    assert first.partition is second.partition
+    assert first.file.value_stats_cols is second.file.value_stats_cols
+    assert first.file.key_stats.null_counts is first.file.value_stats.null_counts is second.file.key_stats.null_counts
+    assert first.file.key_stats.min_values is first.file.min_key
+    assert second.file.key_stats.max_values is second.file.max_key
+    assert second.file.min_key != second.file.key_stats.min_values
