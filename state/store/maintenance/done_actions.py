@@ -24,7 +24,7 @@ from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.maintenance.success_files import mark_done
 from bucketline.state.store.server.owner import PartitionSpec, TableOwner
-from bucketline.state.store.storage.rest_table_io import owner_of
+from bucketline.state.store.storage.rest_table_io import owned_io, owner_of
 
 _TIMEOUT_S = 30.0
 _MOST_ANSWER_BYTES = 1 << 20
@@ -83,7 +83,7 @@ def _report(table: TableHandle, schema: TableSchema, partition: bytes) -> None:
     assert settings.done_url is not None, "checked with the options"
     body = {
         "params": settings.done_params,
-        "table": _full_name(table.path),
+        "table": _full_name(table),
         "path": table.uri,
         "partition": partition_path(schema, partition),
     }
@@ -110,7 +110,10 @@ def _report(table: TableHandle, schema: TableSchema, partition: bytes) -> None:
         )
 
 
-def _full_name(path: str) -> str:
-    """Database and table, as the folders of a warehouse say them."""
-    folder, _, name = path.rstrip("/").rpartition("/")
+def _full_name(table: TableHandle) -> str:
+    """Database and table, as the REST catalog or else the folders of a warehouse say them."""
+    owned = owned_io(table.io)
+    if owned is not None:
+        return str(owned.table.name)
+    folder, _, name = table.path.rstrip("/").rpartition("/")
     return f"{folder.rpartition('/')[2].removesuffix(DATABASE_SUFFIX)}.{name}"

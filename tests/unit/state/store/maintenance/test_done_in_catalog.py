@@ -108,6 +108,15 @@ def test_a_catalog_that_keeps_no_partitions_is_an_error_that_says_what_to_set(se
         table.mark_done()
 
 
+def test_a_report_names_the_table_as_its_catalog_does(server: RestServer) -> None:
+    options = {"partition.mark-done-action.http.url": f"{server.uri}/done"}
+    table = _create(bl.catalog(server.options), "http-report", **options)
+    table.write(_rows(("a", 1)))
+    with pytest.raises(bl.StorageError, match="the report of partition dt=a/h=1/ failed"):
+        table.mark_done()
+    assert (server.requests[-1].path, server.requests[-1].body["table"]) == ("/done", "default.t")
+
+
 @pytest.mark.parametrize("action", ["mark-event", "done-partition"])
 def test_what_marks_in_a_catalog_wants_a_table_whose_partitions_it_keeps(
     tmp_path: Path, server: RestServer, action: str
