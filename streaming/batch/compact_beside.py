@@ -6,7 +6,7 @@ One thread for each table and stream, kept from batch to batch. What fails there
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -14,8 +14,8 @@ from bucketline.conf.async_options import ASYNC_POOL
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import CompactionFailedError
 from bucketline.state.store.engine.engine import Jobs, Outcome, Parts
-from bucketline.state.store.plans.beside import Beside, Turns, check_beside_batches
-from bucketline.state.store.plans.make_plan import OpenItems
+from bucketline.state.store.plans.beside import Beside, Turns
+from bucketline.state.store.plans.make_plan import OpenItems, check_plannable
 from bucketline.state.store.plans.when import WhenToPlan
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
@@ -32,14 +32,15 @@ _LOOK_MS = 200
 @dataclass(frozen=True, slots=True)
 class InPool:
     """The engine of a session, in whose tasks that pool of Spark's scheduler works; the setting is one of the thread
-    that runs it."""
+    that runs it. `tasks` are those among which it shares work at most."""
 
     engine: SparkEngine
     pool: str | None
+    tasks: int
 
     @property
     def workers(self) -> Workers:
-        return self.engine.workers
+        return replace(self.engine.workers, most_tasks=self.tasks)
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
         if self.pool is not None:
@@ -70,14 +71,16 @@ def check_beside(target: Target, spark: Any) -> None:
     session, context = target.session, spark.sparkContext
     if not session.plan.compacts_beside:
         return
-    check_beside_batches(session)
+    check_plannable(session)
     found = _found(session.table.metadata_path, target.user)
     if found is None or found.context is not context:
         settings = session.plan.sink.beside
         check_pool(settings.pool, context)
-        engine = InPool(SparkEngine(spark), settings.pool)
+        # Its own session: an engine changes settings of a session while it runs, and so does that of the batches.
+        engine = SparkEngine(spark.newSession())
         tasks = settings.tasks or max(1, engine.workers.parallelism // 2)
-        turns = Turns(session.twin(), engine, take=lambda open_items: tasks)
+        in_pool = InPool(engine, settings.pool, tasks)
+        turns = Turns(session.twin(), in_pool, take=lambda open_items: tasks)
         _keep(session.table.metadata_path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
         return
     with _forgotten_on_error(target):

@@ -86,10 +86,29 @@ def as_is(records: pa.Table) -> DecodedRows:
     return DecodedRows(records)
 
 
-def test_three_compactors_one_writer_and_paimon_work_side_by_side(tmp_path: Path, paimon_java: PaimonJava) -> None:
+LONG = "BUCKETLINE_COMPACTOR_SECONDS" in os.environ
+KINDS = {
+    "fixed": {"bucket": "4"},
+    "vectors": {"bucket": "4", "deletion-vectors.enabled": "true"},
+    "postpone": {"bucket": "-2", "postpone.default-bucket-num": "3"},
+    "postpone with vectors": {"bucket": "-2", "postpone.default-bucket-num": "3", "deletion-vectors.enabled": "true"},
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(k, marks=pytest.mark.skipif(k != "fixed" and not LONG, reason="part of .ci/run compactors-long"))
+        for k in KINDS
+    ],
+)
+def test_three_compactors_one_writer_and_paimon_work_side_by_side(
+    tmp_path: Path, paimon_java: PaimonJava, kind: str
+) -> None:
     """One compactor is killed again and again. No batch fails, none waits below the stop trigger, each item is
-    committed once, and the changelog leads from nothing to the rows."""
-    options = {"bucket": "4", "changelog-producer": "lookup", "snapshot.num-retained.min": "100000"}
+    committed once, rows are those that were written, and the changelog leads from nothing to them."""
+    options = {**KINDS[kind], "changelog-producer": "lookup", "snapshot.num-retained.min": "100000"}
+    expected: dict[object, object] = {}
     table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options=options)
     dedicated = {"compaction": "dedicated", "compaction-plan.commits": "2", "compaction-plan.strategy": "level-0"}
     given = {**dedicated, "compaction-plan.min-runs": "2", "back-pressure": "wait", "back-pressure.timeout": "60 s"}
@@ -114,7 +133,13 @@ def test_three_compactors_one_writer_and_paimon_work_side_by_side(tmp_path: Path
     try:
         while time.monotonic() < end:
             keys = chance.sample(range(500), 200)
+            kinds = [3 if chance.random() < 0.1 else 0 for _ in keys]
+            expected.update(dict.fromkeys(keys, number))
+            for key, row_kind in zip(keys, kinds, strict=True):
+                if row_kind:
+                    del expected[key]
             rows = pa.table({"id": keys, "v": [number] * len(keys)}, schema=COLUMNS)
+            rows = rows.append_column("_row_kind", pa.array(kinds, pa.int8()))
             identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
             target, report = write_batch(target, identity, cluster.frame(rows, 2), Job(as_is))
             reports.append(report)
@@ -144,11 +169,12 @@ def test_three_compactors_one_writer_and_paimon_work_side_by_side(tmp_path: Path
     found = [s for s in snapshots.newest_first(snapshots.latest_id() or 0) if "bucketline.plan-items" in s.properties]
     items = [(s.commit_user, n) for s in found for n in s.properties["bucketline.plan-items"].split(",")]
     assert len(items) == len(set(items)) and (items or SECONDS < 60)
+    assert _rows(table) == expected
     assert _replayed(open_table(table.path).to_arrow(changes_since=0)) == _rows(table)
     assert {r["id"]: r["v"] for r in paimon_java.read(table.path)} == _rows(table)
     assert open_table(table.path).doctor(rows=True) == []
     waited = sum(bool(r.back_pressure_seconds) for r in reports)
-    print(f"{number} batches, {waited} waited, {killed} kills, {len(items)} items, Paimon: {dict(by_paimon)}")
+    print(f"{kind}: {number} batches, {waited} waited, {killed} kills, {len(items)} items, Paimon: {dict(by_paimon)}")
 
 
 def _rows(table: Table) -> dict[object, object]:
@@ -168,7 +194,7 @@ def _replayed(changes: pa.Table) -> dict[object, object]:
     return rows
 
 
-@pytest.mark.skipif("BUCKETLINE_COMPACTOR_SECONDS" not in os.environ, reason="part of .ci/run compactors-long")
+@pytest.mark.skipif(not LONG, reason="part of .ci/run compactors-long")
 def test_three_compactors_take_at_most_half_the_time_of_one_on_slow_storage(tmp_path: Path) -> None:
     seconds = {}
     for count in (1, 3):

@@ -39,3 +39,16 @@ def wait_until_closed(table: Table, seconds: float) -> list[ItemState]:
             found = [folder.result(p, i.number) for p in plans for i in p.items]
             return [ItemState.REQUESTED if r is None else r.state for r in found]
         time.sleep(0.05)  # other processes have to get on
+
+
+def wait_until_claimed(table: Table, seconds: float) -> None:
+    """Returns once somebody works on an item."""
+    folder = PlanFolder(table.handle.io, table.path)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        listing = folder.list()
+        found = [folder.view(listing, p, i.number) for p in folder.plans(listing).values() for i in p.items]
+        if any(view.state is ItemState.LEASED for view in found):
+            return
+        time.sleep(0.05)  # other processes have to get on
+    raise AssertionError("nobody claims an item")

@@ -53,6 +53,9 @@ class Cluster:
     def sparkContext(self) -> "Cluster":
         return self
 
+    def newSession(self) -> "Cluster":
+        return self
+
     @property
     def conf(self) -> "Cluster":
         return self

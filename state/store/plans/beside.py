@@ -9,9 +9,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.sink_options import POSTPONE_COMPACT_BATCHES
 from bucketline.conf.wording import counted
-from bucketline.state.errors import CompactionFailedError, StorageError, UnsupportedTableError
+from bucketline.state.errors import CompactionFailedError, StorageError
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.engine.engine import Engine
@@ -31,29 +30,19 @@ _SHORTEST_PAUSE_MS, _LONGEST_PAUSE_MS = 100, 5_000
 _DROP_MS = 10_000
 
 
-def check_beside_batches(session: WriteSession) -> None:
-    """Returns if compactions of the table can be done beside the batches of a stream. Raises UnsupportedTableError."""
-    check_plannable(session)
-    if session.plan.mode.postpones:
-        raise UnsupportedTableError(
-            f"{session.table.path}: postponed rows are not moved to their buckets beside the batches; let the "
-            f"batches move them ('{POSTPONE_COMPACT_BATCHES.key}'), or other processes ('compaction' = 'dedicated')",
-            path=session.table.path,
-        )
-
-
 class Turns:
     """What the thread does in one turn, step by step; the caller's session is used by one thread alone."""
 
     def __init__(
         self, session: WriteSession, engine: Engine, *, take: Callable[[int], int], lease_ms: int = LEASE_MS
     ) -> None:
-        check_beside_batches(session)
+        check_plannable(session)
         self._session = session
         self.path = session.table.metadata_path
         self._folder = PlanFolder(session.table.io, session.table.metadata_path)
         self._owed = OwedFull()
-        self.compactor = Compactor(self._folder, TableWork(session), engine, kept_alive, lease_ms=lease_ms, take=take)
+        work = TableWork(session, workers=engine.workers)
+        self.compactor = Compactor(self._folder, work, engine, kept_alive, lease_ms=lease_ms, take=take)
 
     def turn(self, stop: Stop, *, plans: bool, full: bool) -> list[Finished]:
         """Plans what is due, if asked to, and works until nothing is left to claim. Raises CompactionFailedError for an

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import CompactionFailedError, UnsupportedTableError
+from bucketline.state.errors import CompactionFailedError
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.compact_beside import check_pool, finish_beside
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -79,6 +79,18 @@ def test_a_table_says_that_its_streams_compact_beside_their_batches(tmp_path: Pa
     assert kinds(by_others) == ["APPEND"] * 3
 
 
+def test_rows_of_a_postpone_table_are_moved_beside_the_batches(tmp_path: Path) -> None:
+    table = made(tmp_path, bucket="-2", **{"postpone.default-bucket-num": "2"})
+    job = Job(table)
+    for number in range(4):
+        job.batch(number)
+    assert job.sink.finish(job.cluster, "query") == 0
+    found = open_table(table.path)
+    assert "COMPACT" in kinds(table) and found.to_arrow()["v"].to_pylist() == [3] * 20
+    live = found.handle.manifests.live_entries(found.handle.snapshot_store.latest())
+    assert {e.bucket for e in live} == {0, 1} and found.doctor(rows=True) == []
+
+
 def test_a_failing_compaction_fails_the_next_batch_and_a_restart_tries_again(tmp_path: Path) -> None:
     table = made(tmp_path)
     job = Job(table)
@@ -103,11 +115,7 @@ def test_a_failing_compaction_fails_the_next_batch_and_a_restart_tries_again(tmp
 
 
 def test_what_cannot_compact_beside_its_batches_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    postponing = made(tmp_path, bucket="-2")
-    with pytest.raises(UnsupportedTableError, match="postpone"):
-        Job(postponing).batch(0)
-    assert kinds(postponing) == []
-    table = made(tmp_path / "other")
+    table = made(tmp_path)
     with pytest.raises(OptionError, match=r"'async-compaction.pool' = 'low' needs spark.scheduler.mode=FAIR"):
         check_pool("low", _Conf("FIFO"))
     check_pool("low", _Conf("FAIR"))
