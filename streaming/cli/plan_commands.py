@@ -150,7 +150,7 @@ def compactor(
     engine: Engine = LOCAL_ENGINE
     take = few
     if spark:
-        engine = spark_module("tasks.spark_engine").SparkEngine(spark_module("job.session").start_session("bucketline"))
+        engine = spark_module("batch.procedures").spark_engine(spark_module("job.session").start_session("bucketline"))
         most = tasks or engine.workers.parallelism
         take = lambda open_items: most  # noqa: E731
     of_branch = () if branch is None else (f"{BRANCH.key}={branch}",)

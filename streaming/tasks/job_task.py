@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from bucketline.state.commit.message import encode_messages
-from bucketline.state.store.engine.engine import Job
+from bucketline.state.store.engine.engine import GivenBack, Job
 from bucketline.streaming.tasks.read_task import drain, task_number
-from bucketline.streaming.tasks.wire import MESSAGES, result
+from bucketline.streaming.tasks.wire import GIVEN_BACK, MESSAGES, result
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,14 @@ class JobTask:
     jobs: tuple[bytes, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The message of the job, as one result row."""
+        """The message of the job, as one result row; or that it was given back, as in `WriteTask`."""
         drain(batches)
         job: Job = pickle.loads(self.jobs[task_number()])
-        yield result(MESSAGES, encode_messages([job.message()]))
+        try:
+            made = result(MESSAGES, encode_messages([job.message()]))
+        except GivenBack as e:
+            made = result(GIVEN_BACK, str(e).encode())
+        yield made
 
 
 def job_task(jobs: Iterable[Job]) -> JobTask:

@@ -44,7 +44,7 @@ _MOST_TASKS = 1 << 31
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
     """Runs stages and jobs in tasks of a Spark session. Errors of tasks arrive as Spark's, and what other tasks of the
-    same run have written by then is left for orphan removal."""
+    same run have written by then is left for orphan removal; but for GivenBack, which leaves nothing behind."""
 
     spark: Any
 
@@ -71,12 +71,12 @@ class SparkEngine:
             return Outcome(retired)
         frame = self._tasks(len(jobs)).mapInArrow(in_worker(job_task(jobs)), RESULT_DDL)
         # Rows are collected by the number of their task.
-        return read_outcome(frame.collect(), retired)
+        return read_outcome(frame.collect(), jobs[0].access, retired)
 
     def _written(self, stages: Stages[Parts] | Stages[Joined] | Stages[Records]) -> Outcome:
         _bound_arrow(self.spark)
         with _planned_once(self.spark):
-            return read_outcome(self._results(stages).collect(), stages.retired)
+            return read_outcome(self._results(stages).collect(), stages.write.write.access, stages.retired)
 
     def _results(self, stages: Stages[Parts] | Stages[Joined] | Stages[Records]) -> Any:
         """The frame of the tasks' results."""

@@ -44,6 +44,7 @@ NEEDS = "needs"
 MESSAGES = "messages"
 STATS = "stats"
 FOUND = "found"
+GIVEN_BACK = "given back"
 
 
 def routed_run(run: SealedRun, shard_key: int, *, accepted_rows: int | None = None) -> pa.RecordBatch:

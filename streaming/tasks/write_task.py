@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage, encode_messages
 from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import IdleBucket
-from bucketline.state.store.engine.engine import TaskStats
+from bucketline.state.store.engine.engine import GivenBack, TaskStats
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.stages import Stages, WriteStage
@@ -22,7 +23,7 @@ from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.streaming.tasks.owned_buckets import OwnedBuckets, owned_buckets
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import task_number
-from bucketline.streaming.tasks.wire import MESSAGES, NEWS, NOTE, RUN, read_routed, result, stats_result
+from bucketline.streaming.tasks.wire import GIVEN_BACK, MESSAGES, NEWS, NOTE, RUN, read_routed, result, stats_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,18 @@ class WriteTask:
     packs_spills: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Routed rows in, results out: one row of messages and one of statistics a task."""
+        """Routed rows in, results out: one row of messages and one of statistics a task. After an error none of the new
+        files are left.
+
+        Work that was given back ends with a row that says so: an error would make Spark end the other tasks before they
+        have removed their files.
+        """
+        try:
+            yield from self._results(batches)
+        except GivenBack as e:
+            yield result(GIVEN_BACK, str(e).encode())
+
+    def _results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         started = time.monotonic()
         stage, write, rows = self.stage, self.stage.write, 0
         idle: tuple[BucketId, ...] = ()
@@ -61,17 +73,17 @@ class WriteTask:
                         yield result(kind, run.blob)
             received = time.monotonic()
             busy: set[BucketId] = set()
-            messages: list[CommitMessage] = []
-            for made in write_buckets(stage, buffer, news):
-                if isinstance(made, SnapshotNote):
-                    yield result(NOTE, made.token.encode())
-                    continue
-                busy.add((made.partition, made.bucket))
-                assert self._knows(made), "rows of a bucket came to a task that does not know it"
-                messages.append(made)
-            for bucket_id in idle:
-                if bucket_id not in busy:
-                    messages.append(IdleBucket(write, bucket_id, stage.states[bucket_id]).message())
+            with discarded_on_error(write.access) as messages:
+                for made in write_buckets(stage, buffer, news):
+                    if isinstance(made, SnapshotNote):
+                        yield result(NOTE, made.token.encode())
+                        continue
+                    busy.add((made.partition, made.bucket))
+                    assert self._knows(made), "rows of a bucket came to a task that does not know it"
+                    messages.append(made)
+                for bucket_id in idle:
+                    if bucket_id not in busy:
+                        messages.append(IdleBucket(write, bucket_id, stage.states[bucket_id]).message())
         if messages:
             yield result(MESSAGES, encode_messages(messages))
         yield stats_result(

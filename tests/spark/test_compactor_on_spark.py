@@ -49,6 +49,28 @@ def test_items_are_done_in_tasks_and_committed_one_by_one(spark: Any, tmp_path: 
     assert open_table(table.path).doctor() == []
 
 
+def test_tasks_share_what_waits_in_a_partition_of_a_postpone_table(spark: Any, tmp_path: Path) -> None:
+    options = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "changelog-producer": "lookup"}
+    schema = COLUMNS.append(pa.field("day", pa.string(), nullable=False))
+    table = create_table(str(tmp_path / "shop.db" / "t"), schema, ("day", "id"), ("day",), options)
+    for number in range(3):
+        rows = {"id": range(60), "v": [number] * 60, "day": [f"d{i % 3 % 2}" for i in range(60)]}
+        kinds = pa.array([3 if i % 10 == number else 0 for i in range(60)], pa.int8())
+        table.write(pa.table(rows, schema=schema), kinds)
+    session = WriteSession(table.uri, {}, table=handle_of(open_table(table.path)))
+    assert len(make_plan(session, PlanFolder(handle_of(table).io, table.path)).plan.items) == 2
+    found = work_off(spark, table)
+    assert [f.result is not None and f.result.state for f in found] == [ItemState.DONE] * 2
+    newest = handle_of(table).snapshot_store.latest()
+    assert newest is not None
+    live = handle_of(table).manifests.live_entries(newest)
+    # Each new partition gets as many buckets as Spark has cores.
+    assert {(e.bucket, e.total_buckets) for e in live} == {(0, 2), (1, 2)}
+    moved = open_table(table.path)
+    assert moved.to_arrow()["v"].to_pylist() == [2] * 54 and moved.doctor(rows=True) == []
+    assert moved.to_arrow(changes_since=0).num_rows == 54
+
+
 def test_an_item_whose_file_is_damaged_fails_alone(spark: Any, tmp_path: Path) -> None:
     table = planned(tmp_path)
     damaged = min(Path(table.path).glob("bucket-1/*.parquet"))

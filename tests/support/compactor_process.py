@@ -43,7 +43,7 @@ def wait_until_closed(table: Table, seconds: float) -> list[ItemState]:
 
 def wait_until_claimed(table: Table, seconds: float) -> None:
     """Returns once somebody works on an item."""
-    folder = PlanFolder(table.handle.io, table.path)
+    folder = PlanFolder(handle_of(table).io, table.path)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         listing = folder.list()
