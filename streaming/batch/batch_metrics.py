@@ -39,6 +39,7 @@ GAUGES: tuple[tuple[Metric, _Read], ...] = (
     (Metric("batch_seconds", Kind.GAUGE, "seconds of the last batch"), _of("total_seconds")),
     (Metric("behind_records", Kind.GAUGE, "records at the source that are not read yet"), _of("behind_records")),
     (Metric("postponed_rows", Kind.GAUGE, "rows in the postpone bucket"), _of("postponed_rows")),
+    (Metric("postponed_bytes", Kind.GAUGE, "bytes of the files in the postpone bucket"), _of("postponed_bytes")),
     (Metric("postponed_age_seconds", Kind.GAUGE, "age of the oldest of them"), _of("postponed_seconds")),
     (Metric("hidden_rows", Kind.GAUGE, "committed rows that batch readers do not see yet"), _of("hidden_rows")),
     (Metric("hidden_age_seconds", Kind.GAUGE, "age of the oldest of them"), _of("hidden_seconds")),

@@ -13,14 +13,14 @@ from typing import Any
 from bucketline.conf.async_options import ASYNC_POOL
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import CompactionFailedError
-from bucketline.state.store.engine.engine import Jobs, Outcome, Parts
+from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts
 from bucketline.state.store.plans.beside import Beside, Turns
 from bucketline.state.store.plans.make_plan import OpenItems, check_plannable
 from bucketline.state.store.plans.when import WhenToPlan
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
+from bucketline.streaming.batch.procedures import spark_engine
 from bucketline.streaming.batch.target import Target
-from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,10 +31,11 @@ _LOOK_MS = 200
 
 @dataclass(frozen=True, slots=True)
 class InPool:
-    """The engine of a session, in whose tasks that pool of Spark's scheduler works; the setting is one of the thread
-    that runs it. `tasks` are those among which it shares work at most."""
+    """An engine of a Spark context, in whose tasks that pool of Spark's scheduler works; the setting is one of the
+    thread that runs it. `tasks` are those among which it shares work at most."""
 
-    engine: SparkEngine
+    engine: Engine
+    context: Any
     pool: str | None
     tasks: int
 
@@ -44,7 +45,7 @@ class InPool:
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
         if self.pool is not None:
-            self.engine.spark.sparkContext.setLocalProperty(_POOL, self.pool)
+            self.context.setLocalProperty(_POOL, self.pool)
         return self.engine.run(work)
 
 
@@ -77,9 +78,9 @@ def check_beside(target: Target, spark: Any) -> None:
         settings = session.plan.sink.beside
         check_pool(settings.pool, context)
         # Its own session: an engine changes settings of a session while it runs, and so does that of the batches.
-        engine = SparkEngine(spark.newSession())
+        engine = spark_engine(spark.newSession())
         tasks = settings.tasks or max(1, engine.workers.parallelism // 2)
-        in_pool = InPool(engine, settings.pool, tasks)
+        in_pool = InPool(engine, context, settings.pool, tasks)
         turns = Turns(session.twin(), in_pool, take=lambda open_items: tasks)
         _keep(session.table.metadata_path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
         return

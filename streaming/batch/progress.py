@@ -9,6 +9,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import CommitKind
+from bucketline.state.store.catalog.postpone_backlog import Waiting
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.write.visibility import Hidden
@@ -23,9 +24,9 @@ _LOG = logging.getLogger("bucketline.progress")
 class BatchReport:
     """One batch. Times in seconds, sizes in bytes; `level_files` counts the files it made by level.
 
-    `postponed_rows` wait in a postpone table after it, the oldest of them for `postponed_seconds`. `hidden_rows` are
-    committed by it or earlier, and batch readers do not see them: a lost compaction has to be done again, for up to
-    `hidden_seconds` now.
+    `postponed_rows` wait in a postpone table after it, in files of `postponed_bytes`, the oldest of them for
+    `postponed_seconds`. `hidden_rows` are committed by it or earlier, and batch readers do not see them: a lost
+    compaction has to be done again, for up to `hidden_seconds` now.
 
     As the batch began, in the partitions that the last one wrote: `bucket_runs` counts the buckets by their number of
     sorted runs, of which `most_runs` is the highest; `crowded_buckets` had more than the stop trigger, and
@@ -53,6 +54,7 @@ class BatchReport:
     commit_seconds: float
     total_seconds: float
     postponed_rows: int = 0
+    postponed_bytes: int = 0
     postponed_seconds: int = 0
     hidden_rows: int = 0
     hidden_seconds: int = 0
@@ -134,13 +136,13 @@ def describe_batch(
     report: CommitReport,
     seconds: tuple[float, float, float],
     behind: int | None,
-    postponed: tuple[int, int],
+    postponed: Waiting,
     hidden: Hidden,
 ) -> BatchReport:
     """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit.
 
-    `behind` counts the records that wait at the source; `postponed` are the rows that wait in the table, and seconds;
-    `hidden` is what readers do not see.
+    `behind` counts the records that wait at the source; `postponed` is what waits in the table; `hidden` is what
+    readers do not see.
     """
     messages = outcome.messages
     plan, tasks, commit = seconds
@@ -163,8 +165,9 @@ def describe_batch(
         task_seconds=tasks,
         commit_seconds=commit,
         total_seconds=plan + tasks + commit,
-        postponed_rows=postponed[0],
-        postponed_seconds=postponed[1],
+        postponed_rows=postponed.rows,
+        postponed_bytes=postponed.size_bytes,
+        postponed_seconds=postponed.age_seconds(SYSTEM_CLOCK.local_ms()),
         hidden_rows=hidden.rows,
         hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
         created_tags=report.upkept.tags,

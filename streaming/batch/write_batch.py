@@ -12,8 +12,7 @@ from typing import Any
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.determinism import SYSTEM_CLOCK
-from bucketline.state.store.catalog.postpone_backlog import find_waiting
+from bucketline.state.store.catalog.postpone_backlog import Waiting, find_waiting
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Outcome
@@ -244,12 +243,11 @@ def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Ta
     return target.at(replace(target.state, is_advised=True))
 
 
-def _waiting(target: Target) -> tuple[int, int]:
-    """How many rows wait in a postpone table, and the seconds the oldest have waited."""
+def _waiting(target: Target) -> Waiting:
+    """What waits in a postpone table."""
     session = target.session
     if not session.plan.mode.postpones:
-        return 0, 0
+        return Waiting()
     # The next batch would read the new snapshot in any case.
     session.refresh()
-    found = find_waiting((b, session.view.files(b)) for b in session.view.buckets() if b[1] < 0)
-    return found.rows, found.age_seconds(SYSTEM_CLOCK.local_ms())
+    return find_waiting((b, session.view.files(b)) for b in session.view.buckets() if b[1] < 0)

@@ -222,7 +222,8 @@ def _waiting_line(buckets: Sequence[BucketSurvey]) -> str:
         return "no postponed rows"
     where = f" in {found.partitions:,} partitions" if found.partitions > 1 else ""
     age = age_text(found.age_seconds(SYSTEM_CLOCK.local_ms()))
-    return f"postponed: {counted(found.rows, 'row')}{where}, for up to {age}; no reader sees them yet"
+    held = f"{counted(found.rows, 'row')}{where}, {_size_text(found.size_bytes)}"
+    return f"postponed: {held}, for up to {age}; no reader sees them yet"
 
 
 def _partition_line(partition: PartitionSurvey, *, partitioned: bool) -> Text:

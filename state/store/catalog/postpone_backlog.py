@@ -10,13 +10,14 @@ from bucketline.state.store.catalog.live_files import BucketId
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The number of postponed rows, versions of a key counted separately; `since_ms` is local time, None without
-    rows."""
+    """The number of postponed rows, versions of a key counted separately, and the bytes of their files; `since_ms` is
+    local time, None without rows."""
 
-    rows: int
-    files: int
-    partitions: int
-    since_ms: int | None
+    rows: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    partitions: int = 0
+    since_ms: int | None = None
 
     def age_seconds(self, local_ms: int) -> int:
         """The age of the oldest postponed file."""
@@ -30,6 +31,7 @@ def find_waiting(buckets: Iterable[tuple[BucketId, Sequence[DataFileMeta]]]) -> 
     return Waiting(
         rows=sum(f.row_count for f in found),
         files=len(found),
+        size_bytes=sum(f.file_size for f in found),
         partitions=len({partition for partition, files in waiting if files}),
         since_ms=min((f.creation_time_ms or 0 for f in found), default=None),
     )

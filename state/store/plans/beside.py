@@ -141,7 +141,9 @@ class Beside:
             self._thread.join(_DROP_MS / 1000)
         if self._thread.is_alive():
             _LOG.warning(
-                "%s: a compaction does not end; what it writes is left for `bucketline orphans`", self._turns.path
+                "%s: a compaction does not end; if this process ends before it, what it writes is left for "
+                "`bucketline orphans`",
+                self._turns.path,
             )
         return not self._thread.is_alive()
 

@@ -10,7 +10,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CompactionFailedError
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.compact_beside import check_pool, finish_beside
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
@@ -87,8 +87,9 @@ def test_rows_of_a_postpone_table_are_moved_beside_the_batches(tmp_path: Path) -
     assert job.sink.finish(job.cluster, "query") == 0
     found = open_table(table.path)
     assert "COMPACT" in kinds(table) and found.to_arrow()["v"].to_pylist() == [3] * 20
-    live = found.handle.manifests.live_entries(found.handle.snapshot_store.latest())
-    assert {e.bucket for e in live} == {0, 1} and found.doctor(rows=True) == []
+    newest = handle_of(found).snapshot_store.latest()
+    assert newest is not None and {e.bucket for e in handle_of(found).manifests.live_entries(newest)} == {0, 1}
+    assert found.doctor(rows=True) == []
 
 
 def test_a_failing_compaction_fails_the_next_batch_and_a_restart_tries_again(tmp_path: Path) -> None:

@@ -100,7 +100,9 @@ def test_status_tells_what_is_postponed_and_since_when(tmp_path: Path) -> None:
     table.write(pa.table({"id": pa.array(range(20), pa.int32())}))
     table.write(pa.table({"id": pa.array(range(5), pa.int32())}))
     shown = CliRunner().invoke(program, ["status", table.path], catch_exceptions=False).stdout
-    assert "postponed: 25 rows, for up to " in shown and "compact the table to move them to buckets" in shown
+    size = sum(f.stat().st_size for f in Path(table.path).glob("bucket-postpone/*"))
+    assert f"postponed: 25 rows, {size} bytes, for up to " in shown
+    assert "compact the table to move them to buckets" in shown
     table.compact()
     shown = CliRunner().invoke(program, ["status", table.path], catch_exceptions=False).stdout
     assert "no postponed rows" in shown and "compact the table" not in shown

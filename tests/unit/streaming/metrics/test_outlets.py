@@ -85,6 +85,27 @@ def test_a_stream_shows_its_batches_at_a_port_in_a_file_and_as_lines(tmp_path: P
     assert open_table(table.path).to_arrow().num_rows == 20
 
 
+def test_a_stream_shows_what_of_its_rows_waits_in_the_postpone_bucket(tmp_path: Path) -> None:
+    """Its files and their bytes are counted until the rows are moved."""
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "-2"})
+    prom, lines = tmp_path / "batches.prom", tmp_path / "batches.jsonl"
+    options = {"metrics.prometheus.file": str(prom), "metrics.json.file": str(lines)}
+    sink = TableSink(table.path, {**options, "postpone-compaction.batches": "3"}, decode=as_is)
+    waited = []
+    for number in range(3):
+        identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
+        rows = pa.table({"id": range(20), "v": [number] * 20}, schema=COLUMNS)
+        sink.write(Cluster(random.Random(number), 2).frame(rows, 2), identity)
+        shown = samples(prom.read_text(), table.path)
+        waited.append((shown["bucketline_postponed_rows", ()], shown["bucketline_postponed_bytes", ()]))
+    size = sum(p.stat().st_size for p in Path(table.path).glob("bucket-postpone/data-*"))
+    assert [rows for rows, _ in waited] == [20, 40, 0]
+    # The files of the third batch are still there, for snapshots that have not expired.
+    assert 0 < waited[0][1] < waited[1][1] < size and waited[2][1] == 0
+    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [(t["postponed_rows"], t["postponed_bytes"]) for t in told] == waited
+
+
 def test_other_features_extend_the_registry_and_gauges_forget_what_is_gone() -> None:
     registry = Registry()
     files, kinds = Metric("files", Kind.COUNTER, "files"), Metric("kinds", Kind.GAUGE, "kinds")
