@@ -12,9 +12,11 @@ from typing import Any
 
 from bucketline.conf.async_options import ASYNC_POOL
 from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.wording import counted
+from bucketline.state.determinism import SYSTEM_PAUSE, Pause
 from bucketline.state.errors import CompactionFailedError
 from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts
-from bucketline.state.store.plans.beside import Beside, Turns
+from bucketline.state.store.plans.beside import LEASE_MS, Beside, Turns
 from bucketline.state.store.plans.make_plan import OpenItems, check_plannable
 from bucketline.state.store.plans.when import WhenToPlan
 from bucketline.state.store.write.stages import Stages
@@ -27,6 +29,7 @@ _LOG = logging.getLogger(__name__)
 _SCHEDULER_MODE = "spark.scheduler.mode"
 _POOL = "spark.scheduler.pool"
 _LOOK_MS = 200
+_HELD_LOOK_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +126,39 @@ def beside_backlog(target: Target) -> OpenItems:
     return OpenItems() if found is None else found.beside.backlog
 
 
-def finish_beside(path: str, user: str, is_ending: Callable[[], bool] = lambda: False) -> None:
+def finish_beside(
+    path: str,
+    user: str,
+    is_ending: Callable[[], bool] = lambda: False,
+    *,
+    held_ms: int = 2 * LEASE_MS,
+    pause: Pause = SYSTEM_PAUSE,
+) -> None:
     """Does all that the thread of a stream was asked for, and ends it; nothing where there is none.
 
-    Once `is_ending` says so, it is stopped as by `stop_beside`. Raises CompactionFailedError.
+    It waits up to `held_ms` for items that others hold: one that was killed, as the last run of the stream may have
+    been, holds them until its lease ends, and the next run might not live that long either. Once `is_ending` says so,
+    the thread is stopped as by `stop_beside`. Raises CompactionFailedError.
     """
     found = _found(path, user)
     if found is None:
         return
+    was_held, left_ms = False, held_ms
     try:
-        while not found.beside.wait_idle(_LOOK_MS) and not is_ending():
-            pass
+        while not is_ending():
+            if not found.beside.wait_idle(_LOOK_MS):
+                continue
+            held = found.beside.backlog.count
+            if held and left_ms <= 0:
+                _LOG.info("%s: %s left to others", path, counted(held, "open item"))
+            if (not held and not was_held) or left_ms <= 0:
+                break
+            if held:
+                pause.wait_ms(_HELD_LOOK_MS)
+                left_ms -= _HELD_LOOK_MS
+            was_held = held > 0
+            # What came after a held item could not be planned before it was done.
+            found.beside.notice()
     finally:
         stop_beside(path, user)
 

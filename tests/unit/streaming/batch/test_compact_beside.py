@@ -10,12 +10,19 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CompactionFailedError
+from bucketline.state.plans.lease import Lease
+from bucketline.state.plans.plan import ItemState
+from bucketline.state.store.plans.backlog import plan_backlog
+from bucketline.state.store.plans.make_plan import make_plan
+from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
+from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.compact_beside import check_pool, finish_beside
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
+from tests.support.compactor_process import wait_until_closed
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
@@ -113,6 +120,48 @@ def test_a_failing_compaction_fails_the_next_batch_and_a_restart_tries_again(tmp
     assert job.sink.finish(job.cluster, "query") == 0
     assert kinds(table).count("APPEND") == batches + 1
     assert open_table(table.path).to_arrow()["v"].to_pylist() == [batches] * 20
+
+
+def dead_lease(table: Table, period_ms: int) -> None:
+    """Somebody plans what is due, claims the items, and is never heard of again."""
+    session = WriteSession(table.uri, {}, table=handle_of(open_table(table.path)))
+    folder = PlanFolder(session.table.io, table.path)
+    plan = make_plan(session, folder).plan
+    assert plan.items and all(folder.claim(plan, i.number, 1, Lease("dead", period_ms)) for i in plan.items)
+
+
+@pytest.mark.parametrize("bucket", ["2", "-2"])
+def test_a_job_that_ends_does_what_a_killed_one_has_claimed_once_its_lease_is_over(tmp_path: Path, bucket: str) -> None:
+    """Its batches cannot be planned before that."""
+    table = made(tmp_path, bucket=bucket)
+    none = Job(table, {"compaction": "none"})
+    for number in range(3):
+        none.batch(number)
+    dead_lease(table, 1500)
+    job = Job(table)
+    for number in range(3, 6):
+        job.batch(number)
+    assert job.sink.finish(job.cluster, "query") == 0
+    assert set(wait_until_closed(table, 0)) == {ItemState.DONE} and plan_backlog(folder_of(table)).items == 0
+    found = open_table(table.path)
+    assert found.to_arrow()["v"].to_pylist() == [5] * 20 and found.doctor(rows=True) == []
+
+
+def test_a_job_that_ends_does_not_wait_for_ever_for_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = made(tmp_path)
+    none = Job(table, {"compaction": "none"})
+    for number in range(3):
+        none.batch(number)
+    dead_lease(table, 600_000)
+    Job(table).batch(3)
+    with caplog.at_level(logging.INFO):
+        finish_beside(table.path, "query", held_ms=1)
+    assert "2 open items left to others" in caplog.text
+    assert plan_backlog(folder_of(table)).items == 2 and kinds(table) == ["APPEND"] * 4
+
+
+def folder_of(table: Table) -> PlanFolder:
+    return PlanFolder(handle_of(table).io, table.path)
 
 
 def test_what_cannot_compact_beside_its_batches_is_refused_before_anything_is_written(tmp_path: Path) -> None:
