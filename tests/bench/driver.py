@@ -132,7 +132,7 @@ class PretendedTasks:
         stats = stats_blob(TaskStats(len(messages), 0.0, 0.0, 0))
         rows += [{"kind": STATS, "payload": stats}] * written
         answered = time.process_time()
-        outcome = read_outcome(rows, stages.retired)
+        outcome = read_outcome(rows, stages.write.write.access, stages.retired)
         self.cost = Run(
             compacts=any(m.compact_after for m in messages),
             pickle_seconds=pickled - started,
