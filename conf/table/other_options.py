@@ -122,6 +122,12 @@ HARMLESS: Mapping[str, str] = {
 }
 """Key to why it may be ignored."""
 
+
+def has_no_effect(key: str) -> str | None:
+    """Why an option of Paimon has no effect on any statement; None for one that has, or may have."""
+    return next((why for why, keys in _HARMLESS_KEYS.items() if key in keys.split()), None)
+
+
 HARMLESS_PREFIXES: Mapping[str, str] = {
     "fields.": "read by the merge engine, which checks them with the columns",
     "file-index.": "builds optional indexes inside data files; readers do not need them",

@@ -85,7 +85,7 @@ def parse_hint(text: str) -> dict[str, str]:
     found = words.options()
     words.end()
     if _TIMESTAMP in found:
-        found[SCAN_TIMESTAMP_MILLIS.key] = _local_ms(found.pop(_TIMESTAMP))
+        found[SCAN_TIMESTAMP_MILLIS.key] = str(local_ms(found.pop(_TIMESTAMP)))
     return found
 
 
@@ -140,7 +140,7 @@ def _instant(words: Words) -> str:
     if not words.comes_string():
         return str(words.whole_number("a time, as '2026-01-31 12:00:00' or seconds since 1970") * 1000)
     text = words.string("a time")
-    return _local_ms(text, _interval(words))
+    return str(local_ms(text, _interval(words)))
 
 
 def _interval(words: Words) -> timedelta:
@@ -158,11 +158,11 @@ def _interval(words: Words) -> timedelta:
         raise refused(f"time travel: INTERVAL {text} {unit} is too long") from e
 
 
-def _local_ms(text: str, more: timedelta = timedelta()) -> str:
+def local_ms(text: str, more: timedelta = timedelta()) -> int:
     """A time in the local zone, unless it has an offset, as epoch milliseconds."""
     try:
         found = datetime.fromisoformat(_ZONED.sub(lambda m: "+00:00" if m[0] == "Z" else m[0], text.strip()))
-        return str(round((found + more).timestamp() * 1000))
+        return round((found + more).timestamp() * 1000)
     except (ValueError, OverflowError) as e:
         raise refused(f"time travel: {text!r} is no time, as '2026-01-31 12:00:00'") from e
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from bucketline.conf.table.read_options import named_branch
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
-from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts, Rows
+from bucketline.state.store.engine.engine import Jobs, Outcome, Parts, Rows, SpreadEngine
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.write.stages import Stages
@@ -60,7 +60,7 @@ class _ExplainedRows:
             return self.rows.each(look)
 
 
-def spark_engine(spark: Any) -> Engine:
+def spark_engine(spark: Any) -> SpreadEngine:
     """The engine that works in tasks of a Spark session: `table.compact(engine=spark_engine(spark))`.
 
     Raises OptionError for a session of Spark Connect; what Spark fails of is a SparkFailedError.

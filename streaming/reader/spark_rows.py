@@ -32,7 +32,7 @@ def spark_schema(rows: pa.Schema) -> spark.StructType:
     found = spark.StructType()
     for field in rows:
         try:
-            found.add(field.name, _spark_type(field.type), nullable=field.nullable)
+            found.add(field.name, spark_type(field.type), nullable=field.nullable)
         except UnsupportedTableError as e:
             others = ",".join(f.name for f in rows if not pa.types.is_time(f.type))
             raise UnsupportedTableError(
@@ -76,7 +76,7 @@ def names_of(schema: spark.StructType) -> tuple[str, ...]:
     return tuple(f.name for f in schema.fields)
 
 
-def _spark_type(arrow: pa.DataType) -> spark.DataType:
+def spark_type(arrow: pa.DataType) -> spark.DataType:
     if arrow in _SIMPLE:
         return _SIMPLE[arrow]
     if pa.types.is_decimal(arrow):
@@ -84,11 +84,11 @@ def _spark_type(arrow: pa.DataType) -> spark.DataType:
     if pa.types.is_timestamp(arrow):
         return spark.TimestampNTZType() if arrow.tz is None else spark.TimestampType()
     if pa.types.is_list(arrow) or pa.types.is_fixed_size_list(arrow):
-        return spark.ArrayType(_spark_type(arrow.value_type))
+        return spark.ArrayType(spark_type(arrow.value_type))
     if pa.types.is_map(arrow):
-        return spark.MapType(_spark_type(arrow.key_type), _spark_type(arrow.item_type))
+        return spark.MapType(spark_type(arrow.key_type), spark_type(arrow.item_type))
     if pa.types.is_struct(arrow):
-        return spark.StructType([spark.StructField(f.name, _spark_type(f.type)) for f in arrow])
+        return spark.StructType([spark.StructField(f.name, spark_type(f.type)) for f in arrow])
     raise UnsupportedTableError(f"Spark has no type for {'TIME' if pa.types.is_time(arrow) else arrow}")
 
 

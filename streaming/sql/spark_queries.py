@@ -6,18 +6,32 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.reader_options import COLUMNS, FILTER, READ_OPTIMIZED
+from bucketline.conf.reader_options import (
+    CHANGE_COLUMNS,
+    CHANGES_SINCE,
+    CHANGES_UNTIL,
+    COLUMNS,
+    FILTER,
+    READ_CHANGELOG,
+    READ_OPTIMIZED,
+)
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.narrowing import needed_columns, needed_rows
 from bucketline.state.sql.statement import Query, Relation
-from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.engine.engine import SpreadEngine
 from bucketline.state.store.read.fallback import own_sight
-from bucketline.state.store.sql.queries import Columns
+from bucketline.state.store.sql.between import Between
+from bucketline.state.store.sql.queries import SpreadRows, Target
 from bucketline.state.store.sql.session import SqlSession, is_path
+from bucketline.state.store.system.changes import ROW_KIND, changes_between
 from bucketline.state.store.system.tables import system_table
-from bucketline.state.store.table.table import Table, handle_of
+from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.types.logical import DataField
 from bucketline.streaming.batch.failure import explained_in_one_line
@@ -28,6 +42,7 @@ from bucketline.streaming.sql.write_frame import write_frame
 _OWN_OPTIONS = "spark."
 _PAIMON_OPTIONS = "spark.paimon."
 _READ_OPTIMIZED = "ro"
+_KIND_TEXTS = ("+I", "-U", "+U", "-D")
 _REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
 """Under which a name in backticks can mean any column."""
 
@@ -41,7 +56,7 @@ class SparkQueries:
         register(spark)
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> SpreadEngine:
         return self._engine
 
     def set_option(self, key: str, value: str) -> bool:
@@ -60,9 +75,12 @@ class SparkQueries:
     def check(self, session: SqlSession, query: Query) -> None:
         self.frame(session, query)
 
-    def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
-        """Writes the rows of a query in Spark's tasks; None for tables that only one process can write."""
-        return write_frame(self._spark, self._engine, table, self.frame(session, query), columns)
+    def spread(self, session: SqlSession, query: Query) -> SpreadRows:
+        frame = self.frame(session, query)
+        return SpreadRows(to_arrow_schema(frame.schema), frame)
+
+    def write(self, session: SqlSession, query: Query, target: Target) -> WriteResult:
+        return write_frame(self._engine, self.frame(session, query), target)
 
     def frame(self, session: SqlSession, query: Query) -> Any:
         """The query as a DataFrame, over the columns and rows of each table that it needs."""
@@ -112,7 +130,10 @@ class SparkQueries:
 
     def _read(self, session: SqlSession, relation: Relation, query: Query | None) -> Any:
         """A table as a DataFrame; with what the query needs of it, if one is given."""
-        handle, system = handle_of(session.table(relation.name, relation.options)), relation.name.system
+        table, between = session.queried(relation)
+        handle, system = handle_of(table), relation.name.system
+        if between is not None:
+            return self._changes(handle, between, as_log=system is not None)
         if system is None or system.lower() == _READ_OPTIMIZED:
             options = {**handle.read_options, **handle.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
             if query is not None:
@@ -120,6 +141,25 @@ class SparkQueries:
             return self._spark.read.format(FORMAT).options(**options).load(handle.uri)
         schema, rows = system_table(handle, system)
         return self.shown(pa.Table.from_batches(rows, schema=schema))
+
+    def _changes(self, handle: TableHandle, between: Between, *, as_log: bool) -> Any:
+        """Changes between two snapshots as a DataFrame."""
+        if between.since == between.until:
+            schema, rows = changes_between(handle, between.since, between.until, as_log=as_log)
+            return self.shown(pa.Table.from_batches(rows, schema=schema))
+        options = {
+            **handle.read_options,
+            **handle.storage,
+            CHANGES_SINCE.key: str(between.since),
+            CHANGES_UNTIL.key: str(between.until),
+            READ_CHANGELOG.key: str(as_log).lower(),
+        }
+        frame = self._spark.read.format(FORMAT).options(**options).load(handle.uri)
+        if not as_log:
+            return frame
+        kind = F.element_at(F.array(*map(F.lit, _KIND_TEXTS)), frame[ROW_KIND_COLUMN] + 1)
+        own = [F.col(f"`{name.replace('`', '``')}`") for name in frame.columns if name not in CHANGE_COLUMNS]
+        return frame.select(kind.alias(ROW_KIND), *own)
 
 
 def _needs(query: Query, relation: Relation, fields: Sequence[DataField]) -> dict[str, str]:

@@ -1,74 +1,80 @@
-"""INSERT INTO ... SELECT in Spark's tasks: the rows of a DataFrame are written where Spark computes them."""
+"""INSERT ... SELECT in Spark's tasks: the rows of a DataFrame are written where Spark computes them."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
-from bucketline.state.bucket.mode import bucket_mode
-from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.state.store.engine.engine import Engine, Outcome
-from bucketline.state.store.sql.queries import Columns
-from bucketline.state.store.table.table import Table, handle_of
+from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
+from bucketline.state.store.sql.queries import Target
+from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write import write_source
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_session import WriteSession
-from bucketline.streaming.batch.failure import explained_in_one_line
-from bucketline.streaming.batch.preflight import check_session
-from bucketline.streaming.reader.spark_rows import spark_schema
-from bucketline.streaming.tasks.read_task import Frame
-from bucketline.streaming.tasks.spark_engine import SparkEngine
+from bucketline.streaming.reader.spark_rows import spark_type
 
 
-def write_frame(spark: Any, engine: Engine, table: Table, frame: Any, columns: Columns) -> WriteResult | None:
-    """Writes the rows as one commit; the newest snapshot's id. None for a table whose keys are in an index of the
-    writer's own: one process must see all of them.
+def write_frame(engine: SpreadEngine, frame: Any, target: Target) -> WriteResult:
+    """Writes the rows as one commit; the newest snapshot's id.
 
     Raises SchemaMismatchError for a number of columns that does not fit and for a row that cannot be stored, and as
-    `Table.write`; SparkFailedError.
+    `Table.write` and `Table.overwrite`; SparkFailedError.
     """
-    handle = handle_of(table)
-    if bucket_mode(handle.table_schema).moves_keys:
-        return None
-    check_session(spark)
-    fitting = _fitted(table, frame, columns)
+    fitting = _fitted(frame, target)
+    if target.overwrites:
+        return target.table.overwrite(fitting, partition=target.partition, engine=engine)
+    handle = handle_of(target.table)
+    with engine.rows(fitting) as rows:
 
-    def write() -> WriteResult:
-        handle.io.require_publish()
-        session = WriteSession(handle.uri, {}, table=handle)
-        session.refresh()
-        return write_source(session, Frame(fitting, reject_limit=None), run, engine)
+        def write() -> WriteResult:
+            handle.io.require_publish()
+            session = WriteSession(handle.uri, {}, table=handle)
+            session.refresh()
+            return write_source(session, rows.source, engine.run, engine)
 
-    def run(stages: Stages[Frame]) -> Outcome:
-        with explained_in_one_line():
-            return SparkEngine(spark).run(stages)
-
-    return repeat_if_gone(write)
+        return repeat_if_gone(write)
 
 
-def _fitted(table: Table, frame: Any, columns: Columns) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Completed:
+    """The rows with columns that have one value each."""
+
+    constants: Mapping[str, pa.Scalar]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        added = [pa.repeat(value, batch.num_rows) for value in self.constants.values()]
+        names = [*batch.schema.names, *self.constants]
+        return pa.RecordBatch.from_arrays([*batch.columns, *added], names=names)
+
+
+def _fitted(frame: Any, target: Target) -> ShapedFrame:
     """The frame with the table's columns, cast to their types as Spark casts what it stores."""
-    names = frame.columns if columns.names is None else list(columns.names)
+    schema = target.table.schema
+    names = frame.columns if target.names is None else list(target.names)
     if len(names) != len(frame.columns):
         raise SchemaMismatchError(
             f"INSERT: {len(frame.columns)} values for {len(names)} columns ({', '.join(names)})",
             expected=len(names),
             found=len(frame.columns),
         )
-    renamed = frame.toDF(*names)
-    own = spark_schema(table.schema)
-    found = []
-    for field in own.fields:
-        if field.name in names:
-            value = F.col(f"`{field.name.replace('`', '``')}`")
-        else:
-            constant = columns.constants.get(field.name)
-            value = F.lit(None if constant is None else constant.as_py())
-        found.append(value.cast(field.dataType).alias(field.name))
-    unknown = [name for name in names if name not in table.schema.names]
-    if unknown:
+    unknown = next((name for name in names if name not in schema.names), None)
+    if unknown is not None:
         raise SchemaMismatchError(
-            f"INSERT: unknown column {unknown[0]!r}; there are {', '.join(table.schema.names)}", column=unknown[0]
+            f"INSERT: unknown column {unknown!r}; there are {', '.join(schema.names)}", column=unknown
         )
-    return renamed.select(*found)
+    plain = frame.toDF(*(f"c{i}" for i in range(len(names))))
+    columns = [_stored(F.col(f"c{i}"), schema.field(name)).alias(name) for i, name in enumerate(names)]
+    missing = {f.name: pa.scalar(None, f.type) for f in schema if f.name not in {*names, *target.constants}}
+    return ShapedFrame(plain.select(*columns), _Completed({**target.constants, **missing}))
+
+
+def _stored(value: Any, field: pa.Field) -> Any:
+    """A value in the type of a column; where Spark has none for it, as it is."""
+    try:
+        return value.cast(spark_type(field.type))
+    except UnsupportedTableError:
+        return value

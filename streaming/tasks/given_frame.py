@@ -3,7 +3,7 @@
 Arrow data travels as Arrow IPC streams in a binary column, so that every type arrives as it is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.store.engine.engine import ShapedFrame
 from bucketline.state.store.table.write import with_kinds
 from bucketline.state.store.write.sealed_runs import seal, unseal
 from bucketline.streaming.decode.decoder import DecodedRows, Decoder
@@ -39,6 +40,21 @@ class Unsealed:
     def __call__(self, records: pa.Table) -> DecodedRows:
         batches = [b for blob in records["blob"] for b in unseal(blob.as_buffer())]
         return DecodedRows(pa.Table.from_batches(batches, schema=self.schema))
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """A decoder: the rows of a frame under these names, in the shape that is asked for."""
+
+    names: Sequence[str]
+    shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None
+
+    def __call__(self, records: pa.Table) -> DecodedRows:
+        rows = records.rename_columns(list(self.names))
+        if self.shape is None:
+            return DecodedRows(rows)
+        batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+        return DecodedRows(pa.Table.from_batches([self.shape(batch) for batch in batches]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +95,33 @@ def given_frame(spark: Any, data: object, row_kinds: Any) -> Iterator[GivenFrame
 
     Raises SchemaMismatchError for data of another kind, OptionError for more than `MOST_SENT_BYTES`.
     """
-    if not isinstance(data, DataFrame):
-        yield _sent(spark, data, row_kinds)
+    given, shape = (data.frame, data.shape) if isinstance(data, ShapedFrame) else (data, None)
+    if not isinstance(given, DataFrame):
+        yield _sent(spark, given, row_kinds)
         return
-    frame = _with_kinds(data, row_kinds)
-    is_kept = frame.storageLevel == StorageLevel.NONE
+    names = _with_kinds(given, row_kinds)
+    # Spark reads dots in a name, and finds two columns whose names differ in case alone.
+    frame = given.toDF(*(f"c{i}" for i in range(len(names))))
+    decode = Shaped(names, shape)
+    schema = decode(to_arrow_schema(frame.schema).empty_table()).rows.schema
+    is_kept = given.storageLevel == StorageLevel.NONE
     try:
-        yield GivenFrame(to_arrow_schema(frame.schema), Frame(frame, None, None), is_kept)
+        yield GivenFrame(schema, Frame(frame, decode, None), is_kept)
     finally:
         if is_kept:
             frame.unpersist()
 
 
-def _with_kinds(frame: DataFrame, row_kinds: Any) -> DataFrame:
+def _with_kinds(frame: DataFrame, row_kinds: Any) -> tuple[str, ...]:
+    """The names of the columns, that of row kinds among them."""
     if row_kinds is None:
-        return frame
+        return tuple(frame.columns)
     if not isinstance(row_kinds, str) or row_kinds not in frame.columns:
         raise SchemaMismatchError(
             f"there is no column {row_kinds!r} to take row kinds from: of a DataFrame, name the column that has them",
             column=row_kinds if isinstance(row_kinds, str) else ROW_KIND_COLUMN,
         )
-    return frame.withColumnRenamed(row_kinds, ROW_KIND_COLUMN)
+    return tuple(ROW_KIND_COLUMN if name == row_kinds else name for name in frame.columns)
 
 
 def _sent(spark: Any, data: Any, row_kinds: Any) -> GivenFrame:

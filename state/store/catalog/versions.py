@@ -78,6 +78,9 @@ class Versions:
         tag's name."""
         return not (text.isascii() and text.isdigit()) or self._tagged(text) is not None
 
+    def has_tag(self, name: str) -> bool:
+        return self._tagged(name) is not None
+
     def by_time(self, time_ms: int) -> Snapshot:
         """The newest snapshot committed at `time_ms` (epoch) or before. Raises OptionError when none is that old."""
         found = self.at_time(time_ms)

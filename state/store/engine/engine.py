@@ -121,6 +121,14 @@ class SparkFrame(Protocol):
     def mapInArrow(self, func: Any, schema: Any) -> Any: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ShapedFrame:
+    """A Spark DataFrame whose rows tasks give another shape as they read them. `shape` is a value that travels."""
+
+    frame: SparkFrame
+    shape: Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
 class Rows(Protocol):
     """A caller's rows where the tasks of an engine can read them, more than once."""
 

@@ -9,10 +9,8 @@ from sqlglot import exp
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.sql.dialect import refused, sql_text
 from bucketline.state.sql.statement import Delete, Insert, Truncate, Update
-from bucketline.state.store.engine.engine import Engine
-from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.table_read import Filter
-from bucketline.state.store.sql.queries import LOCAL_QUERIES, Columns, Queries
+from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, Target, engine_of
 from bucketline.state.store.sql.relation import (
     bind_columns,
     is_literal,
@@ -37,9 +35,10 @@ def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
     fields = {f.name: f for f in handle_of(table).table_schema.fields}
     fixed = {name: _fixed_value(fields[name], text) for name, text in found.partition.items()}
     literals = _literal_rows(found, [fields[n] for n in names], queries)
-    if literals is None and not found.overwrite:
-        given = Columns(None if found.by_name else names, fixed)
-        written = queries.write(session, found.query, table, given)
+    partition = dict(found.partition) or None
+    if literals is None:
+        target = Target(table, None if found.by_name else names, fixed, found.overwrite, partition)
+        written = queries.write(session, found.query, target)
         if written is not None:
             return snapshot_result(written)
     rows = queries.rows(session, found.query) if literals is None else literals.to_reader()
@@ -48,7 +47,7 @@ def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
     given_rows = _completed(rows, [] if found.by_name else names, fixed, table.schema)
     if not found.overwrite:
         return snapshot_result(table.write(given_rows))
-    return snapshot_result(table.overwrite(given_rows, partition=dict(found.partition) or None))
+    return snapshot_result(table.overwrite(given_rows, partition=partition))
 
 
 def _target_columns(table: Table, found: Insert) -> list[str]:
@@ -152,7 +151,8 @@ def delete(session: SqlSession, found: Delete, queries: Queries) -> pa.Table:
     table = session.table(found.table.name, found.table.options, writes=True)
     if found.where is None:
         return snapshot_result(table.truncate())
-    return snapshot_result(table.delete(_condition(table, found.where, found.alias), engine=_engine(table, queries)))
+    condition = _condition(table, found.where, found.alias)
+    return snapshot_result(table.delete(condition, engine=engine_of(queries, table)))
 
 
 def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
@@ -169,18 +169,13 @@ def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
             refuse_subqueries(node, "UPDATE")
             values[column] = expr(sql_text(bind_columns(node, fields, found.alias)))
     condition = pc.scalar(True) if found.where is None else _condition(table, found.where, found.alias)
-    return snapshot_result(table.update(condition, values, engine=_engine(table, queries)))
+    return snapshot_result(table.update(condition, values, engine=engine_of(queries, table)))
 
 
 def _condition(table: Table, where: exp.Expression, alias: str) -> Filter:
     """The condition as SQL text for `Table.delete` and `Table.update`."""
     refuse_subqueries(where, "WHERE")
     return sql_text(bind_columns(where, handle_of(table).table_schema.fields, alias))
-
-
-def _engine(table: Table, queries: Queries) -> Engine:
-    """What does the work; rows of a table without a primary key are changed in this process."""
-    return queries.engine if table.primary_key else LOCAL_ENGINE
 
 
 def truncate(session: SqlSession, found: Truncate) -> pa.Table:

@@ -28,7 +28,7 @@ from bucketline.state.sql.statement import (
     Use,
 )
 from bucketline.state.sql.words import database_name, table_name
-from bucketline.state.store.sql.queries import Queries
+from bucketline.state.store.sql.queries import Queries, Target
 from bucketline.state.store.sql.results import DONE, snapshot_result, texts
 from bucketline.state.store.sql.session import SqlSession, is_path, refuse_system_table
 from bucketline.state.store.table.table import Table, handle_of
@@ -53,15 +53,18 @@ def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> p
         schema, keys = columns_text(source.fields), keys or source.primary_keys
         partitions, comment = partitions or source.partition_keys, comment or source.comment
         options = {**(_without_place(source.options) if found.like_options else {}), **options}
-    rows = None if found.query is None else queries.rows(session, found.query)
-    if rows is not None:
+    rows = None
+    if found.query is not None:
+        rows = queries.spread(session, found.query) or queries.rows(session, found.query)
         schema = pa.schema([f.with_nullable(True) for f in rows.schema])
     assert schema is not None, "parsing makes sure of columns"
     table = catalog.create_table(name, schema, keys, partitions, options, comment, exist_ok=found.exist_ok)
-    if rows is None:
+    if rows is None or found.query is None:
         return DONE
     try:
-        return snapshot_result(table.write(rows))
+        if isinstance(rows, pa.RecordBatchReader):
+            return snapshot_result(table.write(rows))
+        return snapshot_result(queries.write(session, found.query, Target(table, table.schema.names, {})))
     except BaseException:
         if handle_of(table).snapshot_store.latest_id() is None:
             catalog.drop_table(name)

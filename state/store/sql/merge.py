@@ -4,7 +4,8 @@ The source gets the columns that rows are joined by under the table's names. Its
 conditions and values.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -14,9 +15,10 @@ from sqlglot import exp
 from bucketline.conf.errors import OptionError
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Merge, MergeAction
+from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
 from bucketline.state.store.sql.merge_names import MergeNames, own_columns
-from bucketline.state.store.sql.queries import Queries
-from bucketline.state.store.sql.relation import bind_columns, is_literal, literal_of, refuse_subqueries, renamed
+from bucketline.state.store.sql.queries import Queries, engine_of
+from bucketline.state.store.sql.relation import bind_columns, is_literal, literal_of, named, refuse_subqueries
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.merge import merge_by_clauses
@@ -35,10 +37,18 @@ KeyValue: TypeAlias = SqlExpression | pa.Scalar
 def merge(session: SqlSession, found: Merge, queries: Queries) -> pa.Table:
     """Changes the rows that match, and those that do not, as the clauses say; one commit."""
     table = session.table(found.table.name, found.table.options, writes=True)
-    rows = renamed(queries.rows(session, found.source), found.source_columns, "MERGE USING")
-    clauses = _Clauses(found, table, rows.schema)
-    source = _source(rows, clauses.key)
-    return snapshot_result(merge_by_clauses(handle_of(table), source, list(clauses.key), clauses.planned()))
+    engine = engine_of(queries, table)
+    spread = queries.spread(session, found.source) if isinstance(engine, SpreadEngine) else None
+    rows = spread or queries.rows(session, found.source)
+    schema = named(rows.schema, found.source_columns, "MERGE USING")
+    doubled = next((n for n in schema.names if schema.names.count(n) > 1), None)
+    if doubled is not None:
+        raise refused(f"MERGE: the source has column {doubled!r} twice; give one another name", column=doubled)
+    clauses = _Clauses(found, table, schema)
+    shape = _SourceShape(schema.names, clauses.key)
+    source = shape.reader(rows) if isinstance(rows, pa.RecordBatchReader) else ShapedFrame(rows.frame, shape)
+    planned = clauses.planned()
+    return snapshot_result(merge_by_clauses(handle_of(table), source, list(clauses.key), planned, engine=engine))
 
 
 class _Clauses:
@@ -168,18 +178,26 @@ class _Clauses:
         return expr(sql_text(self._names.local(node.transform(names), self._table.schema.field(name).type)))
 
 
-def _source(rows: pa.RecordBatchReader, key: Mapping[str, KeyValue]) -> pa.RecordBatchReader:
-    """The source's rows: what they are joined by, then their own columns."""
+@dataclass(frozen=True, slots=True)
+class _SourceShape:
+    """The source's rows, whose columns have these names: what they are joined by, then their own columns. A value that
+    travels."""
 
-    def prepared(batch: pa.RecordBatch) -> pa.RecordBatch:
-        known, own = dict(zip(batch.schema.names, batch.columns, strict=True)), own_columns(batch)
+    names: Sequence[str]
+    key: Mapping[str, KeyValue]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        batch = batch.rename_columns(list(self.names))
+        known, own = dict(zip(self.names, batch.columns, strict=True)), own_columns(batch)
         values = [
             evaluate(value, known, batch.num_rows)
             if isinstance(value, SqlExpression)
             else pa.repeat(value, batch.num_rows)
-            for value in key.values()
+            for value in self.key.values()
         ]
-        return pa.RecordBatch.from_arrays([*values, *own.columns], names=[*key, *own.schema.names])
+        return pa.RecordBatch.from_arrays([*values, *own.columns], names=[*self.key, *own.schema.names])
 
-    schema = prepared(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
-    return pa.RecordBatchReader.from_batches(schema, (prepared(batch).cast(schema) for batch in rows))
+    def reader(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+        """The rows in this shape."""
+        schema = self(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
+        return pa.RecordBatchReader.from_batches(schema, (self(batch).cast(schema) for batch in rows))

@@ -7,21 +7,33 @@ from typing import Protocol
 import pyarrow as pa
 
 from bucketline.state.sql.statement import Query
-from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.engine.engine import Engine, SparkFrame
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.sql.select import run_select
 from bucketline.state.store.sql.session import SqlSession
-from bucketline.state.store.table.table import Table
+from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.table.write_result import WriteResult
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """How the columns of a query become those of a table: by position (`names`), or by their own names (None). Other
-    columns of the table get the constants, or are null."""
+class Target:
+    """Where the rows of a query go. Its columns become those of the table by position (`names`), or by their own names
+    (None); other columns of the table get the constants, or are null. `overwrites` says that they replace what
+    `partition` matches, or, without it, the partitions that get rows."""
 
+    table: Table
     names: Sequence[str] | None
     constants: Mapping[str, pa.Scalar]
+    overwrites: bool = False
+    partition: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRows:
+    """The rows of a query where tasks can read them."""
+
+    schema: pa.Schema
+    frame: SparkFrame
 
 
 class Queries(Protocol):
@@ -29,7 +41,7 @@ class Queries(Protocol):
 
     @property
     def engine(self) -> Engine:
-        """What does the work of compactions and rescales."""
+        """What does the work on tables."""
         ...
 
     def rows(self, session: SqlSession, query: Query) -> pa.RecordBatchReader:
@@ -40,8 +52,12 @@ class Queries(Protocol):
         """Returns if a query can be run. Raises as `rows`."""
         ...
 
-    def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
-        """Writes the rows of a query where they are computed; None where they have to come to this process."""
+    def spread(self, session: SqlSession, query: Query) -> SpreadRows | None:
+        """The rows where they are computed; None where that is this process. Raises as `rows`."""
+        ...
+
+    def write(self, session: SqlSession, query: Query, target: Target) -> WriteResult | None:
+        """Writes the rows of a query where they are computed; None where that is this process."""
         ...
 
     def set_option(self, key: str, value: str) -> bool:
@@ -60,8 +76,12 @@ class LocalQueries:
     def check(self, session: SqlSession, query: Query) -> None:
         run_select(session, query, reads=False)
 
-    def write(self, session: SqlSession, query: Query, table: Table, columns: Columns) -> WriteResult | None:
-        del session, query, table, columns
+    def spread(self, session: SqlSession, query: Query) -> SpreadRows | None:
+        del session, query
+        return None
+
+    def write(self, session: SqlSession, query: Query, target: Target) -> WriteResult | None:
+        del session, query, target
         return None
 
     def set_option(self, key: str, value: str) -> bool:
@@ -70,3 +90,9 @@ class LocalQueries:
 
 
 LOCAL_QUERIES = LocalQueries()
+
+
+def engine_of(queries: Queries, table: Table) -> Engine:
+    """What changes rows of a table: this process, where rows that wait in the postpone bucket are read as well."""
+    reading = handle_of(table).table_schema.settings.reading
+    return LOCAL_ENGINE if reading.sees_postponed else queries.engine

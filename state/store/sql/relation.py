@@ -13,6 +13,7 @@ from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Relation
 from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.system.changes import changes_between
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_schema, logical_fields
@@ -80,7 +81,11 @@ class Source:
 
 def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: bool = True) -> Source:
     """The table of a relation, at its version; without rows where nothing is to be read."""
-    table = session.table(relation.name, relation.options)
+    table, between = session.queried(relation)
+    if between is not None:
+        is_log = relation.name.system is not None
+        schema, rows = changes_between(handle_of(table), between.since, between.until, as_log=is_log)
+        return rows_source(pa.RecordBatchReader.from_batches(schema, rows if reads else ()), alias)
     if relation.name.system is None:
         sight = own_sight(handle_of(table), None)
         none = None if reads else iter(())
@@ -92,19 +97,18 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
 def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = ()) -> Source:
     """Rows that are there already, under other names if there are any. Raises OptionError for a wrong number of names,
     SchemaMismatchError for a type that tables do not have."""
-    named = renamed(rows, names, alias)
-    return Source(None, alias, named.schema, logical_fields(named.schema), iter(named))
-
-
-def renamed(rows: pa.RecordBatchReader, names: Sequence[str], what: str) -> pa.RecordBatchReader:
-    """The rows under other names, if there are any. Raises OptionError for a wrong number of names."""
-    if not names:
-        return rows
-    if len(names) != len(rows.schema):
-        raise refused(f"{what}: {len(names)} names for {len(rows.schema)} columns")
-    schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
+    schema = named(rows.schema, names, alias)
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    return Source(None, alias, schema, logical_fields(schema), batches)
+
+
+def named(schema: pa.Schema, names: Sequence[str], what: str) -> pa.Schema:
+    """The columns under other names, if there are any. Raises OptionError for a wrong number of names."""
+    if not names:
+        return schema
+    if len(names) != len(schema):
+        raise refused(f"{what}: {len(names)} names for {len(schema)} columns")
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 
 def bind_columns(

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.sink_options import refuse_unknown_options
-from bucketline.conf.table.read_options import BRANCH, VERSIONS, is_read_option
+from bucketline.conf.table.other_options import has_no_effect
+from bucketline.conf.table.read_options import BRANCH, INCREMENTAL_BETWEEN_SCAN_MODE, VERSIONS, is_read_option
 from bucketline.state.format.table_name import DEFAULT_DATABASE
 from bucketline.state.sql.dialect import refused
-from bucketline.state.sql.statement import TableName
+from bucketline.state.sql.statement import Relation, TableName
+from bucketline.state.store.sql.between import BETWEEN, RANGE_KEYS, Between, changed_between
 from bucketline.state.store.system.tables import shows_snapshot
 from bucketline.state.store.table.table import Table, handle_of, open_table
 from bucketline.state.store.warehouse.catalog import Catalog
@@ -72,20 +74,14 @@ class SqlSession:
         """
         if writes:
             refuse_system_table(name)
-        lasting = self.options_for(name)
+        lasting = {k: v for k, v in self.options_for(name).items() if k not in RANGE_KEYS}
         if name.system is not None and not shows_snapshot(name.system):
             lasting = {k: v for k, v in lasting.items() if k not in _VERSION_KEYS}
         given = lasting | dict(hints or {})
         refuse_unknown_options(given)
         reading = {k: v for k, v in given.items() if is_read_option(k)}
         for key in hints or ():
-            if not writes and key.startswith("incremental-"):
-                raise refused(
-                    f"the hint '{key}' is not supported: changes are read by spark.read.format('bucketline') with the "
-                    "options 'changes-since' and 'changes-until', or by Table.to_arrow(changes_since=...)",
-                    option=key,
-                )
-            if (key in reading) == writes:
+            if (key in reading) == writes or key in RANGE_KEYS or has_no_effect(key):
                 what = "writing" if writes else "reading"
                 raise refused(f"the hint '{key}' has no effect on {what} {name}", option=key)
         writing = {k: v for k, v in given.items() if k not in reading}
@@ -99,6 +95,17 @@ class SqlSession:
             found = catalog.table(full, options=reading)
         handle = handle_of(found)
         return Table(replace(handle, write_options={**handle.write_options, **writing}))
+
+    def queried(self, relation: Relation) -> tuple[Table, Between | None]:
+        """The table of a query, and the snapshots between which changes are read, if they are. Raises as `table`."""
+        given = {**self.options_for(relation.name), **relation.options}
+        hints = {k: v for k, v in relation.options.items() if k not in RANGE_KEYS}
+        table = self.table(relation.name, hints)
+        between = changed_between(handle_of(table), given, relation.name.system)
+        mode = INCREMENTAL_BETWEEN_SCAN_MODE.key
+        if between is None and mode in hints:
+            raise refused(f"the hint '{mode}' has no effect without '{BETWEEN}'", option=mode)
+        return table, between
 
     def options_for(self, name: TableName) -> dict[str, str]:
         """The options of the session that are for this table: those for all, then those that name it."""
@@ -129,7 +136,10 @@ class SqlSession:
         else:
             parts = rest.split(".", 3)
             of_table = len(parts) == 4 and _is_of_a_table(parts, self.catalogs)
-            refuse_unknown_options({parts[3] if of_table else rest: value})
+            option = parts[3] if of_table else rest
+            refuse_unknown_options({option: value})
+            if has_no_effect(option) and option not in RANGE_KEYS:
+                raise refused(f"SET {key}: '{option}' has no effect here: {has_no_effect(option)}", option=option)
         self.options[key] = value
 
     def reset(self, key: str | None) -> None:

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.kept_rows import read_kept
-from bucketline.state.store.read.table_read import Request, Rows, read_table
+from bucketline.state.store.read.table_read import Request, Rows, read_table, rows_schema
+from bucketline.state.types.row_kind import RowKind
 
 ROW_KIND = "rowkind"
 _KIND_TEXTS = pa.array(["+I", "-U", "+U", "-D"])
+_ADDED = pa.array([int(RowKind.INSERT), int(RowKind.UPDATE_AFTER)], pa.int8())
 
 
 def read_optimized(table: TableHandle) -> Rows:
@@ -24,7 +27,31 @@ def read_optimized(table: TableHandle) -> Rows:
 
 def audit_log(table: TableHandle) -> Rows:
     """`rowkind`, then the columns."""
-    schema, rows = read_kept(table)
+    return _as_log(*read_kept(table))
+
+
+def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool) -> Rows:
+    """The changes after snapshot `since`, up to and including `until`, with the columns of `until`. `as_log`: as
+    `audit_log`; else without the rows that were removed or replaced. Raises as `Table.to_batches`."""
+    version = None if since == until else until
+    schema = rows_schema(table, Request(version=version))
+    rows: Iterator[pa.RecordBatch] = iter(())
+    if since < until:
+        _, rows = read_table(table, Request(version=version, changes_since=since))
+    if as_log:
+        return _as_log(schema.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False)), rows)
+    return schema, _kept_changes(schema, rows)
+
+
+def _kept_changes(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        found = batch.filter(pc.is_in(batch.columns[-1], _ADDED))
+        if found.num_rows:
+            yield pa.RecordBatch.from_arrays(found.columns[:-1], schema=schema)
+
+
+def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Rows:
+    """Rows with their kind last as rows with its text first."""
     out = pa.schema([pa.field(ROW_KIND, pa.string(), nullable=False), *list(schema)[:-1]])
 
     def shown() -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.state.store.engine.engine import Engine, Outcome, Parts, SparkFrame
+from bucketline.state.store.engine.engine import Engine, Outcome, Parts, ShapedFrame, SparkFrame
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.settled_write import settle_write
@@ -37,7 +37,7 @@ from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
-SpreadData: TypeAlias = Data | SparkFrame
+SpreadData: TypeAlias = Data | SparkFrame | ShapedFrame
 """Data of an operation that takes an engine: a DataFrame with that of Spark."""
 
 Source = TypeVar("Source")

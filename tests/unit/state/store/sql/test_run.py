@@ -107,7 +107,6 @@ def test_catalogs_databases_and_options_last_from_one_text_to_the_next(tmp_path:
         ("CALL sys.run_compactor('t', 'soon')", "wait = 'soon': not a duration like '10 s'"),
         ("SHOW PARTITIONS t PARTITION (v = 1)", "'v' is no partition column"),
         ("ALTER TABLE t DELETE TAG nothing", r"Tag 'nothing' doesn't exist\."),
-        ("SELECT * FROM t /*+ OPTIONS('incremental-between'='1,2') */", "'changes-since' and 'changes-until'"),
     ],
 )
 def test_what_has_no_effect_or_does_not_exist_is_refused(orders: Run, text: str, message: str) -> None:

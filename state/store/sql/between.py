@@ -1,0 +1,105 @@
+"""Queries of what changed between two snapshots: Paimon's options `incremental-between` and its like.
+
+Source: Paimon 2.0 AbstractDataTableScan.createIncrementalStartingScanner, IncrementalDeltaStartingScanner.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bucketline.conf.option import Option, parse_bool
+from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.relations import local_ms
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.versions import Versions
+
+BETWEEN = "incremental-between"
+BETWEEN_TIMES = "incremental-between-timestamp"
+TO_AUTO_TAG = "incremental-to-auto-tag"
+TAG_TO_SNAPSHOT = Option(
+    "incremental-between-tag-to-snapshot", parse_bool, False, "two tags mean their snapshots, and the changes between"
+)
+RANGE_KEYS = frozenset((BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG, TAG_TO_SNAPSHOT.key))
+"""Options that name the two snapshots."""
+
+AUDIT_LOG = "audit_log"
+"""The one system table that shows changes between snapshots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The changes after snapshot `since`, up to and including `until`."""
+
+    since: int
+    until: int
+
+
+def changed_between(table: TableHandle, options: Mapping[str, str], system: str | None) -> Between | None:
+    """The snapshots that the options name; None where they name none. Raises OptionError."""
+    ranges = [key for key in (BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG) if key in options]
+    if not ranges:
+        if TAG_TO_SNAPSHOT.key in options:
+            raise refused(f"'{TAG_TO_SNAPSHOT.key}' has no effect without '{BETWEEN}'", option=TAG_TO_SNAPSHOT.key)
+        return None
+    named = (*ranges, *table.table_schema.settings.reading.named_versions)
+    if len(named) > 1:
+        raise refused(f"'{named[0]}' and '{named[1]}' both say what is read; set one", option=named[1])
+    (key,) = ranges
+    if key == TO_AUTO_TAG:
+        raise refused(
+            f"'{key}' is not supported: it compares the rows of two tags; name two snapshots in '{BETWEEN}'", option=key
+        )
+    if system is not None and system.lower() != AUDIT_LOG:
+        raise refused(f"'{key}' is not supported for ${system}; read the table, or its ${AUDIT_LOG}", option=key)
+    first, _, second = (part.strip() for part in options[key].partition(","))
+    if not first or not second or "," in second:
+        raise refused(
+            f"'{key}' = {options[key]!r}: it takes the beginning, which is left out, and the end, as '{key}' = "
+            f"'{'1,3' if key == BETWEEN else '2026-01-31 12:00:00,2026-01-31 13:00:00'}'",
+            option=key,
+        )
+    versions = Versions(table.io, table.metadata_path)
+    if key == BETWEEN_TIMES:
+        return _between_times(table, versions, _ms(first), _ms(second))
+    return _between(versions, first, second, as_snapshots=TAG_TO_SNAPSHOT.get(options))
+
+
+def _between(versions: Versions, first: str, second: str, *, as_snapshots: bool) -> Between:
+    if versions.has_tag(first) and versions.has_tag(second):
+        if not as_snapshots:
+            raise refused(
+                f"'{BETWEEN}' = '{first},{second}' compares the rows of two tags, which is not supported; for the "
+                f"changes between their snapshots set '{TAG_TO_SNAPSHOT.key}' = 'true' as well",
+                option=BETWEEN,
+            )
+        return _checked(versions, versions.by_tag(first, BETWEEN).id, versions.by_tag(second, BETWEEN).id)
+    if not (first.isascii() and first.isdigit() and second.isascii() and second.isdigit()):
+        raise refused(
+            f"Didn't find two tags for start '{first}' and end '{second}', and they are not two snapshot Ids. Please "
+            "set two tags or two snapshot Ids.",
+            option=BETWEEN,
+        )
+    return _checked(versions, int(first), int(second))
+
+
+def _checked(versions: Versions, since: int, until: int) -> Between:
+    if until < since:
+        raise refused(f"Ending snapshotId {until} should >= starting snapshotId {since}.", option=BETWEEN)
+    if until > since:
+        versions.by_id(until, BETWEEN)
+    return Between(since, until)
+
+
+def _between_times(table: TableHandle, versions: Versions, first_ms: int, second_ms: int) -> Between:
+    """From the newest snapshot of the beginning or before to that of the end or before."""
+    if second_ms < first_ms:
+        raise refused(f"Ending timestamp {second_ms} should be >= starting timestamp {first_ms}.", option=BETWEEN_TIMES)
+    start, end = versions.at_time(first_ms), versions.at_time(second_ms)
+    if end is None or first_ms == second_ms:
+        return Between(0, 0)
+    if start is not None:
+        return Between(start.id, end.id)
+    return Between((table.snapshot_store.earliest_id() or 1) - 1, end.id)
+
+
+def _ms(text: str) -> int:
+    return int(text) if text.removeprefix("-").isdecimal() else local_ms(text)

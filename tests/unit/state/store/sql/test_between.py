@@ -1,0 +1,87 @@
+"""Queries of what changed between two snapshots, by Paimon's options."""
+
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.sql.relations import local_ms
+from tests.support.sql_text import Run
+
+T = "SELECT k, v FROM t /*+ OPTIONS({}) */ ORDER BY k, v"
+
+
+@pytest.fixture
+def written(run: Run) -> Run:
+    """Snapshots 1 and 2 are writes, 3 a compaction, 4 a delete and 5 an update of key 3."""
+    run(
+        "CREATE TABLE t (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket'='1', 'write-only'='true');"
+        "INSERT INTO t VALUES (1,1), (2,2); INSERT INTO t VALUES (2,3), (3,3); CALL sys.compact('t');"
+        "DELETE FROM t WHERE k = 1; UPDATE t SET v = 9 WHERE k = 3"
+    )
+    return run
+
+
+def test_changes_between_two_snapshots_are_the_rows_that_were_written_after_the_first(written: Run) -> None:
+    assert written(T.format("'incremental-between'='1,5'")) == [(2, 3), (3, 3), (3, 9)]
+    assert written(T.format("'incremental-between'='0,2'")) == [(1, 1), (2, 2), (2, 3), (3, 3)]
+    assert written(T.format("'incremental-between'='2,3'")) == []
+    assert written(T.format("'incremental-between'='2,2'")) == []
+    assert written("SELECT count(*) FROM t /*+ OPTIONS('incremental-between'='1,5') */ WHERE v > 3") == [1]
+    log = "SELECT rowkind, k, v FROM `t$audit_log` /*+ OPTIONS('incremental-between'='3,5') */"
+    assert written(log) == [("-D", 1, 1), ("+U", 3, 9)]
+    written("SET spark.paimon.incremental-between = '2,5'")
+    assert written("SELECT k, v FROM t") == [(3, 9)]
+    written(
+        "UPDATE t SET v = 10 WHERE k = 3; CALL sys.create_tag('t', 'a', 1); CALL sys.create_tag('t', 'b', 2); RESET"
+    )
+    assert written("SELECT k, v FROM t") == [(2, 3), (3, 10)]
+    tags = "'incremental-between'='a,b', 'incremental-between-tag-to-snapshot'='true'"
+    assert written(T.format(tags)) == [(2, 3), (3, 3)]
+    times = written("SELECT commit_time FROM t$snapshots ORDER BY snapshot_id")
+    (first, second), last = (str(local_ms(str(t))) for t in times[:2]), str(times[-1])
+    between = "'incremental-between-timestamp'='{},{}'"
+    assert written(T.format(between.format(first, second))) == [(2, 3), (3, 3)]
+    assert written(T.format(between.format("2001-01-01", second))) == [(1, 1), (2, 2), (2, 3), (3, 3)]
+    assert written(T.format(between.format("2001-01-01", "2001-01-02 10:00:00"))) == []
+    assert written(T.format(between.format(times[4], last))) == [(3, 10)]
+
+
+def test_the_files_that_changes_come_from_are_chosen(run: Run) -> None:
+    run(
+        "CREATE TABLE t (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket'='1', 'changelog-producer'='input');"
+        "INSERT INTO t VALUES (1,1); UPDATE t SET v = 2"
+    )
+    log = "SELECT rowkind, v FROM t$audit_log /*+ OPTIONS('incremental-between'='1,2'{}) */"
+    assert run(log.format("")) == [("-U", 1), ("+U", 2)]
+    assert run(log.format(", 'incremental-between-scan-mode'='delta'")) == [("+U", 2)]
+    assert run("SELECT v FROM t /*+ OPTIONS('incremental-between'='1,2') */") == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (T.format("'incremental-between'='1'"), "takes the beginning, which is left out, and the end"),
+        (T.format("'incremental-between'='1,2,3'"), "takes the beginning"),
+        (T.format("'incremental-between'='1,x'"), "Didn't find two tags for start '1' and end 'x'"),
+        (T.format("'incremental-between'='3,1'"), "Ending snapshotId 1 should >= starting snapshotId 3"),
+        (T.format("'incremental-between'='1,9'"), "has no snapshot 9; it has snapshots 1 to 5"),
+        (T.format("'incremental-between'='a,b'"), "'incremental-between-tag-to-snapshot' = 'true'"),
+        (T.format("'incremental-between-timestamp'='2,1'"), "Ending timestamp 1 should be >= starting timestamp 2"),
+        (T.format("'incremental-between-timestamp'='soon,later'"), "'soon' is no time"),
+        (T.format("'incremental-to-auto-tag'='2026-01-01'"), "'incremental-to-auto-tag' is not supported"),
+        (T.format("'incremental-between'='1,2', 'scan.snapshot-id'='1'"), "both say what is read"),
+        (T.format("'incremental-between'='1,2', 'incremental-between-scan-mode'='diff'"), "auto, delta, changelog"),
+        (T.format("'incremental-between-scan-mode'='delta'"), "has no effect without 'incremental-between'"),
+        (T.format("'incremental-between-tag-to-snapshot'='true'"), "has no effect without 'incremental-between'"),
+        ("SELECT * FROM t$files /*+ OPTIONS('incremental-between'='1,2') */", "not supported for \\$files"),
+        ("SELECT * FROM t$ro /*+ OPTIONS('incremental-between'='1,2') */", "read the table, or its \\$audit_log"),
+        ("INSERT INTO t /*+ OPTIONS('incremental-between'='1,2') */ VALUES (1,1)", "no effect on writing t"),
+        ("INSERT INTO t /*+ OPTIONS('sink.parallelism'='2') */ VALUES (1,1)", "no effect on writing t"),
+        ("SELECT * FROM t /*+ OPTIONS('scan.parallelism'='2') */", "no effect on reading t"),
+        ("SET spark.paimon.sink.parallelism = 3", "'sink.parallelism' has no effect here"),
+    ],
+)
+def test_what_is_no_change_between_two_snapshots_is_refused(written: Run, text: str, message: str) -> None:
+    written("CALL sys.create_tag('t', 'a', 1); CALL sys.create_tag('t', 'b', 2)")
+    with pytest.raises(OptionError, match=message):
+        written(text)
+    assert written("SELECT count(*) FROM t") == [2]
