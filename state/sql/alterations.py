@@ -24,7 +24,7 @@ from bucketline.state.sql.queries import read_partition
 from bucketline.state.sql.statement import AlterTable, DropPartitions, RenameTable, Statement
 from bucketline.state.sql.tags import read_tag
 from bucketline.state.sql.words import Words
-from bucketline.state.types.columns_text import parse_columns
+from bucketline.state.types.columns_text import parse_columns, quoted_name
 from bucketline.state.types.logical import DataField
 
 _COLUMN_ENDS = ("FIRST", "AFTER")
@@ -74,6 +74,9 @@ def _partition(words: Words) -> dict[str, str | None]:
 
 
 def _set(words: Words) -> list[SchemaChange]:
+    for other in ("LOCATION", "SERDE", "SERDEPROPERTIES", "OWNER"):
+        if words.sees(other):
+            raise refused(f"ALTER TABLE SET {other} is not supported; options are set as SET ('key' = 'value')")
     words.take("TBLPROPERTIES")
     changes: list[SchemaChange] = []
     for key, value in words.options().items():
@@ -94,7 +97,7 @@ def _reset(words: Words) -> list[SchemaChange]:
 
 
 def _add(words: Words) -> list[SchemaChange]:
-    if words.sees("PARTITION"):
+    if words.sees("PARTITION") or words.sees("IF", "NOT", "EXISTS", "PARTITION"):
         raise refused("ALTER TABLE ADD PARTITION is not supported; a partition comes with its first row")
     if words.sees("PRIMARY") or words.sees("CONSTRAINT") or words.sees("WATERMARK"):
         raise words.wrong("keys and watermarks cannot be added; create a table with the key")
@@ -145,8 +148,18 @@ def _column(words: Words) -> tuple[ColumnPath, DataField]:
     """A path and the column that its declaration makes."""
     path = words.path("the name of a column")
     start, end = words.clause(*_COLUMN_ENDS)
-    (field,) = parse_columns(f"c {words.source(start, end)}")
-    return path, field
+    return path, _declared(path, words.source(start, end))
+
+
+def _declared(path: ColumnPath, text: str) -> DataField:
+    """What a column's declaration says. Raises OptionError for one that is computed, or cannot be read."""
+    if text.split(maxsplit=1)[0].upper() == "AS":
+        raise refused(
+            f"ALTER TABLE: the computed column {path[-1]!r} is not supported; compute it where rows are written",
+            statement="ALTER TABLE",
+        )
+    (field,) = parse_columns(f"{quoted_name(path[-1])} {text}")
+    return field
 
 
 def _position(words: Words) -> Position | None:
@@ -175,12 +188,18 @@ def _rename(words: Words) -> list[SchemaChange]:
 
 
 def _alter(words: Words) -> list[SchemaChange]:
-    """Spark's ALTER COLUMN: one property of a column."""
+    """Spark's ALTER COLUMN: one property of a column, or of each of several."""
     words.take("COLUMN")
+    found = _altered(words)
+    while words.take(","):
+        found += _altered(words)
+    return found
+
+
+def _altered(words: Words) -> list[SchemaChange]:
     path: ColumnPath = words.path("the name of a column")
     if words.take("TYPE"):
-        (field,) = parse_columns(f"c {words.source(*words.clause())}")
-        return [ChangeType(path, field.type)]
+        return [ChangeType(path, _declared(path, words.source(*words.clause())).type)]
     if words.take("COMMENT"):
         return [ChangeComment(path, words.string("a comment") or None)]
     if words.take("DROP", "NOT", "NULL"):
@@ -198,6 +217,7 @@ def _alter(words: Words) -> list[SchemaChange]:
 _REMEDIES = {
     "CHANGE": "ALTER COLUMN changes one property of a column, MODIFY the whole of it",
     "REPLACE": "DROP COLUMNS and ADD COLUMNS instead",
+    "PARTITION": "partitions are overwritten with INSERT OVERWRITE, and dropped with DROP PARTITION",
     "RECOVER": "partitions are found in the table's snapshots",
     "CLUSTER": "CALL sys.compact with order_strategy and order_by sorts an append table",
 }

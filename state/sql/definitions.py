@@ -43,6 +43,12 @@ def read_create(words: Words) -> Statement:
         return _create_database(words)
     if words.take("TABLE"):
         return _create_table(words)
+    if words.sees("OR", "REPLACE", "TABLE"):
+        raise refused(
+            "CREATE OR REPLACE TABLE is not supported; DROP TABLE IF EXISTS and CREATE TABLE instead, or INSERT "
+            "OVERWRITE to replace the rows alone",
+            statement="CREATE",
+        )
     what = " ".join(filter(None, (words.peek(0), words.peek(1), words.peek(2)))) or "?"
     raise refused(
         f"CREATE {what} is not supported; CREATE TABLE, CREATE DATABASE and CREATE CATALOG are. Views and functions "

@@ -133,7 +133,8 @@ def target_of(assignment: exp.Expression, alias: str) -> str:
     column = assignment.this
     if column.table and column.table.lower() != alias.lower():
         raise refused(
-            f"{column.sql()!r} cannot be set: it is no column of the table; fields inside columns are not set"
+            f"{column.sql()!r} cannot be set: it is no column of the table. Fields inside columns are not set: with a "
+            "Spark session, MERGE INTO ... USING (SELECT ..., named_struct(...) AS s ...) sets the whole column"
         )
     return str(column.name)
 

@@ -139,13 +139,23 @@ class RenameTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateTag:
-    """`snapshot` is an id, None for the newest; `retained` a duration as text."""
+    """`snapshot` is an id, None for the newest; `retained` a duration as text. `replaces` says that a tag of that name
+    is moved, which has to be there unless the tag may be `created`."""
 
     name: TableName
     tag: str
     exist_ok: bool
     snapshot: int | None
     retained: str | None
+    replaces: bool = False
+    created: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTag:
+    name: TableName
+    tag: str
+    to: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +274,7 @@ Statement = (
     | RenameTable
     | DropPartitions
     | CreateTag
+    | RenameTag
     | DeleteTags
     | Set
     | Reset

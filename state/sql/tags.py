@@ -1,32 +1,36 @@
 """Tags in ALTER TABLE, as Paimon's extensions of Spark spell them."""
 
-from bucketline.state.sql.dialect import refused
-from bucketline.state.sql.statement import CreateTag, DeleteTags, TableName
+from bucketline.state.sql.statement import CreateTag, DeleteTags, RenameTag, TableName
 from bucketline.state.sql.words import Words
 
 _UNITS = ("DAYS", "HOURS", "MINUTES", "DAY", "HOUR", "MINUTE")
 
 
-def read_tag(words: Words, name: TableName) -> CreateTag | DeleteTags | None:
-    """`CREATE TAG x AS OF VERSION 1 RETAIN 7 DAYS` or `DELETE TAG x`, after the table; None for anything else."""
+def read_tag(words: Words, name: TableName) -> CreateTag | DeleteTags | RenameTag | None:
+    """`CREATE TAG x AS OF VERSION 1 RETAIN 7 DAYS`, `REPLACE TAG x ...`, `RENAME TAG x TO y` or `DELETE TAG x`, after
+    the table; None for anything else."""
     if words.take("CREATE", "TAG"):
         return _created(words, name)
+    if words.take("CREATE", "OR", "REPLACE", "TAG"):
+        return _created(words, name, replaces=True)
+    if words.take("REPLACE", "TAG"):
+        return _created(words, name, replaces=True, created=False)
+    if words.take("RENAME", "TAG"):
+        tag = words.name("the name of a tag")
+        words.expect("TO")
+        to = words.name("the new name of the tag")
+        words.end()
+        return RenameTag(name, tag, to)
     if words.take("DELETE", "TAG"):
         missing_ok = words.take("IF", "EXISTS")
         tags = tuple(tag.strip() for tag in words.name("the name of a tag").split(","))
         words.end()
         return DeleteTags(name, tags, missing_ok)
-    for form in (("REPLACE", "TAG"), ("CREATE", "OR", "REPLACE", "TAG"), ("RENAME", "TAG")):
-        if words.sees(*form):
-            raise refused(
-                f"ALTER TABLE {' '.join(form)} is not supported; DELETE TAG and CREATE TAG instead",
-                statement="ALTER TABLE",
-            )
     return None
 
 
-def _created(words: Words, name: TableName) -> CreateTag:
-    exist_ok = words.take("IF", "NOT", "EXISTS")
+def _created(words: Words, name: TableName, *, replaces: bool = False, created: bool = True) -> CreateTag:
+    exist_ok = not replaces and words.take("IF", "NOT", "EXISTS")
     tag, snapshot, retained = words.name("the name of a tag"), None, None
     if words.take("AS", "OF", "VERSION"):
         snapshot = words.whole_number("a snapshot's id")
@@ -37,4 +41,4 @@ def _created(words: Words, name: TableName) -> CreateTag:
             raise words.wrong("expected DAYS, HOURS or MINUTES")
         retained = f"{count} {unit[0].lower() if unit[0] != 'M' else 'min'}"
     words.end()
-    return CreateTag(name, tag, exist_ok, snapshot, retained)
+    return CreateTag(name, tag, exist_ok, snapshot, retained, replaces, created)

@@ -43,6 +43,7 @@ _OWN_OPTIONS = "spark."
 _PAIMON_OPTIONS = "spark.paimon."
 _READ_OPTIMIZED = "ro"
 _KIND_TEXTS = ("+I", "-U", "+U", "-D")
+_OVERWRITE_MODE = "spark.sql.sources.partitionoverwritemode"
 _REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
 """Under which a name in backticks can mean any column."""
 
@@ -63,6 +64,12 @@ class SparkQueries:
         """Options of Spark itself go to its session."""
         if not key.startswith(_OWN_OPTIONS) or key.startswith(_PAIMON_OPTIONS):
             return False
+        if key.lower() == _OVERWRITE_MODE and value.strip().lower() != "dynamic":
+            raise refused(
+                f"SET {key} = {value} has no effect on INSERT OVERWRITE; to replace the whole table, set "
+                "spark.paimon.dynamic-partition-overwrite = false, or the option of the table",
+                option=key,
+            )
         self._spark.conf.set(key, value)
         return True
 

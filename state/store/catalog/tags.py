@@ -3,6 +3,8 @@ removes only its file; `expiry.delete_tag` also removes the files that only the 
 Source: Paimon 2.0 TagManager.
 """
 
+from dataclasses import replace
+
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.entries import Snapshot
@@ -82,10 +84,7 @@ def tag_snapshot(
     """
     check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
-    found = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
-    if found is None:
-        wanted = "has no snapshot to tag" if snapshot_id is None else f"has no snapshot {snapshot_id}"
-        raise OptionError(f"{path} {wanted}", key="snapshot", value=snapshot_id)
+    found = _wanted(snapshots, path, snapshot_id)
     tag = Tag(name, found, created_local_ms=None if retained_ms is None else clock.local_ms(), retained_ms=retained_ms)
     if not tags.create(tag):
         raise OptionError(f"Tag '{name}' already exists.", key="tag", value=name)
@@ -94,6 +93,62 @@ def tag_snapshot(
         tags.delete(name)
         raise OptionError(f"{path} has no snapshot {found.id} any more", key="snapshot", value=found.id)
     return tag
+
+
+def move_tag(
+    io: FileIO,
+    path: str,
+    name: str,
+    snapshot_id: int | None = None,
+    *,
+    retained_ms: int | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Makes a tag that exists one of a snapshot, by default the newest, in one step. What it alone held becomes an
+    orphan. Raises OptionError for a tag or a snapshot that does not exist, and for tags that a catalog keeps.
+
+    Source: Paimon 2.0 TagManager.replaceTag.
+    """
+    snapshots, tags = Snapshots(io, path), Tags(io, path)
+    before = tags.get(name)
+    if before is None:
+        raise OptionError(f"Tag '{name}' doesn't exist.", key="tag", value=name)
+    if snapshots.owner is not None:
+        raise OptionError(
+            f"tag '{name}' is kept by the catalog, which cannot move it; delete it and create it again",
+            key="tag",
+            value=name,
+        )
+    found = _wanted(snapshots, path, snapshot_id)
+    created = None if retained_ms is None else clock.local_ms()
+    tags.replace(name, found, created_local_ms=created, retained_ms=retained_ms)
+    if snapshots.get(found.id) is None:
+        # The snapshot expired meanwhile, in a run that did not see the tag.
+        tags.replace(name, before.snapshot, created_local_ms=before.created_local_ms, retained_ms=before.retained_ms)
+        raise OptionError(f"{path} has no snapshot {found.id} any more", key="snapshot", value=found.id)
+
+
+def rename_tag(io: FileIO, path: str, name: str, to: str) -> None:
+    """Gives a tag another name; nothing it holds is removed. Raises OptionError for a tag that does not exist, and for
+    a name that is taken or invalid.
+
+    Source: Paimon 2.0 TagManager.renameTag.
+    """
+    tags = Tags(io, path)
+    found = tags.get(name)
+    if found is None:
+        raise OptionError(f"Tag '{name}' doesn't exist.", key="tag", value=name)
+    if not tags.create(replace(found, name=to)):
+        raise OptionError(f"Tag '{to}' already exists.", key="tag", value=to)
+    tags.delete(name)
+
+
+def _wanted(snapshots: Snapshots, path: str, snapshot_id: int | None) -> Snapshot:
+    found = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
+    if found is None:
+        wanted = "has no snapshot to tag" if snapshot_id is None else f"has no snapshot {snapshot_id}"
+        raise OptionError(f"{path} {wanted}", key="snapshot", value=snapshot_id)
+    return found
 
 
 def check_tag_name(name: str) -> None:

@@ -20,6 +20,7 @@ from bucketline.state.sql.statement import (
     Merge,
     Query,
     RenameTable,
+    RenameTag,
     Reset,
     Set,
     Show,
@@ -63,6 +64,8 @@ def run_statement(session: SqlSession, found: Statement, queries: Queries = LOCA
             return define.rename(session, found)
         case CreateTag():
             return tags.create_tag(session, found)
+        case RenameTag():
+            return tags.rename(session, found)
         case DeleteTags():
             return tags.delete_tags(session, found)
         case DropPartitions():

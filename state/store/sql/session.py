@@ -24,9 +24,10 @@ _PREFIXES = ("spark.paimon.", "paimon.")
 _WITHOUT_EFFECT = {
     "execution.runtime-mode": ("batch",),
     "table.dml-sync": ("true",),
+    "spark.sql.sources.partitionOverwriteMode": ("dynamic",),
     "sql-client.execution.result-mode": ("tableau", "table"),
 }
-"""Settings of Flink that statements carry, with the values that say what is done anyway."""
+"""Settings of Flink and Spark that statements carry, with the values that say what is done anyway."""
 
 
 @dataclass(slots=True)

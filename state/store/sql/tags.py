@@ -6,17 +6,28 @@ import pyarrow as pa
 
 from bucketline.conf.durations import parse_given_duration
 from bucketline.state.sql.dialect import refused
-from bucketline.state.sql.statement import CreateTag, DeleteTags
+from bucketline.state.sql.statement import CreateTag, DeleteTags, RenameTag
 from bucketline.state.store.sql.results import DONE
 from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.table.maintenance import move_tag, rename_tag
+from bucketline.state.store.table.table import handle_of
 
 
 def create_tag(session: SqlSession, found: CreateTag) -> pa.Table:
     table = session.table(found.name, writes=True)
-    if found.exist_ok and found.tag in table.tags()["tag_name"].to_pylist():
+    exists = found.tag in table.tags()["tag_name"].to_pylist()
+    if exists and found.exist_ok:
         return DONE
     retained = None if found.retained is None else timedelta(milliseconds=parse_given_duration(found.retained))
+    if found.replaces and (exists or not found.created):
+        move_tag(handle_of(table), found.tag, found.snapshot, retained)
+        return DONE
     table.create_tag(found.tag, found.snapshot, retained)
+    return DONE
+
+
+def rename(session: SqlSession, found: RenameTag) -> pa.Table:
+    rename_tag(handle_of(session.table(found.name, writes=True)), found.tag, found.to)
     return DONE
 
 

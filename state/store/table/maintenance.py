@@ -18,6 +18,8 @@ from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags, tag_snapshot
+from bucketline.state.store.catalog.tags import move_tag as _move_tag
+from bucketline.state.store.catalog.tags import rename_tag as _rename_tag
 from bucketline.state.store.maintenance.done_actions import mark_partitions
 from bucketline.state.store.maintenance.expiry import ExpireResult, delete_tag, expire_snapshots
 from bucketline.state.store.maintenance.partition_expiry import expire_partitions
@@ -112,6 +114,23 @@ def tag_table(
     tag_snapshot(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
     if settings.success_files:
         mark_tag(table.io, table.metadata_path, name, clock)
+
+
+def move_tag(
+    table: TableHandle, name: str, snapshot: int | None, retained: timedelta | None, *, clock: Clock = SYSTEM_CLOCK
+) -> None:
+    """Moves a tag to a snapshot, as `tag_table` would make it. Raises OptionError for a tag or snapshot that is not
+    there."""
+    check_owned(table.table_schema, table.io, table.metadata_path)
+    settings = table.table_schema.settings.tags
+    retained_ms = settings.retained_ms if retained is None else milliseconds(retained, "retained")
+    _move_tag(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
+
+
+def rename_tag(table: TableHandle, name: str, to: str) -> None:
+    """Gives a tag another name. Raises OptionError for one that is not there, and for a name that is taken."""
+    check_owned(table.table_schema, table.io, table.metadata_path)
+    _rename_tag(table.io, table.metadata_path, name, to)
 
 
 def untag_table(table: TableHandle, name: str) -> bool:

@@ -387,3 +387,44 @@ def test_a_compaction_takes_options_conditions_and_idle_partitions(orders: Run) 
         orders("CALL sys.compat('t')")
     with pytest.raises(OptionError, match="argument 'table' is missing"):
         orders("CALL sys.compact()")
+
+
+def test_tags_are_moved_and_renamed(orders: Run) -> None:
+    orders("UPDATE t SET v = 9; ALTER TABLE t CREATE TAG x AS OF VERSION 1; ALTER TABLE t CREATE OR REPLACE TAG y")
+    shown = "SELECT tag_name, snapshot_id, time_retained FROM t$tags ORDER BY tag_name"
+    before = orders(shown)
+    newest = before[1][1]
+    assert before == [("x", 1, None), ("y", newest, None)] and newest > 1
+    orders("ALTER TABLE t REPLACE TAG x RETAIN 2 DAYS; ALTER TABLE t CREATE OR REPLACE TAG y AS OF VERSION 1")
+    assert [(name, snapshot, kept is None) for name, snapshot, kept in orders(shown)] == [
+        ("x", newest, False),
+        ("y", 1, True),
+    ]
+    orders("ALTER TABLE t RENAME TAG x TO z")
+    assert [name for name, *_ in orders(shown)] == ["y", "z"]
+    for text, message in (
+        ("REPLACE TAG x", r"Tag 'x' doesn't exist\."),
+        ("RENAME TAG x TO w", r"Tag 'x' doesn't exist\."),
+        ("RENAME TAG y TO z", r"Tag 'z' already exists\."),
+        ("RENAME TAG y TO `a/b`", "cannot hold '/'"),
+        ("REPLACE TAG y AS OF VERSION 99", "has no snapshot 99"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            orders(f"ALTER TABLE t {text}")
+    assert [name for name, *_ in orders(shown)] == ["y", "z"]
+
+
+def test_several_columns_are_altered_at_once(orders: Run) -> None:
+    orders("ALTER TABLE t ADD a INT; ALTER TABLE t ALTER COLUMN a TYPE BIGINT, v COMMENT 'how much', a FIRST")
+    assert next((row[0], row[1], row[-1]) for row in orders("DESCRIBE t")) == ("a", "BIGINT", None)
+    assert ("v", "how much") in [(row[0], row[-1]) for row in orders("DESCRIBE t")]
+
+
+def test_an_overwrite_replaces_the_whole_table_where_it_is_asked_to(orders: Run) -> None:
+    orders("CREATE TABLE p (k INT, d INT) PARTITIONED BY (d); INSERT INTO p VALUES (1, 1), (2, 2)")
+    orders("SET spark.sql.sources.partitionOverwriteMode = dynamic; INSERT OVERWRITE p VALUES (3, 2)")
+    assert sorted(orders("SELECT k FROM p")) == [1, 3]
+    orders("INSERT OVERWRITE p /*+ OPTIONS('dynamic-partition-overwrite'='false') */ VALUES (4, 2)")
+    assert orders("SELECT k FROM p") == [4]
+    with pytest.raises(OptionError, match="it would have no effect"):
+        orders("SET spark.sql.sources.partitionOverwriteMode = static")
