@@ -5,13 +5,23 @@ from collections.abc import Mapping
 from bucketline.conf.errors import OptionError
 
 _COMMENT = "comment"
+_CONNECTOR = "connector"
 _TYPE = "type"
 _TYPES = ("paimon", "paimon-generic")
 
 
 def split_comment(properties: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """A table's options without its comment, which Spark's statements put among them, and the comment."""
+    """A table's options without its comment, which Spark's statements put among them, and the comment. Flink's
+    `connector` goes too, and must name Paimon. Raises OptionError.
+    """
     options = dict(properties)
+    connector = options.pop(_CONNECTOR, _TYPES[0])
+    if connector not in _TYPES:
+        raise OptionError(
+            f"Paimon Catalog only supports paimon tables, but you specify 'connector'= '{connector}'",
+            key=_CONNECTOR,
+            value=connector,
+        )
     return options, options.pop(_COMMENT, None)
 
 

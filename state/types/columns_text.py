@@ -215,6 +215,8 @@ class _Parser:
             raise _refused(f"{place}: Paimon has TIMESTAMP and TIMESTAMP WITH LOCAL TIME ZONE only")
         else:
             self._take_words("WITHOUT", "TIME", "ZONE")
+        if name == "DOUBLE":
+            self._take_words("PRECISION")
         try:
             found = parse_type_text(text)
         except CorruptFileError as e:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
-from bucketline.state.store.sql.queries import Target
+from bucketline.state.store.sql.queries import Target, spelled
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write import write_source
 from bucketline.state.store.table.write_result import WriteResult
@@ -54,7 +54,7 @@ class _Completed:
 def _fitted(frame: Any, target: Target) -> ShapedFrame:
     """The frame with the table's columns, cast to their types as Spark casts what it stores."""
     schema = target.table.schema
-    names = frame.columns if target.names is None else list(target.names)
+    names = spelled(frame.columns, schema.names) if target.names is None else list(target.names)
     if len(names) != len(frame.columns):
         raise SchemaMismatchError(
             f"INSERT: {len(frame.columns)} values for {len(names)} columns ({', '.join(names)})",

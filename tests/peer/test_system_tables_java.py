@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import bucketline as bl
 from bucketline.state.store.system.tables import SYSTEM_TABLES
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.logical import TypeRoot
@@ -89,11 +90,26 @@ def test_system_tables_of_golden_tables_have_the_rows_of_paimon(paimon_java: Pai
     compare(open_table(str(golden_table(name))), paimon_java)
 
 
-def compare(table: Table, peer: PaimonJava) -> None:
+def test_system_tables_of_a_branch_are_those_of_its_own_history(tmp_path: Path, paimon_java: PaimonJava) -> None:
+    table = aged(tmp_path / "default.db" / "t", MODES["vectors"])
+    on_side = {"branch": "side"}
+    side = open_table(table.path, options=on_side)
+    side.write(rows(side, [7, 1], "c"))
+    side.write(rows(side, [1], "c"), pa.array([3], pa.int8()))
+    side.create_tag("late", retained=timedelta(days=2))
+    side.add_column("x", "INT", comment="of the branch").write(rows(open_table(table.path, options=on_side), [8], "c"))
+    compare(open_table(table.path, options=on_side), paimon_java, on_side)
+    compare(table, paimon_java)
+    shown = bl.sql(None, "SELECT snapshot_id FROM t$branch_side$snapshots", str(tmp_path))["snapshot_id"].to_pylist()
+    assert shown == open_table(table.path, options=on_side).snapshots()["snapshot_id"].to_pylist()
+    assert shown != table.snapshots()["snapshot_id"].to_pylist()
+
+
+def compare(table: Table, peer: PaimonJava, options: Mapping[str, str] | None = None) -> None:
     different = {}
     for name in SYSTEM_TABLES:
         try:
-            found = peer.read(table.path, system=name)
+            found = peer.read(table.path, system=name, options=options)
         except PeerError as e:
             different[name] = e.reason
             continue

@@ -10,7 +10,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.sql.dialect import refused, sql_text
 from bucketline.state.sql.statement import Delete, Insert, Truncate, Update
 from bucketline.state.store.read.table_read import Filter
-from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, Target, engine_of
+from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, Target, engine_of, spelled
 from bucketline.state.store.sql.relation import (
     bind_columns,
     is_literal,
@@ -44,7 +44,9 @@ def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
     rows = queries.rows(session, found.query) if literals is None else literals.to_reader()
     if not found.by_name:
         _check_width(found, len(rows.schema), names)
-    given_rows = _completed(rows, [] if found.by_name else names, fixed, table.schema)
+    if found.by_name:
+        names = spelled(rows.schema.names, table.schema.names)
+    given_rows = _completed(rows, names, fixed, table.schema)
     if not found.overwrite:
         return snapshot_result(table.write(given_rows))
     return snapshot_result(table.overwrite(given_rows, partition=partition))
@@ -106,21 +108,20 @@ def _completed(
 ) -> pa.RecordBatchReader:
     """The rows under the table's names, with constant columns and with nulls for columns that get no value. Instants of
     a query become local times of its zone, for columns without a zone, as in Spark."""
-    given = list(names) or list(rows.schema.names)
-    missing = [f for f in schema if f.name not in given and f.name not in fixed]
+    missing = [f for f in schema if f.name not in names and f.name not in fixed]
     local = {
         n: is_zoned(f.type) and n in schema.names and is_local(schema.field(n).type)
-        for n, f in zip(given, rows.schema, strict=True)
+        for n, f in zip(names, rows.schema, strict=True)
     }
-    types = [pa.timestamp(f.type.unit) if local[n] else f.type for n, f in zip(given, rows.schema, strict=True)]
-    fields = [pa.field(n, t) for n, t in zip(given, types, strict=True)]
+    types = [pa.timestamp(f.type.unit) if local[n] else f.type for n, f in zip(names, rows.schema, strict=True)]
+    fields = [pa.field(n, t) for n, t in zip(names, types, strict=True)]
     constants = {**fixed, **{f.name: pa.scalar(None, f.type) for f in missing}}
     whole = pa.schema([*fields, *(pa.field(n, v.type) for n, v in constants.items())])
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in rows:
             added = [pa.repeat(value, batch.num_rows) for value in constants.values()]
-            own = [pc.local_timestamp(c) if local[n] else c for n, c in zip(given, batch.columns, strict=True)]
+            own = [pc.local_timestamp(c) if local[n] else c for n, c in zip(names, batch.columns, strict=True)]
             yield pa.RecordBatch.from_arrays([*own, *added], schema=whole)
 
     return pa.RecordBatchReader.from_batches(whole, batches())

@@ -92,6 +92,7 @@ def test_catalogs_databases_and_options_last_from_one_text_to_the_next(tmp_path:
         ("SET spark.paimon.buckt = 4", "unknown option 'buckt'; did you mean 'bucket'"),
         ("SELECT * FROM t /*+ OPTIONS('write-only'='true') */", "the hint 'write-only' has no effect on reading t"),
         ("INSERT INTO t /*+ OPTIONS('scan.snapshot-id'='1') */ VALUES (1,1,'a')", "no effect on writing t"),
+        ("CREATE TABLE x (a INT) WITH ('connector'='kafka')", "you specify 'connector'= 'kafka'"),
         ("CREATE CATALOG c WITH ('type'='hive', 'warehouse'='/w')", "'type' = 'hive' is not supported"),
         ("CREATE CATALOG paimon WITH ('warehouse'='/w')", "Catalog paimon already exists"),
         ("DROP TABLE `t$files`", "drop the table itself"),
@@ -243,7 +244,7 @@ def test_time_travel_reads_a_snapshot_a_tag_or_a_time(orders: Run) -> None:
 def test_inserts_fill_columns_by_position_by_list_and_by_name(orders: Run) -> None:
     orders("INSERT INTO t (dt, k) VALUES ('c', 7); INSERT INTO t PARTITION (dt = 'd') VALUES (8, 8)")
     orders(
-        "INSERT INTO t BY NAME SELECT 'e' AS dt, 9 AS k;"
+        "INSERT INTO t BY NAME SELECT 'e' AS DT, 9 AS k;"
         "INSERT INTO t PARTITION (dt = 'f') (v, k) SELECT v, k FROM t WHERE k = 3"
     )
     assert [r[0::2] for r in orders("SELECT * FROM t WHERE k > 4 ORDER BY k")] == [(7, "c"), (8, "d"), (9, "e")]
@@ -421,7 +422,9 @@ def test_several_columns_are_altered_at_once(orders: Run) -> None:
 
 
 def test_an_overwrite_replaces_the_whole_table_where_it_is_asked_to(orders: Run) -> None:
-    orders("CREATE TABLE p (k INT, d INT) PARTITIONED BY (d); INSERT INTO p VALUES (1, 1), (2, 2)")
+    orders(
+        "CREATE TABLE p (k INT, d INT) PARTITIONED BY (d) WITH ('connector'='paimon'); INSERT INTO p VALUES (1, 1), (2, 2)"
+    )
     orders("SET spark.sql.sources.partitionOverwriteMode = dynamic; INSERT OVERWRITE p VALUES (3, 2)")
     assert sorted(orders("SELECT k FROM p")) == [1, 3]
     orders("INSERT OVERWRITE p /*+ OPTIONS('dynamic-partition-overwrite'='false') */ VALUES (4, 2)")
