@@ -84,7 +84,8 @@ class SparkQueries:
 
     def spread(self, session: SqlSession, query: Query) -> SpreadRows:
         frame = self.frame(session, query)
-        return SpreadRows(to_arrow_schema(frame.schema), frame)
+        with explained_in_one_line():
+            return SpreadRows(to_arrow_schema(frame.schema), frame)
 
     def write(self, session: SqlSession, query: Query, target: Target) -> WriteResult:
         return write_frame(self._engine, self.frame(session, query), target)
