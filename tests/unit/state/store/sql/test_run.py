@@ -422,9 +422,8 @@ def test_several_columns_are_altered_at_once(orders: Run) -> None:
 
 
 def test_an_overwrite_replaces_the_whole_table_where_it_is_asked_to(orders: Run) -> None:
-    orders(
-        "CREATE TABLE p (k INT, d INT) PARTITIONED BY (d) WITH ('connector'='paimon'); INSERT INTO p VALUES (1, 1), (2, 2)"
-    )
+    orders("CREATE TABLE p (k INT, d INT) PARTITIONED BY (d) WITH ('connector'='paimon')")
+    orders("INSERT INTO p VALUES (1, 1), (2, 2)")
     orders("SET spark.sql.sources.partitionOverwriteMode = dynamic; INSERT OVERWRITE p VALUES (3, 2)")
     assert sorted(orders("SELECT k FROM p")) == [1, 3]
     orders("INSERT OVERWRITE p /*+ OPTIONS('dynamic-partition-overwrite'='false') */ VALUES (4, 2)")
