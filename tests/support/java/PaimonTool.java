@@ -220,7 +220,11 @@ public class PaimonTool {
 
     private static FileStoreTable open(JsonNode request) {
         FileStoreTable table = FileStoreTableFactory.create(FILE_IO, new Path(request.required("table").asText()));
-        Map<String, String> options = texts(request.path("options"));
+        Map<String, String> options = new HashMap<>(texts(request.path("options")));
+        String branch = options.remove("branch");
+        if (branch != null) {
+            table = table.switchToBranch(branch); // as a catalog does for `t$branch_b`: with the branch's own schema
+        }
         return options.isEmpty() ? table : table.copy(options);
     }
 
