@@ -194,6 +194,22 @@ def parse_tag(name: str) -> str | None:
     return name.removeprefix("tag-") if name.startswith("tag-") and name not in ("tag-", TAG_SUCCESS_DIR) else None
 
 
+def branch_folder(path: str, branch: str) -> str:
+    """The folder of a branch's metadata, of the table at `path`."""
+    return f"{path}/{BRANCH_DIR}/branch-{branch}"
+
+
+def parse_branch(name: str) -> str | None:
+    """The branch that a folder in the folder of branches holds; None for anything else."""
+    return name.removeprefix("branch-") if name.startswith("branch-") and name != "branch-" else None
+
+
+def branch_at(path: str, folder: str) -> str | None:
+    """The branch of the table at `path` whose metadata folder is `folder`; None when it is no branch's."""
+    name = folder.removeprefix(f"{path}/{BRANCH_DIR}/")
+    return None if name == folder or "/" in name else parse_branch(name)
+
+
 def manifest_name(uuid: str, counter: int) -> str:
     return f"manifest-{uuid}-{counter}"
 

@@ -22,8 +22,12 @@ class TableName:
     branch: str | None = None
 
     def __str__(self) -> str:
-        branch = "" if self.branch is None else f"{_SYSTEM_TABLE}{_BRANCH}{self.branch}"
-        return f"{self.database}.{self.table}{branch}"
+        return f"{self.database}.{self.object_name}"
+
+    @property
+    def object_name(self) -> str:
+        """The name within the database: `table`, or `table$branch_name`."""
+        return self.table if self.branch is None else f"{self.table}{_SYSTEM_TABLE}{_BRANCH}{self.branch}"
 
     @property
     def without_branch(self) -> "TableName":

@@ -81,9 +81,7 @@ def test_paimons_server_java_and_we_agree(paimon_catalogs: PaimonCatalogs, tmp_p
         table.create_tag("kept")
     assert sorted(java.do("tags", table="shop.ours")["names"]) == ["kept", "other"]
     assert table.delete_tag("other") and java.do("tags", table="shop.ours")["names"] == ["kept"]
-    table.create_branch("dev", "kept")
-    assert table.branches() == ["dev"] and read(ours.table("shop.ours$branch_dev")) == read(table)
-    assert table.delete_branch("dev") and table.branches() == []
+    _branches(java, ours)
     table.write(rows((9, "to be taken back")))
     assert table.rollback_to(newest) == newest == java.do("latest", table="shop.ours")["snapshot"]
     assert (9, "to be taken back") not in read(table)
@@ -113,3 +111,39 @@ def test_paimons_server_java_and_we_agree(paimon_catalogs: PaimonCatalogs, tmp_p
     ours.drop_database("depot")
     java.do("drop-database", database="shop")
     assert ours.list_databases() == []
+
+
+def _branches(java: PaimonCatalogs, ours: bl.Catalog) -> None:
+    """Branches of the table `shop.ours`, made, written, compacted and read in turns; none is left."""
+    table = ours.table("shop.ours")
+    before = read(table)
+    table.create_branch("dev", "kept")
+    java.do("create-branch", table="shop.ours", branch="theirs", tag="kept")
+    assert java.do("branches", table="shop.ours")["names"] == table.branches() == ["dev", "theirs"]
+    with pytest.raises(OptionError, match="already exists"):
+        table.create_branch("theirs", "kept")
+    for name in ("dev", "theirs"):
+        address = f"shop.ours$branch_{name}"
+        branch = ours.table(address)
+        assert read(branch) == before
+        newest = branch.write(rows((7, f"{name} ours")))
+        java.do("write", table=address, rows=[[8, f"{name} java"], [7, f"{name} java"]])
+        java.do("lose-answer")
+        assert branch.write(rows((9, f"{name} once"))) == java.do("latest", table=address)["snapshot"]
+        assert branch.compact() == java.do("latest", table=address)["snapshot"] == newest + 3
+        expected = sorted([*before, (7, f"{name} java"), (8, f"{name} java"), (9, f"{name} once")])
+        assert read(branch) == sorted(map(tuple, java.do("read", table=address)["rows"])) == expected
+        assert branch.add_column("extra", "INT").drop_column("extra").schema.names == ["id", "v"]
+        branch.create_tag("of-branch")
+        assert sorted(java.do("tags", table=address)["names"]) == ["kept", "of-branch"]
+        branch.write(rows((10, "to be taken back")))
+        assert branch.rollback_to("of-branch") == newest + 3 == java.do("latest", table=address)["snapshot"]
+        assert read(branch) == expected and branch.doctor(rows=True) == []
+    assert read(table) == before == sorted(map(tuple, java.do("read", table="shop.ours")["rows"]))
+    table.create_branch("empty")
+    java.do("drop-branch", table="shop.ours", branch="empty")
+    assert table.fast_forward("dev") == java.do("latest", table="shop.ours")["snapshot"]
+    assert read(table) == read(ours.table("shop.ours$branch_dev"))
+    assert read(table) == sorted(map(tuple, java.do("read", table="shop.ours")["rows"]))
+    assert table.delete_branch("dev") and table.delete_branch("theirs")
+    assert java.do("branches", table="shop.ours")["names"] == table.branches() == []

@@ -13,7 +13,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.commit import schema_change as changes
 from bucketline.state.commit.schema_edit import After, First, Position
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.format.snapshot_json import decode_snapshot
+from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.forwarding import fast_forward
 from bucketline.state.store.catalog.rollback import rollback_to
@@ -37,7 +37,7 @@ class AnswerError(Exception):
 
 @dataclass
 class Owned:
-    """A table of the server: its id and folder."""
+    """A table of the server, or a branch of one: its id, and the folder of its metadata."""
 
     uuid: str
     root: str
@@ -46,6 +46,7 @@ class Owned:
     partitions: list[dict[str, str]] = field(default_factory=list)
     """Those that were added, and not computed from snapshots."""
     done: list[dict[str, str]] = field(default_factory=list)
+    branches: dict[str, "Owned"] = field(default_factory=dict)
 
 
 @dataclass
@@ -183,9 +184,12 @@ class RestServer:
 
     def _of_table(self, method: str, database: str, name: str, rest: list[str], body: dict[str, Any]) -> Any:
         tables = self._database(database)
+        name, _, branch = name.partition("$branch_")
         table = tables.get(name)
+        if table is not None and branch:
+            table = table.branches.get(branch)
         if table is None:
-            raise AnswerError(404, f"no table {database}.{name}", "TABLE")
+            raise AnswerError(404, f"no table {database}.{name} {branch}", "TABLE")
         match method, rest:
             case "GET", []:
                 return self._described(database, name, table)
@@ -210,18 +214,27 @@ class RestServer:
                     tag_snapshot(self.io, table.root, body["tagName"], body["snapshotId"])
                 except OptionError as e:
                     raise AnswerError(409, str(e), "TAG") from e
+            case "GET", ["tags", tag]:
+                found = Tags(self.io, table.root).get(tag)
+                if found is None or tag in self.unknown_tags:
+                    raise AnswerError(404, "no tag", "TAG")
+                return {"tagName": tag, "snapshot": json.loads(encode_snapshot(found.snapshot))}
             case "DELETE", ["tags", tag]:
                 if Tags(self.io, table.root).get(tag) is None or tag in self.unknown_tags:
                     raise AnswerError(404, "no tag", "TAG")
                 Tags(self.io, table.root).delete(tag)
             case "POST", ["partitions", *action]:
                 self._partitions(table, action, body)
+            case "GET", ["branches"]:
+                return {"branches": sorted(table.branches) or None}
             case "POST", ["branches"]:
-                found = body["fromTag"] and Tags(self.io, table.root).get(body["fromTag"])
-                Branches(self.io, table.root).create(body["branch"], found or None)
+                self._branch(table, body["branch"], body["fromTag"])
             case "POST", ["branches", branch, "forward"]:
+                self._of_branch(table, branch)
                 self._know(table, fast_forward(self.io, table.root, branch).id)
             case "DELETE", ["branches", branch]:
+                self._of_branch(table, branch)
+                del table.branches[branch]
                 Branches(self.io, table.root).delete(branch)
             case _:
                 raise AnswerError(400, str(rest))
@@ -231,6 +244,23 @@ class RestServer:
         if name not in self.databases:
             raise AnswerError(404, f"no database {name}", "DATABASE")
         return self.databases[name]
+
+    def _of_branch(self, table: Owned, branch: str) -> Owned:
+        if branch not in table.branches:
+            raise AnswerError(404, f"no branch {branch}", "BRANCH")
+        return table.branches[branch]
+
+    def _branch(self, table: Owned, branch: str, tag: str | None) -> None:
+        found = None if tag is None else Tags(self.io, table.root).get(tag)
+        if tag is not None and found is None:
+            raise AnswerError(404, f"no tag {tag}", "TAG")
+        if branch in table.branches:
+            raise AnswerError(409, f"Branch name '{branch}' already exists.", "BRANCH")
+        Branches(self.io, table.root).create(branch, found)
+        made = Owned(f"{table.uuid}-{len(self.requests)}", Branches(self.io, table.root).path(branch))
+        table.branches[branch] = made
+        if found is not None:
+            self._know(made, found.snapshot.id)
 
     def _page(self, member: str, names: list[str], query: dict[str, str]) -> dict[str, Any]:
         found = [n for n in sorted(names) if n > query.get("pageToken", "")]

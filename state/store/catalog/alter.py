@@ -114,7 +114,7 @@ def position_of(text: str | None) -> Position | None:
 def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) -> Handle:
     owner = owner_of(table.io, table.metadata_path)
     while True:
-        newest = newest_schema(table.io, table.metadata_path)
+        newest = newest_schema(table.io, table.metadata_path, table=table.path)
         wanted = decide(newest)
         if wanted is None:
             return replace(table, table_schema=table.with_read_options(newest))
@@ -134,12 +134,14 @@ def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, want
         owner.change_schema(newest, wanted)
         return True
     except OptionError:
-        if newest_schema(table.io, table.metadata_path).id == newest.id:
+        if newest_schema(table.io, table.metadata_path, table=table.path).id == newest.id:
             raise
         return False
     except StorageError as e:
         # The answer may be lost, and not every change can be repeated.
-        if e.fields.get("published") is False or not same_schema(newest_schema(table.io, table.metadata_path), wanted):
+        if e.fields.get("published") is False or not same_schema(
+            newest_schema(table.io, table.metadata_path, table=table.path), wanted
+        ):
             raise
         return True
 

@@ -5,7 +5,7 @@ Source: Paimon 2.0 FileSystemBranchManager.
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR
+from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR, branch_folder, parse_branch
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -14,7 +14,6 @@ from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.rest_table_io import owner_of
 
 MAIN = "main"
-_PREFIX = "branch-"
 
 
 class Branches:
@@ -27,13 +26,16 @@ class Branches:
         self._directory = f"{path}/{BRANCH_DIR}"
 
     def names(self) -> list[str]:
-        """The names of the branches, sorted."""
-        found = self._io.list_names(self._directory)
-        return sorted(n.removeprefix(_PREFIX) for n in found if n.startswith(_PREFIX) and n != _PREFIX)
+        """The names of the branches that have a folder, sorted: those whose files matter."""
+        return sorted(filter(None, map(parse_branch, self._io.list_names(self._directory))))
+
+    def known(self) -> list[str]:
+        """The names of the branches, sorted, as the catalog says where one decides."""
+        return self.names() if self._owner is None else self._owner.branches()
 
     def path(self, name: str) -> str:
         """The metadata folder of a branch."""
-        return f"{self._directory}/{_PREFIX}{name}"
+        return branch_folder(self._path, name)
 
     def create(self, name: str, tag: Tag | None = None) -> None:
         """Creates a branch: empty with the newest schema, or at a tag. Raises OptionError for an existing or invalid
@@ -59,7 +61,7 @@ class Branches:
 
     def delete(self, name: str) -> bool:
         """Removes a branch's metadata; False when there is none. Files that only it used are orphans then."""
-        if name not in self.names():
+        if name not in self.known():
             return False
         if self._owner is not None:
             self._owner.delete_branch(name)
@@ -75,7 +77,7 @@ class Branches:
     def states(self) -> list[tuple[str, Snapshot]]:
         """As `states_of`, for all branches. Raises MissingSnapshotError for one that has lost some."""
         for name in self.names():
-            Snapshots(self._io, self.path(name)).latest_id()
+            Snapshots(self._io, self.path(name)).check_complete()
         return [state for name in self.names() for state in self.states_of(name)]
 
     def states_beside(self, root: str) -> list[tuple[str, Snapshot]]:
@@ -85,7 +87,7 @@ class Branches:
             return self.states()
         for name in self.names():
             if self.path(name) != root:
-                Snapshots(self._io, self.path(name)).latest_id()
+                Snapshots(self._io, self.path(name)).check_complete()
         others = [(f"branch {n}", self.path(n)) for n in self.names() if self.path(n) != root]
         found: list[tuple[str, Snapshot]] = []
         for where, other in (("'main'", self._path), *others):
@@ -115,7 +117,8 @@ class Branches:
             state = snapshots.get(snapshot_id)
             if state is not None:
                 found.append((f"snapshot {snapshot_id}", state))
-        return found
+        known = snapshots.without_file()
+        return found if known is None else [*found, (f"snapshot {known.id}", known)]
 
     def _forwarded(self, branch: Snapshots, ids: list[int], root: str) -> list[int]:
         """The snapshots of a branch, ascending, that the history at `root` has or had too. They are the first ones, so

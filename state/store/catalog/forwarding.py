@@ -21,8 +21,9 @@ def fast_forward(io: FileIO, path: str, branch: str) -> Snapshot:
     """The newest snapshot of the table at `path`, which is that of the branch. Raises OptionError for a branch that is
     not there, or has no snapshot."""
     branches = Branches(io, path)
-    if branch not in branches.names():
-        known = ", ".join([MAIN, *branches.names()])
+    there = branches.known()
+    if branch not in there:
+        known = ", ".join([MAIN, *there])
         raise OptionError(f"Branch name '{branch}' doesn't exist; there are: {known}", key="branch", value=branch)
     io.require_publish()
     root = branches.path(branch)

@@ -12,14 +12,9 @@ def check_owned(schema: TableSchema, io: FileIO, root: str) -> None:
     """Returns if the table or branch whose metadata is at `root` may be changed here.
 
     Raises UnsupportedTableError for a path to a table of a catalog, which would not learn of the change: tables that
-    this library made in a catalog say so, others do not. Also for a branch of such a table: it is read only.
+    this library made in a catalog say so, others do not.
     """
-    found = owned_io(io)
-    if found is not None and root != found.root:
-        raise UnsupportedTableError(
-            f"{root}: branches of a REST catalog's table are only read here; write the table itself", path=root
-        )
-    if found is None and CATALOG_OF_TABLE in schema.options:
+    if owned_io(io) is None and CATALOG_OF_TABLE in schema.options:
         raise UnsupportedTableError(
             f"{root} belongs to a REST catalog, which would not learn of a change: open the table by its name "
             f"(bl.catalog). If it has left the catalog, unset '{CATALOG_OF_TABLE}' by Paimon",

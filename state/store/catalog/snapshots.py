@@ -7,7 +7,7 @@ not exist, and reads a table without snapshot files as empty, even if something 
 from collections.abc import Callable, Iterator
 
 from bucketline.state.commit.newest import Vanished
-from bucketline.state.errors import StorageError
+from bucketline.state.errors import BranchNotFoundError, StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import EARLIEST, LATEST, SNAPSHOT_DIR, parse_snapshot_id, snapshot_name
 from bucketline.state.format.snapshot_json import encode_snapshot
@@ -75,6 +75,19 @@ class Snapshots:
         hinted = self._hint(LATEST)
         if hinted is None or not self.exists(hinted):
             raise missing_snapshot(self.root, Vanished(0 if newest is None else newest.id, proof, known_id))
+
+    def check_complete(self) -> None:
+        """Returns if no snapshot is known to be committed whose file is gone. Raises MissingSnapshotError."""
+        if self.owner is None:
+            self.latest_id()
+
+    def without_file(self) -> Snapshot | None:
+        """The newest snapshot where only the catalog has it: a branch may begin at one of its table."""
+        try:
+            found = None if self.owner is None else self.owner.newest()
+        except BranchNotFoundError:
+            return None
+        return None if found is None or self.exists(found.id) else found
 
     def earliest_id(self) -> int | None:
         """The oldest snapshot's id; None for a table without snapshots."""

@@ -15,7 +15,7 @@ from bucketline.conf.storage_options import check_storage_options
 from bucketline.conf.table.read_options import BRANCH
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
-from bucketline.state.format.paths import BRANCH_DIR
+from bucketline.state.format.paths import BRANCH_DIR, branch_at, branch_folder, parse_branch
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.schemas import Schemas
@@ -95,7 +95,8 @@ class TableHandle:
 
     def refreshed(self) -> Self:
         """The same table with its newest schema."""
-        return replace(self, table_schema=self.with_read_options(newest_schema(self.io, self.metadata_path)))
+        newest = newest_schema(self.io, self.metadata_path, table=self.path)
+        return replace(self, table_schema=self.with_read_options(newest))
 
     def with_read_options(self, schema: TableSchema) -> TableSchema:
         """The schema with the read options among its options, and with the storage options."""
@@ -140,7 +141,7 @@ def branch_path(path: str, settings: ReadSettings) -> str:
         return path
     if not branch or branch.isdigit() or "/" in branch or branch in (".", ".."):
         raise OptionError(f"{branch!r} is not a valid branch name", key=BRANCH.key, value=branch)
-    return f"{path}/{BRANCH_DIR}/branch-{branch}"
+    return branch_folder(path, branch)
 
 
 def newest_schema(io: FileIO, root: str, *, table: str | None = None) -> TableSchema:
@@ -167,8 +168,7 @@ def newest_schema(io: FileIO, root: str, *, table: str | None = None) -> TableSc
 
 
 def _refuse_branch(io: FileIO, root: str, table: str) -> NoReturn:
-    folder, prefix = f"{table}/{BRANCH_DIR}", "branch-"
-    names = sorted(n.removeprefix(prefix) for n in io.list_names(folder) if n.startswith(prefix))
-    name = root.removeprefix(f"{folder}/{prefix}")
+    names = sorted(filter(None, map(parse_branch, io.list_names(f"{table}/{BRANCH_DIR}"))))
+    name = branch_at(table, root)
     there = f"its branches: main, {', '.join(names)}" if names else "it has only 'main'"
     raise BranchNotFoundError(f"{table} has no branch '{name}'; {there}", path=table, branch=name)

@@ -6,6 +6,7 @@ follows, and after a success that one is the newest no more.
 Source: Paimon 2.0 CatalogSnapshotCommit.
 """
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -61,7 +62,7 @@ def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, g
             owner.roll_back(before.id, newest=snapshot.id)
             return Publication(Fate.LOST, gone=gone)
         why = "there is none before it"
-    except StorageError as e:
+    except (StorageError, OptionError) as e:
         why = e.message
     raise CorruptFileError(
         f"snapshot {snapshot.id} names {gone}, which was removed as an orphan while this writer was stopped, and the "

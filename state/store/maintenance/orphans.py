@@ -284,7 +284,7 @@ class _Names:
         if Schemas(self._io, root).latest_id() is None:
             raise CorruptFileError(f"{root}: there is no schema, so it is not known what is in use", path=root)
         # Files of a snapshot whose own file is gone are needed once that is put back.
-        Snapshots(self._io, root).latest_id()
+        Snapshots(self._io, root).check_complete()
         for name, snapshot in states:
             self._add_state(f"{name}{where}", root, name, snapshot)
             self._add_changelog(snapshot.changelog_manifest_list)
@@ -342,6 +342,9 @@ def _states(io: FileIO, root: str, after: int = 0) -> Iterator[tuple[str, Snapsh
         found = snapshots.get(snapshot_id) if snapshot_id > after else None
         if found is not None:
             yield f"snapshot {snapshot_id}", found
+    known = snapshots.without_file()
+    if known is not None:
+        yield f"snapshot {known.id} of the catalog", known
     for tag in Tags(io, root).list():
         yield f"tag {tag.name}", tag.snapshot
 

@@ -1,4 +1,4 @@
-"""Who decides about a table's newest state where its files alone do not: a catalog, as a protocol."""
+"""Who decides about a table's or branch's newest state where its files alone do not: a catalog, as a protocol."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -12,7 +12,11 @@ PartitionSpec = Mapping[str, str]
 
 
 class TableOwner(Protocol):
-    """The catalog that a table belongs to. Implementations can be pickled."""
+    """The catalog that a table or a branch belongs to. Implementations can be pickled.
+
+    What changes a tag or a branch, and a rollback, is looked for after a lost answer, so a StorageError means that it
+    has not happened, or that nobody knows.
+    """
 
     def newest(self) -> Snapshot | None:
         """The newest snapshot; None for a table without any."""
@@ -40,6 +44,10 @@ class TableOwner(Protocol):
 
     def delete_tag(self, name: str) -> None:
         """Removes a tag; a missing one is no error."""
+        ...
+
+    def branches(self) -> list[str]:
+        """The names of the table's branches, sorted."""
         ...
 
     def create_branch(self, name: str, tag: str | None) -> None:

@@ -1,16 +1,18 @@
-"""A table that a REST catalog owns: its snapshots, schema, tags and branches go through the server.
+"""A table that a REST catalog owns, or a branch of it: its snapshots, schema, tags and branches go through the server.
 
-The server decides: a commit is one request that names the snapshot it follows by its uuid.
+The server decides: a commit is one request that names the snapshot it follows by its uuid. A branch is a table of the
+name `table$branch_name` to it, and has an id of its own.
 Source: Paimon's OpenAPI description of the REST catalog; Paimon 2.0 RESTCatalog, CatalogSnapshotCommit.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import StorageError, TableNotFoundError, UnsupportedTableError
+from bucketline.state.errors import BranchNotFoundError, StorageError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.rest_json import schema_changes
 from bucketline.state.format.schema_json import TableSchema
@@ -20,12 +22,12 @@ from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.server.owner import PartitionSpec
 from bucketline.state.store.server.rest_client import NotThereError, RestClient, TakenError
 
-_SNAPSHOT, _TAG = "SNAPSHOT", "TAG"
+_SNAPSHOT, _TAG, _BRANCH = "SNAPSHOT", "TAG", "BRANCH"
 
 
 def table_path(name: TableName) -> tuple[str, ...]:
-    """The path of a table below the catalog's prefix."""
-    return ("databases", name.database, "tables", name.table)
+    """The path of a table, or of a branch of it, below the catalog's prefix."""
+    return ("databases", name.database, "tables", name.object_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class RestTable:
     client: RestClient
     name: TableName
     uuid: str | None
+    """The id of the table, whose branches have others."""
+
+    def on_branch(self, branch: str) -> "RestTable":
+        """The branch of that name."""
+        return replace(self, name=replace(self.name, branch=branch))
 
     def newest(self) -> Snapshot | None:
         try:
@@ -48,7 +55,7 @@ class RestTable:
 
     def commit(self, snapshot: Snapshot, before: Snapshot | None) -> bool:
         body = {
-            "tableId": self.uuid,
+            "tableId": self.uuid if self.name.branch is None else self._branch_id(),
             "baseSnapshotUuid": None if before is None else before.uuid,
             "snapshot": json.loads(encode_snapshot(snapshot)),
             "statistics": [],
@@ -56,6 +63,8 @@ class RestTable:
         try:
             answer = self.client.post(body, *table_path(self.name), "commit")
         except NotThereError as e:
+            # Another branch of that name may have been made since.
+            _branch_id.cache_clear()
             raise self._gone(e) from e
         except TakenError:
             return False
@@ -82,8 +91,9 @@ class RestTable:
         instant: dict[str, object] = {"type": "snapshot", "snapshotId": target}
         if isinstance(target, str):
             instant = {"type": "tag", "tagName": target}
+        body = {"instant": instant, "fromSnapshot": newest}
         try:
-            self.client.post({"instant": instant, "fromSnapshot": newest}, *table_path(self.name), "rollback")
+            self._changed(lambda: self._post(body, "rollback"), lambda: self._is_at(target))
         except NotThereError as e:
             if e.kind not in (_SNAPSHOT, _TAG):
                 raise self._gone(e) from e
@@ -94,7 +104,7 @@ class RestTable:
         kept = None if tag.retained_ms is None else f"{tag.retained_ms} ms"
         body = {"tagName": tag.name, "snapshotId": tag.snapshot.id, "timeRetained": kept}
         try:
-            self.client.post(body, *table_path(self.name), "tags")
+            self._changed(lambda: self._post(body, "tags"), lambda: self._tagged(tag.name) == tag.snapshot.id)
         except TakenError:
             return False
         except NotThereError as e:
@@ -107,33 +117,48 @@ class RestTable:
 
     def delete_tag(self, name: str) -> None:
         try:
-            self.client.delete(*table_path(self.name), "tags", name)
+            self._changed(lambda: self._delete("tags", name), lambda: self._tagged(name) is None)
         except NotThereError as e:
             if e.kind != _TAG:
                 raise self._gone(e) from e
 
-    def create_branch(self, name: str, tag: str | None) -> None:
+    def branches(self) -> list[str]:
         try:
-            self.client.post({"branch": name, "fromTag": tag}, *table_path(self.name), "branches")
+            return self.client.names("branches", *table_path(self.name), "branches")
+        except NotThereError as e:
+            raise self._gone(e) from e
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        taken = OptionError(f"Branch name '{name}' already exists.", key="branch", value=name)
+        if name in self.branches():
+            raise taken
+        _branch_id.cache_clear()
+        body = {"branch": name, "fromTag": tag}
+        try:
+            self._changed(lambda: self._post(body, "branches"), lambda: name in self.branches())
         except TakenError as e:
-            raise OptionError(f"Branch name '{name}' already exists.", key="branch", value=name) from e
+            raise taken from e
         except NotThereError as e:
             if e.kind != _TAG:
                 raise self._gone(e) from e
             raise OptionError(f"Tag '{tag}' doesn't exist.", key="tag", value=tag) from e
 
     def delete_branch(self, name: str) -> None:
+        _branch_id.cache_clear()
         try:
-            self.client.delete(*table_path(self.name), "branches", name)
+            self._changed(lambda: self._delete("branches", name), lambda: name not in self.branches())
         except NotThereError as e:
-            if e.kind != "BRANCH":
+            if e.kind != _BRANCH:
                 raise self._gone(e) from e
 
     def fast_forward(self, branch: str) -> None:
         try:
-            self.client.post({}, *table_path(self.name), "branches", branch, "forward")
+            self._changed(
+                lambda: self._post({}, "branches", branch, "forward"),
+                lambda: self.newest() == self.on_branch(branch).newest(),
+            )
         except NotThereError as e:
-            if e.kind != "BRANCH":
+            if e.kind != _BRANCH:
                 raise self._gone(e) from e
             raise OptionError(f"Branch name '{branch}' doesn't exist.", key="branch", value=branch) from e
 
@@ -148,7 +173,7 @@ class RestTable:
 
     def _keep_partitions(self, body: Mapping[str, Any], *action: str) -> None:
         try:
-            self.client.post(body, *table_path(self.name), "partitions", *action)
+            self._post(body, "partitions", *action)
         except NotThereError as e:
             if e.kind == "TABLE":
                 raise self._gone(e) from e
@@ -156,7 +181,49 @@ class RestTable:
         except UnsupportedTableError as e:
             raise _keeps_none(self.name, str(e)) from e
 
-    def _gone(self, error: NotThereError) -> TableNotFoundError:
+    def _post(self, body: Mapping[str, object], *path: str) -> None:
+        self.client.post(body, *table_path(self.name), *path)
+
+    def _delete(self, *path: str) -> None:
+        self.client.delete(*table_path(self.name), *path)
+
+    def _changed(self, change: Callable[[], None], is_done: Callable[[], bool]) -> None:
+        """Carries out a change; after an unclear answer `is_done` says whether it happened. Raises StorageError."""
+        try:
+            change()
+        except StorageError as e:
+            if e.fields.get("published") is False or not is_done():
+                raise
+
+    def _is_at(self, target: int | str) -> bool:
+        """Whether the newest snapshot is that of an id, or of a tag."""
+        newest, wanted = self.newest(), self._tagged(target) if isinstance(target, str) else target
+        return newest is not None and newest.id == wanted
+
+    def _tagged(self, name: str) -> int | None:
+        """The id of a tag's snapshot; None when there is no such tag."""
+        try:
+            answer = self.client.get(*table_path(self.name), "tags", name)
+        except NotThereError as e:
+            if e.kind == _TAG:
+                return None
+            raise self._gone(e) from e
+        return int((answer.get("snapshot") or {}).get("id") or 0)
+
+    def _branch_id(self) -> str | None:
+        try:
+            return _branch_id(self.client, self.name) or self.uuid
+        except NotThereError as e:
+            raise self._gone(e) from e
+
+    def _gone(self, error: NotThereError) -> TableNotFoundError | BranchNotFoundError:
+        if self.name.branch is not None:
+            return BranchNotFoundError(
+                f"the catalog has no branch '{self.name.branch}' of the table {self.name.without_branch}: "
+                f"{error.message}",
+                table=str(self.name.without_branch),
+                branch=self.name.branch,
+            )
         return TableNotFoundError(
             f"the catalog has no table {self.name} with the id {self.uuid}: {error.message}", table=str(self.name)
         )
@@ -171,3 +238,10 @@ def _keeps_none(name: TableName, answer: str) -> UnsupportedTableError:
         f"the catalog keeps no partitions of {name}: {answer}; set 'partition.mark-done-action' to 'success-file'",
         table=str(name),
     )
+
+
+@lru_cache(maxsize=256)
+def _branch_id(client: RestClient, name: TableName) -> str | None:
+    """The id that the catalog gave a branch; asked for once in a process."""
+    found = client.get(*table_path(name)).get("id")
+    return None if found is None else str(found)

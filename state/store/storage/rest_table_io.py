@@ -12,6 +12,7 @@ from bucketline.conf.catalog_link import CatalogLink
 from bucketline.conf.storage_options import check_storage_options, known_storage_options
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import TableNotFoundError
+from bucketline.state.format.paths import branch_at
 from bucketline.state.store.server.owner import TableOwner
 from bucketline.state.store.server.rest_client import NotThereError
 from bucketline.state.store.server.rest_table import RestTable, table_path
@@ -47,10 +48,12 @@ class RestTableIO(WrappedIO):
     lends_keys: bool = False
     clock: Clock = SYSTEM_CLOCK
 
-    @property
-    def owner(self) -> TableOwner:
-        """The catalog, as far as it decides about this table."""
-        return self.table
+    def owner_at(self, path: str) -> TableOwner | None:
+        """The catalog, as far as it decides about the table, or its branch, with its metadata at `path`."""
+        if path == self.root:
+            return self.table
+        branch = branch_at(self.root, path)
+        return None if branch is None else self.table.on_branch(branch)
 
     @property
     def inner(self) -> Inner:
@@ -81,12 +84,9 @@ class RestTableIO(WrappedIO):
 
 
 def owner_of(io: object, path: str) -> TableOwner | None:
-    """Who decides about the newest state of the table at `path`; None: its files do.
-
-    The metadata folder of a branch is no table of its own here: its files are read.
-    """
+    """Who decides about the newest state of the table, or of the branch, at `path`; None: its files do."""
     found = owned_io(io)
-    return found.owner if found is not None and path == found.root else None
+    return None if found is None else found.owner_at(path)
 
 
 def owned_io(io: object) -> RestTableIO | None:

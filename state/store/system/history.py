@@ -122,7 +122,7 @@ def branches(table: TableHandle) -> pa.Table:
     """One row a branch, by name; `create_time` is when its folder changed last, or its first file was written."""
     found = Branches(table.io, table.path)
     rows = [
-        {"branch_name": name, "create_time": local_time(_changed_ms(table, found.path(name)))} for name in found.names()
+        {"branch_name": name, "create_time": local_time(_changed_ms(table, found.path(name)))} for name in found.known()
     ]
     return pa.Table.from_pylist(rows, schema=BRANCHES)
 

@@ -306,7 +306,7 @@ class Table:
 
     def branches(self) -> list[str]:
         """The names of the branches beside `main`."""
-        return Branches(self._handle.io, self.path).names()
+        return Branches(self._handle.io, self.path).known()
 
     def create_branch(self, name: str, tag: str | None = None) -> None:
         """Creates a branch: empty, or at a tag. Open it with the option `branch`, to read and to write it."""

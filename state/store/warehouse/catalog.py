@@ -99,8 +99,11 @@ class Catalog:
         return sorted(found)
 
     def has_table(self, name: str) -> bool:
-        """Whether there is a table of that name."""
-        return self.metastore.has_table(self._name(name))
+        """Whether there is a table of that name, and the branch that the name has."""
+        found = self._name(name)
+        if not self.metastore.has_table(found.without_branch):
+            return False
+        return found.branch is None or found.branch in self.table(str(found.without_branch)).branches()
 
     def create_table(
         self,

@@ -110,6 +110,19 @@ public class CatalogTool {
             case "tags":
                 ((FileStoreTable) catalog.getTable(name)).tagManager().allTagNames().forEach(done.putArray("names")::add);
                 break;
+            case "branches":
+                catalog.listBranches(name).forEach(done.putArray("names")::add);
+                break;
+            case "create-branch":
+                JsonNode tag = request.get("tag");
+                catalog.createBranch(name, request.get("branch").asText(), tag == null ? null : tag.asText());
+                break;
+            case "drop-branch":
+                catalog.dropBranch(name, request.get("branch").asText());
+                break;
+            case "fast-forward":
+                catalog.fastForward(name, request.get("branch").asText());
+                break;
             default:
                 throw new IllegalArgumentException(request.toString());
         }
