@@ -87,18 +87,19 @@ class TagPlan:
         day = _EPOCH + timedelta(milliseconds=self._local(snapshot.time_ms))
         return f"{_BATCH_PREFIX}{day:%Y-%m-%d}"
 
+    def is_created(self, name: str) -> bool:
+        """Whether a tag of that name is one that writers create."""
+        if self.settings.creation is TagCreation.BATCH:
+            return name.startswith(_BATCH_PREFIX) or name == self.settings.batch_name
+        return self.named_time(name) is not None
+
     def too_many(self, tags: Iterable[Tag]) -> list[str]:
         """The names of created tags that go, so that as many as `tag.num-retained-max` stay: the oldest."""
         most = self.settings.most
         if most is None:
             return []
-        own = sorted((t for t in tags if self._is_created(t.name)), key=lambda t: (t.snapshot.id, t.name))
+        own = sorted((t for t in tags if self.is_created(t.name)), key=lambda t: (t.snapshot.id, t.name))
         return [t.name for t in own[: max(0, len(own) - most)]]
-
-    def _is_created(self, name: str) -> bool:
-        if self.settings.creation is TagCreation.BATCH:
-            return name.startswith(_BATCH_PREFIX) or name == self.settings.batch_name
-        return self.named_time(name) is not None
 
     def _local(self, time_ms: int) -> int:
         utc = datetime.fromtimestamp(time_ms / 1000, UTC)

@@ -65,7 +65,7 @@ def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple
             if _create(work, name, snapshot):
                 made.append(name)
             last_ms = plan.named_time(name)
-            _drop_surplus(work, plan)
+    _drop_surplus(work, plan)
     return Tagged(newest.id + 1, last_ms), made
 
 
@@ -90,8 +90,13 @@ def _create(work: TagWork, name: str, snapshot: Snapshot) -> bool:
 
 
 def _drop_surplus(work: TagWork, plan: TagPlan) -> None:
-    if plan.settings.most is not None:
-        for name in plan.too_many(Tags(work.io, work.root).list()):
+    """Removes the oldest created tags that are too many; reads none while there are no more than may stay."""
+    most, tags = plan.settings.most, Tags(work.io, work.root)
+    if most is None:
+        return
+    created = [name for name in tags.names() if plan.is_created(name)]
+    if len(created) > most:
+        for name in plan.too_many(filter(None, map(tags.get, created))):
             delete_tag(work.io, work.path, work.schema, name, root=work.root)
 
 

@@ -14,7 +14,9 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.auto_tags import Tagged, TagWork, create_tags
 from bucketline.state.store.maintenance.upkeep import Upkeep, Upkept
+from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table_partitions, mark_table_done
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
@@ -237,6 +239,42 @@ def test_a_stream_tags_the_snapshots_of_others_too_and_reads_them_only_when_a_ta
     upkeep, session = _upkeep(table, clock)
     assert _commit(upkeep, session).tags == ("2026-01-09", "2026-01-10", "2026-01-11")
     assert [t.snapshot.id for t in Tags(handle_of(table).io, table.path).list()] == [1, 2, 3]
+
+
+class _Listing(LocalIO):
+    """Counts the listings of a folder of tags, and the tags that are read."""
+
+    seen: ClassVar[list[str]] = []
+
+    def list_names(self, directory: str) -> list[str]:
+        if directory.endswith("/tag"):
+            self.seen.append("listing")
+        return super().list_names(directory)
+
+    def read_optional(self, path: str) -> bytes | None:
+        if "/tag/" in path:
+            self.seen.append(path.rpartition("/tag/")[2])
+        return super().read_optional(path)
+
+
+def test_many_tags_at_once_are_counted_with_one_listing(tmp_path: Path) -> None:
+    table, clock = _table(tmp_path), _clock("2026-01-10T08:00")
+    for _ in range(5):
+        _write(table, clock, "a")
+        clock.now += DAY_MS
+    table.create_tag("mine", 5)
+    options = {"tag.automatic-creation": "process-time", "tag.num-retained-max": "5"}
+    table = table.set_options(options)
+    handle = handle_of(table)
+    newest = handle.snapshot_store.latest()
+    assert newest is not None
+    work = TagWork(_Listing(), table.path, table.path, handle.table_schema, clock)
+    _Listing.seen.clear()
+    _, made = create_tags(work, newest, Tagged(1, None))
+    assert made == [f"2026-01-{day:02}" for day in range(9, 14)] and _Listing.seen == ["listing"]
+    table = table.set_options({"tag.num-retained-max": "2"})
+    _write(table, clock, "a")
+    assert table.tags()["tag_name"].to_pylist() == ["2026-01-13", "mine", "2026-01-14"]
 
 
 def test_a_created_tag_lives_as_long_as_tags_do_by_default(tmp_path: Path) -> None:
