@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from bucketline.state.errors import StorageError, UnsupportedTableError
+from bucketline.state.store.storage.errors import unless_missing
 from bucketline.state.store.storage.file_info import FileInfo
 
 PutIfAbsent = Callable[[str, bytes], bool]
@@ -38,12 +39,7 @@ class ArrowIO:
             return data
 
     def read_optional(self, path: str) -> bytes | None:
-        try:
-            return self.read(path)
-        except StorageError as e:
-            if e.fields["missing"]:
-                return None
-            raise
+        return unless_missing(self.read, path)
 
     def read_unchanging(self, path: str) -> bytes:
         return self.read(path)

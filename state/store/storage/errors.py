@@ -3,10 +3,13 @@
 import errno
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from bucketline.state.errors import StorageError
+
+T = TypeVar("T")
 
 _FINAL = frozenset(
     {
@@ -62,6 +65,16 @@ def storage_error(path: str, error: OSError, *, remedy: str = "", **fields: obje
             **fields,
         },
     )
+
+
+def unless_missing(ask: Callable[[str], T], path: str) -> T | None:
+    """What `ask` answers about a file; None when there is no such file."""
+    try:
+        return ask(path)
+    except StorageError as e:
+        if e.fields["missing"]:
+            return None
+        raise
 
 
 def disk_error(error: Exception) -> OSError | None:

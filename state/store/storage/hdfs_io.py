@@ -11,6 +11,7 @@ import pyarrow as pa
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import StorageError
 from bucketline.state.format.paths import temporary_name
+from bucketline.state.store.storage.errors import unless_missing
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.forks import check_not_forked
 from bucketline.state.store.storage.hdfs_client import (
@@ -46,12 +47,7 @@ class HdfsIO:
             return bytes(found.read_range(0, len(found)))
 
     def read_optional(self, path: str) -> bytes | None:
-        try:
-            return self.read(path)
-        except StorageError as e:
-            if e.fields["missing"]:
-                return None
-            raise
+        return unless_missing(self.read, path)
 
     def read_unchanging(self, path: str) -> bytes:
         return self.read(path)
@@ -117,13 +113,7 @@ class HdfsIO:
         return sorted(self._walk(directory), key=lambda f: f.path)
 
     def exists(self, path: str) -> bool:
-        try:
-            self._status(path)
-        except StorageError as e:
-            if e.fields["missing"]:
-                return False
-            raise
-        return True
+        return unless_missing(self._status, path) is not None
 
     def size(self, path: str) -> int:
         return int(self._status(path).length)

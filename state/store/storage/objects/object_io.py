@@ -16,6 +16,7 @@ import pyarrow as pa
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.paths import SCHEMA_DIR, temporary_name
+from bucketline.state.store.storage.errors import unless_missing
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.forks import check_not_forked
 from bucketline.state.store.storage.objects.object_errors import STORE_ERRORS, TAKEN_ERRORS, object_error, object_errors
@@ -79,12 +80,7 @@ class ObjectIO:
             return bytes(obstore.get(clients.patient, self._key(path)).bytes())
 
     def read_optional(self, path: str) -> bytes | None:
-        try:
-            return self.read(path)
-        except StorageError as e:
-            if e.fields["missing"]:
-                return None
-            raise
+        return unless_missing(self.read, path)
 
     def read_unchanging(self, path: str) -> bytes:
         remembered = self._clients.remembered
@@ -135,13 +131,7 @@ class ObjectIO:
         return sorted(found, key=lambda f: f.path)
 
     def exists(self, path: str) -> bool:
-        try:
-            self._head(path)
-        except StorageError as e:
-            if e.fields["missing"]:
-                return False
-            raise
-        return True
+        return unless_missing(self._head, path) is not None
 
     def size(self, path: str) -> int:
         return self._head(path)[0]
