@@ -81,6 +81,8 @@ JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
         Coordinate("org.apache.hadoop", "hadoop-client-minicluster", "3.4.1", without=("*:*",)),
         Coordinate("org.mockito", "mockito-core", "2.28.2"),
     ),
+    # A Kerberos server in the JVM of that HDFS.
+    "kdc": (Coordinate("org.apache.hadoop", "hadoop-minikdc", "3.4.1", without=("org.slf4j:*",)),),
     # What Spark needs for a checkpoint on S3, with the Hadoop of PySpark 4.0.
     "hadoop-aws": (
         Coordinate("org.apache.hadoop", "hadoop-aws", "3.4.1", without=("*:*",)),

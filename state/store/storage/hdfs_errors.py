@@ -9,10 +9,14 @@ from bucketline.state.errors import StorageError
 _ANSWER = re.compile(r'(?P<kind>\w+)\("(?P<text>.*)', re.DOTALL)
 """How the client writes an error: RPCError("a.Java.Class", "message"), or InvalidArgument("message")."""
 
+_LOGIN = re.compile(r'GSSAPIError\(.*routine_error: "(?P<kind>\w+)".*?, \d+, "(?P<text>.*)"\)', re.DOTALL)
+"""How it writes an error of Kerberos."""
+
 _FINAL = frozenset(
     {
         "AccessControlException",
         "AuthorizationException",
+        "GSS_S_NO_CRED",
         "DSQuotaExceededException",
         "InvalidPathException",
         "NSQuotaExceededException",
@@ -28,6 +32,9 @@ _FINAL = frozenset(
 _EXPLAINED = {
     "AccessControlException": "; let this user read and write the folder",
     "DSQuotaExceededException": "; free some space, or raise the quota of the folder",
+    "GSS_S_NO_CRED": (
+        "; log in by `kinit`, or set 'security.kerberos.login.principal' and 'security.kerberos.login.keytab'"
+    ),
     "NSQuotaExceededException": "; remove files, or raise the quota of the folder",
     "SafeModeException": "; the name node takes no changes now: wait until it does",
     "UnsupportedFeature": "; the client hdfs-native cannot do that",
@@ -56,6 +63,9 @@ def exists_already(path: str) -> StorageError:
 
 def _kind_and_text(text: str) -> tuple[str, str]:
     """The name of the error, and the first line of what it says; a Java class without its package."""
+    login = _LOGIN.match(text)
+    if login is not None:
+        return login["kind"], login["text"]
     found = _ANSWER.match(text)
     if found is None:
         return "", text.partition("\n")[0]

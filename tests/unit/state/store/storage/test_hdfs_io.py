@@ -103,6 +103,13 @@ def test_errors_name_the_path_what_happened_and_whether_to_try_again() -> None:
     with pytest.raises(StorageError, match=r"/t/g: SafeModeException: Cannot create /t/g\.; the name node") as caught:
         cluster.io().write_new("/t/g", b"")
     assert caught.value.fields["retryable"] is True
+    says = (
+        'GSSAPIError(GssMajorCodes { raw: "0x00070000", routine_error: "GSS_S_NO_CRED", supplementary_info: "0x0" }, '
+        '2529639053, "No credentials were supplied")'
+    )
+    with pytest.raises(StorageError, match=r"/t/g: No credentials were supplied; log in by `kinit`, or") as caught:
+        cluster.io().write_new("/t/g", b"")
+    assert caught.value.fields["retryable"] is False
 
 
 def test_a_folder_of_a_table_is_made_and_renamed_in_one_step() -> None:
