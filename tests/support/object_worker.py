@@ -1,9 +1,10 @@
-"""A process of its own that works on a store: `python -m tests.support.object_worker WHAT ENDPOINT URI NUMBER COUNT`.
+"""A process of its own that works on a store: `python -m tests.support.object_worker WHAT STORAGE URI NUMBER COUNT`.
 
 It says `ready`, waits for a line, and says what it did then: with `publish` the numbers of the files that it was the
 first to make, with `write` those of the rows that it wrote; with `write-on` it says each number once it is written.
 """
 
+import json
 import sys
 import uuid
 
@@ -11,31 +12,32 @@ import pyarrow as pa
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.errors import CommitConflictError
+from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import open_table
-from tests.support.s3_server import object_io, storage_of
 
 
 def main() -> None:
-    what, endpoint, uri, number, count = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
-    io, root = object_io(uri, endpoint)
+    what, options, uri, number, count = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
+    storage: dict[str, str] = json.loads(options)
+    io, root = file_io_for(uri, storage)
     io.require_publish()
     print("ready", flush=True)
     sys.stdin.readline()
     if what == "write-on":
         for n in range(count):
-            if _write(uri, endpoint, number * count + n):
+            if _write(uri, storage, number * count + n):
                 print(number * count + n, flush=True)
         return
     if what == "publish":
         done = [n for n in range(count) if io.publish(f"{root}/snapshot/snapshot-{n}", uuid.uuid4().bytes)]
     else:
-        done = [n for n in range(count) if _write(uri, endpoint, number * count + n)]
+        done = [n for n in range(count) if _write(uri, storage, number * count + n)]
     print(*done, flush=True)
 
 
-def _write(uri: str, endpoint: str, number: int) -> bool:
+def _write(uri: str, storage: dict[str, str], number: int) -> bool:
     try:
-        open_table(uri, storage_options=storage_of(endpoint)).write(pa.table({"number": [number]}))
+        open_table(uri, storage_options=storage).write(pa.table({"number": [number]}))
     except CommitConflictError:
         # Too many others were quicker.
         return False

@@ -19,6 +19,7 @@ from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.arrow_io import ArrowIO
 from tests.support.azurite import Azurite
+from tests.support.fake_gcs import FakeGcs
 from tests.support.fake_hdfs import FakeHdfs
 from tests.support.faulty_io import FaultyIO
 from tests.support.hdfs_cluster import HdfsCluster
@@ -31,7 +32,7 @@ ON_LOCAL_FILES: dict[str, Callable[[], FileIO]] = {
 }
 
 
-EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw", "hdfs")]
+EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw", "fake_gcs", "hdfs")]
 
 
 @pytest.fixture(params=[*ON_LOCAL_FILES, "fake hdfs", "s3_server", *EMULATED])
@@ -42,7 +43,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileIO, str]:
         return cluster.io(), "/w"
     if request.param in ON_LOCAL_FILES:
         return ON_LOCAL_FILES[request.param](), str(tmp_path)
-    server: S3Server | Azurite | HdfsCluster = request.getfixturevalue(request.param)
+    server: S3Server | Azurite | FakeGcs | HdfsCluster = request.getfixturevalue(request.param)
     return server.new_folder()
 
 

@@ -22,18 +22,19 @@ from bucketline.state.store.storage.objects.object_writer import PART_BYTES
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES
 from bucketline.state.store.storage.requests import RequestCounts
 from tests.support.azurite import Azurite
+from tests.support.fake_gcs import FakeGcs
 from tests.support.fault_proxy import FaultProxy
 from tests.support.s3_server import BUCKET, S3Server, make_bucket, object_io, parts_left, wait_until
 
 NAMES = ["k=a%20b", "sp ace", "a%2Fb", "til~de", "ha#sh", "ünï", "a?b", "a+b", "a*b", "c:d", "x{y}", 'q"z', "[l]", "^c"]
 
 
-EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw")]
+EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw", "fake_gcs")]
 
 
 @pytest.fixture(params=["s3_server", *EMULATED])
 def place(request: pytest.FixtureRequest) -> tuple[ObjectIO, str]:
-    server: S3Server | Azurite = request.getfixturevalue(request.param)
+    server: S3Server | Azurite | FakeGcs = request.getfixturevalue(request.param)
     return server.new_folder()
 
 

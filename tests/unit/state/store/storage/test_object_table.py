@@ -18,6 +18,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.azurite import Azurite
+from tests.support.fake_gcs import FakeGcs
 from tests.support.hdfs_cluster import HdfsCluster
 from tests.support.s3_server import S3Server, wait_until
 from tests.support.tasks import Cluster
@@ -37,18 +38,18 @@ TABLES = {
 }
 
 
-EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw", "hdfs")]
+EMULATED = [pytest.param(name, marks=pytest.mark.stores) for name in ("azurite", "versitygw", "fake_gcs", "hdfs")]
 
 
 @pytest.fixture(params=["s3_server", *EMULATED])
-def server(request: pytest.FixtureRequest) -> S3Server | Azurite | HdfsCluster:
-    found: S3Server | Azurite | HdfsCluster = request.getfixturevalue(request.param)
+def server(request: pytest.FixtureRequest) -> S3Server | Azurite | FakeGcs | HdfsCluster:
+    found: S3Server | Azurite | FakeGcs | HdfsCluster = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_lives_far_away_in_every_bucket_mode_and_format(
-    name: str, server: S3Server | Azurite | HdfsCluster
+    name: str, server: S3Server | Azurite | FakeGcs | HdfsCluster
 ) -> None:
     options, keys = TABLES[name]
     uri, storage = server.new_uri(), server.storage
