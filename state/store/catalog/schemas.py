@@ -13,7 +13,9 @@ from bucketline.state.format.paths import SCHEMA_DIR, parse_schema_id, schema_na
 from bucketline.state.format.schema_history import id_problems
 from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.errors import unless_missing
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.parallel import all_at_once
 
 
 class Schemas:
@@ -33,8 +35,19 @@ class Schemas:
         """The newest schema's id; None when there is no table here."""
         return max(self.ids(), default=None)
 
-    def latest(self) -> TableSchema | None:
-        """The newest schema; None when there is no table here."""
+    def latest(self, known: int | None = None) -> TableSchema | None:
+        """The newest schema; None when there is no table here.
+
+        `known` is the id of one that was the newest: while it is, nothing is listed.
+        """
+        if known is not None:
+            asked: list[Callable[[], TableSchema | bool | None]] = [
+                lambda: self._io.exists(self.path(known + 1)),
+                lambda: unless_missing(lambda _: self.get(known), self.path(known)),
+            ]
+            is_followed, found = all_at_once(self._io, asked)
+            if not is_followed and isinstance(found, TableSchema):
+                return found
         newest = self.latest_id()
         return None if newest is None else self.get(newest)
 

@@ -95,7 +95,7 @@ class TableHandle:
 
     def refreshed(self) -> Self:
         """The same table with its newest schema."""
-        newest = newest_schema(self.io, self.metadata_path, table=self.path)
+        newest = newest_schema(self.io, self.metadata_path, table=self.path, known=self.table_schema.id)
         return replace(self, table_schema=self.with_read_options(newest))
 
     def with_read_options(self, schema: TableSchema) -> TableSchema:
@@ -144,14 +144,15 @@ def branch_path(path: str, settings: ReadSettings) -> str:
     return branch_folder(path, branch)
 
 
-def newest_schema(io: FileIO, root: str, *, table: str | None = None) -> TableSchema:
-    """The schema in force at a table's path, or at that of a branch of the table at `table`.
+def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int | None = None) -> TableSchema:
+    """The schema in force at a table's path, or at that of a branch of the table at `table`. `known` as in
+    `Schemas.latest`.
 
     Raises TableNotFoundError when there is no table, BranchNotFoundError when it has no such branch,
     UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
     """
     try:
-        found = Schemas(io, root).latest()
+        found = Schemas(io, root).latest(known)
     except CorruptFileError as e:
         if "version" not in e.fields:
             raise
