@@ -29,6 +29,10 @@ COUNTERS: tuple[tuple[Metric, _Read], ...] = (
     (Metric("expired_snapshots", Kind.COUNTER, "snapshots removed after batches"), _of("expired_snapshots")),
     (Metric("spilled_bytes", Kind.COUNTER, "bytes that tasks wrote to local disk"), _of("spilled_bytes")),
     (
+        Metric("storage_requests", Kind.COUNTER, "requests of this process to the object store of the table"),
+        _of("storage_requests"),
+    ),
+    (
         Metric("back_pressure_seconds", Kind.COUNTER, "seconds that batches waited for, or spent on, compactions"),
         _of("back_pressure_seconds"),
     ),

@@ -33,6 +33,9 @@ class BatchReport:
     `level0_bytes` were on level 0, for up to `level0_seconds`. It has waited, or compacted, `back_pressure_seconds`
     because of that. `open_items` of compaction plans were open when the stream last looked, the oldest for
     `open_items_seconds`.
+
+    `storage_requests` is how many requests this process has sent to the table's object store meanwhile; tasks in other
+    processes send theirs by themselves.
     """
 
     table: str
@@ -66,6 +69,7 @@ class BatchReport:
     open_items: int = 0
     open_items_seconds: int = 0
     back_pressure_seconds: float = 0.0
+    storage_requests: int = 0
     created_tags: tuple[str, ...] = ()
     dropped_partitions: tuple[str, ...] = ()
     done_partitions: tuple[str, ...] = ()
@@ -104,6 +108,8 @@ class BatchReport:
             parts.append(f"dropped {counted(len(self.dropped_partitions), 'partition')} that had expired")
         if self.done_partitions:
             parts.append(f"marked {counted(len(self.done_partitions), 'partition')} as done")
+        if self.storage_requests:
+            parts.append(counted(self.storage_requests, "request"))
         if self.spilled_bytes:
             parts.append(f"spilled {_size(self.spilled_bytes)}")
         if self.compaction_dropped:

@@ -29,6 +29,7 @@ from bucketline.state.store.storage.objects.object_store import (
 )
 from bucketline.state.store.storage.objects.object_writer import PART_BYTES, ObjectWriter
 from bucketline.state.store.storage.requests import Request, RequestCounts
+from bucketline.state.store.storage.wrapped_io import bare
 
 try:
     import obstore
@@ -272,6 +273,12 @@ class ObjectIO:
             found = [(str(o["path"]), int(o["size"]), o["last_modified"]) for page in pages for o in page]
         clients.counter.add(Request.LIST, _pages(len(found)))
         return found
+
+
+def requests_sent(io: object) -> RequestCounts:
+    """The requests that this process has sent to the bucket behind `io`; none where it is no bucket."""
+    found = bare(io)
+    return found.requests if isinstance(found, ObjectIO) else RequestCounts()
 
 
 def object_io_for(uri: str, storage: Mapping[str, str]) -> tuple[ObjectIO, str]:

@@ -1,5 +1,6 @@
 """Tables in object stores and on HDFS: made, written, compacted, read, expired, cleaned and examined there."""
 
+import logging
 import random
 from datetime import timedelta
 from pathlib import Path
@@ -94,8 +95,11 @@ def test_a_table_is_written_and_read_under_the_names_of_oss(s3_server: S3Server)
     assert found["n"].to_pylist() == [2]
 
 
-def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(s3_server: S3Server, tmp_path: Path) -> None:
-    """Between two compactions, with one data file each."""
+def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(
+    s3_server: S3Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Between two compactions, with one data file each; what comes now and then is bounded over 30 commits."""
+    caplog.set_level(logging.INFO, "bucketline.progress")
     uri, storage = s3_server.new_uri(), s3_server.storage
     io = handle_of(create_table(uri, COLUMNS, ("id", "day"), options={"bucket": "1"}, storage_options=storage)).io
     assert isinstance(io, ObjectIO)
@@ -107,16 +111,18 @@ def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(s3_server: S3S
         decode=DecodedRows,
     )
     taken = []
-    for number in range(14):
+    for number in range(31):
         before = io.requests
         rows = pa.table({"id": range(20), "day": ["a"] * 20, "n": [number] * 20}).cast(COLUMNS)
         identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", "d", checkpoint=sink.checkpoint)
         sink.write(Cluster(random.Random(number)).frame(rows, 1), identity)
         taken.append(io.requests.since(before))
     quiet = [t for t in taken[1:] if t.put <= 7]
-    assert len(quiet) >= 8
+    assert len(quiet) >= 18
     assert {(t.put, t.delete) for t in quiet} == {(7, 0)}
     # One is for the data file, three are for the stream's tag, and two or three ask whether snapshots have expired.
-    assert median(t.total for t in quiet) - 6.5 <= 12 and {t.list for t in quiet} == {0}
+    assert median(t.total for t in quiet) - 7 <= 12 and {t.list for t in quiet} == {0}
     assert max(t.total for t in quiet) <= 23
     assert max(t.total for t in taken) <= 44
+    assert sum(t.total for t in taken[1:]) <= 30 * 19 + 8 * 13
+    assert [r.bucketline.storage_requests for r in caplog.records] == [t.total for t in taken]  # type: ignore[attr-defined]
