@@ -124,5 +124,5 @@ def test_the_requests_of_a_small_batch_do_not_grow_with_the_table(
     assert median(t.total for t in quiet) - 7 <= 12 and {t.list for t in quiet} == {0}
     assert max(t.total for t in quiet) <= 23
     assert max(t.total for t in taken) <= 44
-    assert sum(t.total for t in taken[1:]) <= 30 * 19 + 8 * 13
+    assert sum(t.total for t in taken[1:]) <= 30 * 19 + 8 * 20
     assert [r.bucketline.storage_requests for r in caplog.records] == [t.total for t in taken]  # type: ignore[attr-defined]
