@@ -4,6 +4,7 @@ Source: Paimon 2.0 ParquetSchemaConverter, SpecialFields, KeyValue.createKeyValu
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import Protocol, TypeVar
 
@@ -61,6 +62,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     return _arrow_type(data_type, None, 0)
 
 
+@lru_cache(4096)
 def arrow_field(field: DataField) -> pa.Field:
     """The column as an Arrow field: name, type, nullability, and Parquet field ids down to the innermost element.
 

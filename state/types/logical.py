@@ -40,6 +40,9 @@ class TypeRoot(Enum):
     ROW = "ROW"
     VECTOR = "VECTOR"
 
+    # Types are looked up in tables for each column of each file; that of Enum is a function of Python.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class DataType:

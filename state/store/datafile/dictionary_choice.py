@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SAMPLE_ROWS = 4096
+"""Rows that are looked at, but no more than an eighth: looking shall not cost what it saves."""
 
 _LIMIT_BYTES = 1 << 20
 """Bytes at which pyarrow drops a dictionary."""
@@ -20,7 +21,7 @@ def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
     """Whether the distinct values of a column will probably fit into a dictionary, judged by its first rows. The number
     of distinct values is estimated from how many sampled pairs are equal. Nested values cannot be counted.
     """
-    sample = column.slice(0, SAMPLE_ROWS)
+    sample = column.slice(0, max(_FEW_ROWS, min(SAMPLE_ROWS, len(column) // 8)))
     count = len(sample) - sample.null_count
     if count < _FEW_ROWS or pa.types.is_nested(sample.type):
         return True

@@ -39,7 +39,7 @@ class SealedRun:
     A negative `bucket` is no bucket yet but a group of rows whose buckets the reduce side decides (`grouping`).
     `consumed_rows` counts accepted rows of this flush, those folded away included; `rank_end` is one more than the
     highest arrival rank that the task had given out in the bucket, or group, when it sealed the run; `blob` is an Arrow
-    IPC stream.
+    IPC stream, a buffer where the run stays in this process.
     """
 
     partition: bytes
@@ -49,7 +49,7 @@ class SealedRun:
     consumed_rows: int
     rank_end: int
     row_count: int
-    blob: bytes
+    blob: bytes | pa.Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,21 +158,32 @@ class RunSealer:
                 consumed_rows=0 if first else consumed,
                 rank_end=start + consumed,
                 row_count=piece.num_rows,
-                blob=seal(piece, packs=plan.packs),
+                blob=seal(piece) if plan.packs else seal_here(piece),
             )
             self._flush += 1
 
 
-def seal(rows: pa.Table, *, packs: bool = True) -> bytes:
-    """The rows as an Arrow IPC stream of record batches of at most BLOB_ROWS rows and about BLOB_BYTES; with `packs` it
-    is compressed.
-    """
+def seal(rows: pa.Table) -> bytes:
+    """The rows as a compressed Arrow IPC stream of record batches of at most BLOB_ROWS rows and about BLOB_BYTES."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4" if packs else None)
-    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
-        writer.write_table(rows, max_chunksize=batch_rows(rows))
+    _write_stream(rows, sink, "lz4")
     sealed: bytes = sink.getvalue().to_pybytes()
     return sealed
+
+
+def seal_here(rows: pa.Table) -> pa.Buffer:
+    """As `seal`, not compressed, and copied once: into memory of the right size."""
+    measured = pa.MockOutputStream()
+    _write_stream(rows, measured, None)
+    sealed = pa.allocate_buffer(measured.size())
+    _write_stream(rows, pa.FixedSizeBufferWriter(sealed), None)
+    return sealed
+
+
+def _write_stream(rows: pa.Table, sink: pa.NativeFile, compression: str | None) -> None:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_table(rows, max_chunksize=batch_rows(rows))
 
 
 def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:

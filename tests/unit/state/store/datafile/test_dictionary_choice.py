@@ -60,3 +60,8 @@ def test_rows_with_nested_columns_are_written_however_many_there_are(tmp_path: P
     table = create_table(str(tmp_path / "shop.db" / "t"), nested.schema, options={"file.format": "parquet"})
     table.write(nested)
     assert table.to_arrow().to_pylist() == nested.to_pylist()
+
+
+def test_an_eighth_of_a_small_file_is_looked_at() -> None:
+    first = RANDOM.integers(0, 2**62, 2000)
+    assert not is_worth_dictionary(pa.array([*first.tolist(), *[7] * 14_000]))

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.write.run_buffer import Blob, RunBuffer, SpilledBlob
-from bucketline.state.store.write.sealed_runs import BLOB_BYTES, SealedRun, seal, unseal
+from bucketline.state.store.write.sealed_runs import BLOB_BYTES, SealedRun, seal, seal_here, unseal
 
 
 def content(blob: Blob) -> bytes:
@@ -66,12 +66,12 @@ def test_the_record_batches_of_a_run_are_small_however_wide_its_rows(tmp_path: P
 
 def test_runs_without_compression_are_compressed_where_they_go_to_disk(tmp_path: Path) -> None:
     rows = pa.table({"k": pa.array(range(5000)), "v": pa.array([bytes(2000)] * 5000)})
-    plain = seal(rows, packs=False)
+    plain = seal_here(rows)
     assert len(plain) > rows.nbytes
     with RunBuffer(budget_bytes=len(plain), directory=str(tmp_path), packs_spills=True) as buffer:
         buffer.add(_run(0, 0, 0, plain))
         buffer.add(_run(0, 0, 1, plain))
         (_, held), (_, spilled) = buffer.take((b"", 0))
-        assert content(held) == plain
+        assert content(held) == plain.to_pybytes()
         assert buffer.spilled_bytes < len(plain) // 10
         assert unseal(spilled).read_all() == rows
