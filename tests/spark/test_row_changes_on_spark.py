@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -88,15 +87,11 @@ def test_a_dataframe_that_gives_other_rows_each_time_is_read_once_or_refused(spa
             with super().rows(data, row_kinds) as found:
                 yield replace(found, is_kept=False)
 
-    def draw(batches: Any) -> Any:
-        random = np.random.default_rng()
-        for batch in batches:
-            drawn = random.integers(0, 1 << 60, batch.num_rows)
-            days = [f"d{n % 1000}" for n in drawn.tolist()]
-            yield pa.record_batch([pa.array(days), pa.array(drawn), batch.column("id")], names=COLUMNS.names)
-
     engine = bl.spark_engine(spark)
-    source = spark.range(0, 20, 1, 2).mapInArrow(draw, "dt string, id bigint, v bigint")
+    # In the JVM: a task that fails with two Python workers can leave one to the next task that is closed.
+    drawn = "xxhash64(reflect('java.util.UUID', 'randomUUID')) AS id"
+    source = spark.range(0, 20, 1, 2).selectExpr("id AS v", drawn)
+    source = source.selectExpr("concat('d', pmod(id, 1000)) AS dt", "id", "v")
     table = bl.create_table(str(tmp_path / "fixed"), COLUMNS, ("dt", "id"), ["dt"], {"bucket": "2"})
     table.merge(source, ["id"], {"v": bl.expr("source.v")}, engine=engine)
     assert sorted(table.to_arrow()["v"].to_pylist()) == list(range(20))
