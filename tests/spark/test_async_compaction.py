@@ -1,6 +1,5 @@
 """A stream that compacts in Spark jobs of its own beside its batches: readers, restarts and names of commits."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from bucketline.state.format.entries import ManifestEntry
 from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
-from tests.support.compactor_process import wait_until_claimed, wait_until_closed
+from tests.support.compactor_process import left_files, wait_until_claimed, wait_until_closed
 from tests.support.streams import FileStream
 
 pytestmark = pytest.mark.spark
@@ -64,7 +63,8 @@ def test_a_compaction_that_runs_when_the_job_stops_is_given_back_and_the_restart
     sink.stop(str(query.id))
     found = open_table(table.path)
     assert [s["commit_kind"] for s in found.snapshots().to_pylist()] == ["APPEND"] * 3
-    assert found.remove_orphan_files(older_than=timedelta(0), no_writers=True).files == ()
+    # On a busy machine the tasks may come to an end later than the stop waits for.
+    assert left_files(table, 60) == []
     assert wait_until_closed(table, 0) == [ItemState.REQUESTED] * 2
     stream.add(pa.table({"id": [1], "n": [8]}, schema=COLUMNS))
     sink = TableSink(table.path, {"compaction": "async"})

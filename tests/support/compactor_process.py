@@ -3,10 +3,11 @@
 import subprocess
 import sys
 import time
+from datetime import timedelta
 
 from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.table.table import Table, handle_of
+from bucketline.state.store.table.table import Table, handle_of, open_table
 
 
 def start(table: Table) -> subprocess.Popen[str]:
@@ -39,6 +40,16 @@ def wait_until_closed(table: Table, seconds: float) -> list[ItemState]:
             found = [folder.result(p, i.number) for p in plans for i in p.items]
             return [ItemState.REQUESTED if r is None else r.state for r in found]
         time.sleep(0.05)  # other processes have to get on
+
+
+def left_files(table: Table, seconds: float) -> list[str]:
+    """The files that nothing names, once there is none or the time is over."""
+    end = time.monotonic() + seconds
+    while True:
+        found = [f.path for f in open_table(table.path).remove_orphan_files(older_than=timedelta(0)).files]
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.2)  # other processes have to get on
 
 
 def wait_until_claimed(table: Table, seconds: float) -> None:
