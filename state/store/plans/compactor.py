@@ -31,6 +31,8 @@ from bucketline.state.store.plans.plan_files import Listing, PlanFolder
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
+_STOPPED = "the compactor was asked to stop"
+
 KeepAlive = Callable[[Callable[[], None], Lease], AbstractContextManager[None]]
 """Calls the first argument again and again while the context is open, often enough for the lease."""
 
@@ -232,7 +234,11 @@ class Compactor:
         """Commits the items of one plan together; all of them, or none."""
         ours = []
         for c, job, made in group:
-            if self._is_superseded(c):
+            if self._is_dropped:
+                # Whoever has dropped it may have gone on.
+                self._work.discard(made)
+                ends.give_back(c, _STOPPED, failed=False)
+            elif self._is_superseded(c):
                 self._work.discard(made)
                 self._lost([c], Lost("another compactor has taken the item over"), ends)
             else:
@@ -288,7 +294,7 @@ class _Ends:
             reason = _one_line(e)
             if self._is_dropped():
                 for c in claims:
-                    self.give_back(c, "the compactor was asked to stop", failed=False)
+                    self.give_back(c, _STOPPED, failed=False)
                 return None
             for c in claims:
                 _LOG.warning("item %d of plan %s: %s", c.item.number, c.plan.plan_id, reason)
