@@ -59,9 +59,10 @@ _AS_SPARK: Mapping[str, str] = {
 
 _OF_OURS: Mapping[str, str] = {
     "enable.partition.eof": "true",  # tells the position behind records that are not delivered
-    "fetch.wait.max.ms": "100",  # nothing is read beyond the newest record
+    "fetch.wait.max.ms": "10",  # at a partition's end the next range waits for the answer to the last question
+    "max.partition.fetch.bytes": "4194304",  # few answers: each costs the broker as much as many records
     "queued.max.messages.kbytes": "32768",  # records that wait in memory
-    "queued.min.messages": "20000",  # records fetched ahead; those beyond a range's end are fetched for nothing
+    "queued.min.messages": "5000",  # records fetched ahead: few stay in the processor's cache until they are taken
     "fetch.queue.backoff.ms": "5",  # a full queue is looked at again soon, and not after a second
     "receive.message.max.bytes": "1000000000",  # a record may be larger than what one answer is to hold
     "max.poll.interval.ms": "86400000",

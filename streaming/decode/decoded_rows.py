@@ -46,7 +46,7 @@ class Found:
 def judge_rows(found: Found, fields: tuple[DataField, ...], *, record_count: int) -> Decoded:
     """The rows in table types, without the rows of bad records."""
     bad = dict(found.bad)
-    seen = len(np.union1d(found.origin, np.fromiter(bad, dtype=np.int64, count=len(bad))))
+    seen = _count_seen(found.origin, np.fromiter(bad, dtype=np.int64, count=len(bad)))
     columns = [found.structs.field(f.name) for f in fields]
     for f, column in zip(fields, columns, strict=True):
         for row, reason in misfits(column, f).items():
@@ -71,6 +71,12 @@ def judge_rows(found: Found, fields: tuple[DataField, ...], *, record_count: int
         skipped_count=record_count - seen,
         need=pruned(found.need),
     )
+
+
+def _count_seen(origin: npt.NDArray[np.int64], bad: npt.NDArray[np.int64]) -> int:
+    """How many records have a row or are bad; `origin` ascends."""
+    with_rows = int(np.count_nonzero(np.diff(origin))) + 1 if len(origin) else 0
+    return with_rows + (int(np.count_nonzero(~np.isin(bad, origin))) if len(bad) else 0)
 
 
 def misfits(column: pa.Array, field: DataField) -> dict[int, str]:

@@ -34,7 +34,7 @@ from bucketline.streaming.decode.schema_needs import (
     part_of,
 )
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 8 << 20
 """Bytes of values that are read together; a larger value is a block of its own."""
 
 _SPLIT_WAYS = 8
@@ -66,6 +66,8 @@ def read_objects(values: pa.Array, shape: Shape, watch: Watch = Watch.NOTHING) -
         for start, stop in _blocks(values)
         for part in _read_block(values.slice(start, stop - start), shape, start, watch)
     ]
+    if len(found) == 1:
+        return found[0]
     return Objects(
         pa.concat_arrays([pa.nulls(0, shape.arrow), *(part.structs for part in found)]),
         np.concatenate([np.zeros(0, dtype=np.int64), *(part.positions for part in found)]),

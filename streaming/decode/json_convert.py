@@ -160,9 +160,13 @@ def _timestamps(texts: pa.Array, unit: str) -> pa.Array:
 
 
 def _parse_timestamps(texts: pa.Array, unit: str) -> pa.Array:
-    zoned = pc.match_substring_regex(texts, _ZONED)
-    if not pc.any(zoned).as_py():
+    try:
+        # Arrow refuses texts with a zone here.
         return texts.cast(pa.timestamp(unit)).cast(pa.int64())
+    except pa.ArrowInvalid:
+        zoned = pc.match_substring_regex(texts, _ZONED)
+        if not pc.any(zoned).as_py():
+            raise
     nothing = pa.scalar(None, pa.string())
     instants = pc.if_else(zoned, texts, nothing).cast(pa.timestamp(unit, "UTC")).cast(pa.int64())
     if pc.all(zoned).as_py():

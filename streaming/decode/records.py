@@ -100,7 +100,8 @@ def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Wa
     data = _binary(values)
     live = _true(data.is_valid())
     positions = np.flatnonzero(live)
-    objects = read_objects(data.filter(pa.array(live)), _json_shape(tuple(fields)), watch)
+    alive = data.filter(pa.array(live)) if data.null_count else data
+    objects = read_objects(alive, _json_shape(tuple(fields)), watch)
     found = Found(
         objects.structs,
         np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
@@ -296,8 +297,9 @@ def _explained(reason: str) -> str:
 
 
 def _binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return array.cast(pa.binary())
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+    return values.cast(pa.binary())
 
 
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
