@@ -267,6 +267,24 @@ def test_forms_that_json_may_hold_a_value_in(kind: Any, value: Any, expected: An
 
 
 @pytest.mark.parametrize(
+    "sent",
+    [
+        ["2024-02-29T10:11:12", "2024-02-29 10:11:12.5"],
+        ["2024-02-29T12:11:12+02:00", "2024-02-29T10:11:12.5Z", "2024-02-29T05:11:12-0500", "2024-02-29T12:11+02"],
+        ["2024-02-29T10:11:12", "2024-02-29T12:11:12+02:00", None, "2024-02-29T10:11:12.1234567"],
+    ],
+)
+def test_timestamps_with_and_without_zone_may_stand_in_one_block(sent: list[str | None]) -> None:
+    shape = row_shape((DataField(0, "v", parse_type("TIMESTAMP(6)")),))
+    texts = pa.array([json.dumps({"v": text}).encode() for text in sent], pa.binary())
+
+    fast = read_fast(texts, shape)
+
+    assert fast is not None and fast.equals(read_exact(texts, shape).structs)
+    assert fast.field("v")[0].as_py() == datetime(2024, 2, 29, 10, 11, 12)
+
+
+@pytest.mark.parametrize(
     ("kind", "value", "reason"),
     [
         ("TINYINT", 128, "field v: 128 cannot become TINYINT"),
