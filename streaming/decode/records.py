@@ -100,8 +100,7 @@ def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Wa
     data = _binary(values)
     live = _true(data.is_valid())
     positions = np.flatnonzero(live)
-    alive = data.filter(pa.array(live)) if data.null_count else data
-    objects = read_objects(alive, _json_shape(tuple(fields)), watch)
+    objects = read_objects(_some(data, live), _json_shape(tuple(fields)), watch)
     found = Found(
         objects.structs,
         np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
@@ -131,7 +130,7 @@ def decode_debezium(
     data = _binary(values)
     live = _true(pc.and_(data.is_valid(), pc.fill_null(pc.greater(pc.binary_length(data), 0), False)))
     positions = np.flatnonzero(live)
-    alive = data.filter(pa.array(live))
+    alive = _some(data, live)
     needs_all = update_before is UpdateBefore.EMIT or watch is not Watch.NOTHING or not primary_key
     images = Images(columns, None if needs_all else tuple(f for f in columns if f.name in primary_key))
     objects = read_events(alive, images, watch)
@@ -300,6 +299,11 @@ def _binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
     return values.cast(pa.binary())
+
+
+def _some(values: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
+    """The values where the mask is true; without a copy where that is all of them."""
+    return values if mask.all() else values.filter(pa.array(mask))
 
 
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
