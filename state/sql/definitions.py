@@ -86,7 +86,11 @@ def _create_table(words: Words) -> CreateTable:
             raise refused(f"CREATE TABLE: {clause} is given twice", statement=words.verb)
         found[clause] = value
     words.take("AS")
-    query = None if words.is_done else read_query(words.rest())
+    query = None
+    if words.is_done:
+        words.end()
+    else:
+        query = read_query(words.query())
     like = found.get("LIKE")
     if (columns != []) + (query is not None) + (like is not None) != 1:
         raise refused(

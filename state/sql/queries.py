@@ -58,7 +58,7 @@ def read_insert(words: Words) -> Insert:
     if words.is_done:
         raise words.wrong("expected VALUES or SELECT")
     relation = Relation(name, start, end, options)
-    return Insert(relation, columns, partition, dynamic, overwrite, by_name, read_query(words.rest()))
+    return Insert(relation, columns, partition, dynamic, overwrite, by_name, read_query(words.query()))
 
 
 def read_partition(words: Words) -> tuple[dict[str, str | None], tuple[str, ...]]:

@@ -235,10 +235,21 @@ class Words:
         start, self.at = self.tokens[self.at].start, len(self.tokens)
         return self.text[start : self.tokens[-1].end + 1]
 
+    def query(self) -> str:
+        """The text from here, with the hint of a table that it ends with."""
+        start = len(self.text) if self.is_done else self.tokens[self.at].start
+        self.at = len(self.tokens)
+        return self.text[start:]
+
     def end(self) -> None:
-        """Returns if the statement ends here. Raises OptionError naming what is left."""
+        """Returns if the statement ends here, and has no hint. Raises OptionError naming what is left."""
         if not self.is_done:
             raise self.wrong("not supported here")
+        ends = [token.start for token in self.tokens[1:]] + [len(self.text)]
+        for token, end in zip(self.tokens, ends, strict=True):
+            between = self.text[token.end + 1 : end].strip()
+            if "/*+" in between:
+                raise refused(f"{self.verb}: the hint {between!r} has no effect; leave it out", statement=self.verb)
 
     def wrong(self, why: str) -> OptionError:
         """The error that names what comes."""

@@ -278,6 +278,8 @@ REFUSED = {
     "ALTER TABLE t ADD x INT METADATA": "column 'x': METADATA is not supported",
     "ALTER TABLE t SET LOCATION '/x'": "ALTER TABLE SET LOCATION is not supported",
     "ALTER TABLE t PARTITION (dt='1') RENAME TO PARTITION (dt='2')": "overwritten with INSERT OVERWRITE",
+    "TRUNCATE TABLE t /*+ OPTIONS('branch'='b') */": "the hint .* has no effect; leave it out",
+    "CREATE TABLE t LIKE s /*+ OPTIONS('a'='b') */": "the hint .* has no effect",
     "CREATE OR REPLACE TABLE t (a INT)": "DROP TABLE IF EXISTS and CREATE TABLE instead",
     "ALTER TABLE t CREATE TAG x RETAIN 7 WEEKS": "expected DAYS, HOURS or MINUTES, found 'WEEKS'",
     "ALTER TABLE t CHANGE COLUMN a a INT": "ALTER TABLE CHANGE is not supported; ALTER COLUMN",

@@ -430,3 +430,12 @@ def test_an_overwrite_replaces_the_whole_table_where_it_is_asked_to(orders: Run)
     assert orders("SELECT k FROM p") == [4]
     with pytest.raises(OptionError, match="it would have no effect"):
         orders("SET spark.sql.sources.partitionOverwriteMode = static")
+
+
+def test_a_hint_at_the_end_of_a_statement_is_heard(orders: Run) -> None:
+    orders("DELETE FROM t WHERE k < 9; CREATE TABLE u (k INT)")
+    old = "SELECT k FROM t /*+ OPTIONS('scan.snapshot-id'='1') */"
+    assert orders("SELECT count(*) FROM t") == [0]
+    assert orders(f"INSERT INTO u {old}; SELECT count(*) FROM u") == orders(f"{old.replace('k', 'count(*)', 1)}") != [0]
+    assert orders(f"CREATE TABLE w AS {old} -- of the first snapshot\n; SELECT k FROM w") == orders(old)
+    assert orders(f"INSERT OVERWRITE u {old}; SELECT k FROM u") == orders(old)
