@@ -30,6 +30,12 @@ INCREMENTAL_BETWEEN_SCAN_MODE = Option(
     ChangeFiles.AUTO,
     "which files changes are read from; auto: changelog files if the table has them, else new data files",
 )
+TAG_TO_SNAPSHOT = Option(
+    "incremental-between-tag-to-snapshot",
+    parse_bool,
+    False,
+    "two tags in incremental-between mean their snapshots, and the changes between",
+)
 DV_MERGE_ON_READ = Option("deletion-vectors.merge-on-read", parse_bool, False, "readers see rows of level 0 too")
 POSTPONE_MERGE_ON_READ = Option("postpone.merge-on-read", parse_bool, False, "readers see postponed rows too")
 
@@ -127,6 +133,11 @@ def is_read_option(key: str) -> bool:
 def named_branch(options: Mapping[str, str]) -> dict[str, str]:
     """Of the options of a job, the read option that says what is written to."""
     return {BRANCH.key: options[BRANCH.key]} if BRANCH.key in options else {}
+
+
+def tags_mean_snapshots(options: Mapping[str, str]) -> bool:
+    """Whether two tags in `incremental-between` mean their snapshots. Raises OptionError."""
+    return TAG_TO_SNAPSHOT.get(options)
 
 
 def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:

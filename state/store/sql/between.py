@@ -6,7 +6,7 @@ Source: Paimon 2.0 AbstractDataTableScan.createIncrementalStartingScanner, Incre
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bucketline.conf.option import Option, parse_bool
+from bucketline.conf.table.read_options import TAG_TO_SNAPSHOT, tags_mean_snapshots
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.relations import local_ms
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -15,9 +15,6 @@ from bucketline.state.store.catalog.versions import Versions
 BETWEEN = "incremental-between"
 BETWEEN_TIMES = "incremental-between-timestamp"
 TO_AUTO_TAG = "incremental-to-auto-tag"
-TAG_TO_SNAPSHOT = Option(
-    "incremental-between-tag-to-snapshot", parse_bool, False, "two tags mean their snapshots, and the changes between"
-)
 RANGE_KEYS = frozenset((BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG, TAG_TO_SNAPSHOT.key))
 """Options that name the two snapshots."""
 
@@ -60,7 +57,7 @@ def changed_between(table: TableHandle, options: Mapping[str, str], system: str 
     versions = Versions(table.io, table.metadata_path)
     if key == BETWEEN_TIMES:
         return _between_times(table, versions, _ms(first), _ms(second))
-    return _between(versions, first, second, as_snapshots=TAG_TO_SNAPSHOT.get(options))
+    return _between(versions, first, second, as_snapshots=tags_mean_snapshots(options))
 
 
 def _between(versions: Versions, first: str, second: str, *, as_snapshots: bool) -> Between:
