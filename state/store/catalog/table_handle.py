@@ -93,9 +93,10 @@ class TableHandle:
         keys = self.table_schema.select(self.table_schema.partition_keys)
         return Manifests(self.io, self.path, [f.type for f in keys])
 
-    def refreshed(self) -> Self:
-        """The same table with its newest schema."""
-        newest = newest_schema(self.io, self.metadata_path, table=self.path, known=self.table_schema.id)
+    def refreshed(self, *, lists: bool = False) -> Self:
+        """The same table with its newest schema; with `lists` it is found also where ids between are missing."""
+        known = None if lists else self.table_schema.id
+        newest = newest_schema(self.io, self.metadata_path, table=self.path, known=known)
         return replace(self, table_schema=self.with_read_options(newest))
 
     def with_read_options(self, schema: TableSchema) -> TableSchema:

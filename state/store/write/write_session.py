@@ -93,8 +93,9 @@ class WriteSession:
         newest, live = all_at_once(self.table.io, asked)
         assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
         if live.snapshot is not None and live.snapshot.schema_id > newest.table_schema.id:
-            # The schema was read before somebody changed it and wrote: a compaction would drop what is new in rows.
-            newest = self.table.refreshed()
+            # The schema was read before somebody changed it and wrote, or the one that follows it is missing: a
+            # compaction would drop what is new in rows.
+            newest = self.table.refreshed(lists=True)
         self._claim_folders(newest)
         if newest.table_schema != self.table.table_schema:
             self.table = newest
