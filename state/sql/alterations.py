@@ -199,7 +199,14 @@ def _alter(words: Words) -> list[SchemaChange]:
 def _altered(words: Words) -> list[SchemaChange]:
     path: ColumnPath = words.path("the name of a column")
     if words.take("TYPE"):
-        return [ChangeType(path, _declared(path, words.source(*words.clause())).type)]
+        field = _declared(path, words.source(*words.clause()))
+        if not field.type.nullable or field.description is not None or field.default_value is not None:
+            raise refused(
+                "ALTER TABLE ALTER COLUMN ... TYPE takes a type alone; say the rest in another ALTER COLUMN, after a "
+                "comma, or the whole column with MODIFY",
+                statement="ALTER TABLE",
+            )
+        return [ChangeType(path, field.type)]
     if words.take("COMMENT"):
         return [ChangeComment(path, words.string("a comment") or None)]
     if words.take("DROP", "NOT", "NULL"):

@@ -64,6 +64,7 @@ def _create_database(words: Words) -> CreateDatabase:
     if not words.is_done:
         clause = words.peek()
         raise refused(f"CREATE DATABASE: {clause} is not supported; a database has only a name", statement=words.verb)
+    words.end()
     return CreateDatabase(name, catalog, exist_ok)
 
 
@@ -85,7 +86,8 @@ def _create_table(words: Words) -> CreateTable:
         if clause in found:
             raise refused(f"CREATE TABLE: {clause} is given twice", statement=words.verb)
         found[clause] = value
-    words.take("AS")
+    if words.take("AS") and words.is_done:
+        raise words.wrong("expected SELECT")
     query = None
     if words.is_done:
         words.end()

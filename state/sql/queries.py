@@ -152,5 +152,6 @@ def only(tree: exp.Expression, verb: str, *allowed: str) -> None:
 
 
 def _hints(words: Words) -> dict[str, str]:
+    words.hinted.add(words.at)
     end = len(words.text) if words.is_done else words.tokens[words.at].start
     return hints_between(words.text, words.tokens[words.at - 1].end + 1, end)

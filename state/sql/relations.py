@@ -14,9 +14,9 @@ from sqlglot import exp
 from bucketline.conf.table.read_options import SCAN_TIMESTAMP_MILLIS, SCAN_VERSION
 from bucketline.state.sql.dialect import Token, parse_one, refused, tokens_of
 from bucketline.state.sql.statement import Relation
-from bucketline.state.sql.words import Words, table_name
+from bucketline.state.sql.words import Words, gaps, hints_in, table_name
 
-_HINT = re.compile(r"/\*\+(.*?)\*/", re.DOTALL)
+_OF_SELECT = re.compile(r"/\*\+\s*OPTIONS\b", re.IGNORECASE)
 _TRAVEL = {
     ("FOR", "VERSION", "AS", "OF"): SCAN_VERSION.key,
     ("FOR", "SYSTEM_VERSION", "AS", "OF"): SCAN_VERSION.key,
@@ -92,17 +92,18 @@ def parse_hint(text: str) -> dict[str, str]:
 def hints_between(text: str, start: int, end: int) -> dict[str, str]:
     """The options of the hints in a stretch of blanks and comments."""
     found: dict[str, str] = {}
-    for match in _HINT.finditer(text[start:end]):
-        found |= parse_hint(match[1])
+    for match in hints_in(text, start, end):
+        found |= parse_hint(match["hint"])
     return found
 
 
 def _hints(text: str, tokens: Sequence[Token]) -> Iterator[_Mark]:
-    for i, token in enumerate(tokens):
-        start = token.end + 1
-        end = tokens[i + 1].start if i + 1 < len(tokens) else len(text)
-        for match in _HINT.finditer(text, start, end):
-            yield _Mark(token.end + 1, match.start(), match.end(), parse_hint(match[1]))
+    for token in tokens:
+        if _OF_SELECT.match(text, token.start):
+            raise refused("a hint /*+ OPTIONS(...) */ does not follow the name of a table")
+    for start, end in gaps(text, tokens):
+        for match in hints_in(text, start, end):
+            yield _Mark(start, match.start(), match.end(), parse_hint(match["hint"]))
 
 
 def _travels(text: str, tokens: Sequence[Token]) -> Iterator[_Mark]:

@@ -4,8 +4,10 @@ Definitions and calls are read so: every token is understood or named in an erro
 sqlglot's parser instead.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.sql.dialect import Token, TokenType, refused, tokens_of
@@ -13,6 +15,7 @@ from bucketline.state.sql.statement import TableName
 from bucketline.state.types.columns_text import quoted_text
 
 _OPENING, _CLOSING = ("(", "<", "["), (")", ">", "]")
+_COMMENT = re.compile(r"--[^\n]*|/\*\+(?P<hint>.*?)\*/|/\*.*?\*/", re.DOTALL)
 _NO_NAMES = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN})
 
 
@@ -44,6 +47,20 @@ def ends_statement(text: str) -> bool:
     return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
 
 
+def gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """Where blanks and comments may stand: before each token, and behind the last."""
+    start = 0
+    for token in tokens:
+        yield start, token.start
+        start = token.end + 1
+    yield start, len(text)
+
+
+def hints_in(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """The hints among blanks and comments; the group `hint` is what one says."""
+    return (found for found in _COMMENT.finditer(text, start, end) if found["hint"] is not None)
+
+
 @dataclass(slots=True)
 class Words:
     """The tokens of one statement and how far they are read."""
@@ -53,6 +70,8 @@ class Words:
     at: int = 0
     verb: str = ""
     """What the statement is called in errors."""
+    hinted: set[int] = field(default_factory=set)
+    """The tokens before which hints are taken."""
 
     def __post_init__(self) -> None:
         self.tokens = tokens_of(self.text)
@@ -236,7 +255,9 @@ class Words:
         return self.text[start : self.tokens[-1].end + 1]
 
     def query(self) -> str:
-        """The text from here, with the hint of a table that it ends with."""
+        """The text from here, with the hint of a table that it ends with. Raises OptionError for a hint before it that
+        nothing took."""
+        self._refuse_hints(self.at)
         start = len(self.text) if self.is_done else self.tokens[self.at].start
         self.at = len(self.tokens)
         return self.text[start:]
@@ -245,11 +266,14 @@ class Words:
         """Returns if the statement ends here, and has no hint. Raises OptionError naming what is left."""
         if not self.is_done:
             raise self.wrong("not supported here")
-        ends = [token.start for token in self.tokens[1:]] + [len(self.text)]
-        for token, end in zip(self.tokens, ends, strict=True):
-            between = self.text[token.end + 1 : end].strip()
-            if "/*+" in between:
-                raise refused(f"{self.verb}: the hint {between!r} has no effect; leave it out", statement=self.verb)
+        self._refuse_hints(len(self.tokens))
+
+    def _refuse_hints(self, last: int) -> None:
+        """Returns if no hint stands before a token up to `last`, but for those that were taken."""
+        for i, (start, end) in enumerate(islice(gaps(self.text, self.tokens), last + 1)):
+            hint = None if i in self.hinted else next(hints_in(self.text, start, end), None)
+            if hint is not None:
+                raise refused(f"{self.verb}: the hint {hint[0]!r} has no effect; leave it out", statement=self.verb)
 
     def wrong(self, why: str) -> OptionError:
         """The error that names what comes."""

@@ -439,3 +439,12 @@ def test_a_hint_at_the_end_of_a_statement_is_heard(orders: Run) -> None:
     assert orders(f"INSERT INTO u {old}; SELECT count(*) FROM u") == orders(f"{old.replace('k', 'count(*)', 1)}") != [0]
     assert orders(f"CREATE TABLE w AS {old} -- of the first snapshot\n; SELECT k FROM w") == orders(old)
     assert orders(f"INSERT OVERWRITE u {old}; SELECT k FROM u") == orders(old)
+
+
+def test_a_hint_inside_a_comment_is_none(orders: Run) -> None:
+    orders("INSERT INTO t VALUES (9, 9, 'c')")
+    old = "/*+ OPTIONS('scan.snapshot-id'='1') */"
+    assert orders(f"SELECT count(*) FROM t -- {old}") == orders(f"SELECT count(*) FROM t /* as {old} */") == [5]
+    assert orders(f"SELECT count(*) FROM t -- the first\n {old}") == [4]
+    orders(f"TRUNCATE TABLE t -- {old}")
+    assert orders("SELECT count(*) FROM t") == [0]
