@@ -17,6 +17,7 @@ from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.objects.object_io import requests_sent
+from bucketline.state.store.storage.wrapped_io import bare
 from bucketline.streaming.batch.batch_metrics import measure
 from bucketline.streaming.batch.compact_beside import finish_beside, stop_beside
 from bucketline.streaming.batch.failure import explained_in_one_line
@@ -74,14 +75,15 @@ class TableSink:
     def write(self, batch: Any, identity: BatchIdentity) -> None:
         """As a call, for a batch whose identity is known."""
         user = identity.commit_user(self.sink_id)
-        io = file_io_for(self.path, self.storage_options)[0]
-        sent = requests_sent(io)
+        # Without what wraps it: after a commit no catalog is to be asked for new keys.
+        store = bare(file_io_for(self.path, self.storage_options)[0])
+        sent = requests_sent(store)
         table = live_table(self.path, self.options, user, self.storage_options)
         try:
             with table.batch(identity):
                 target, report = write_batch(table.target, identity, batch, self._job())
                 table.keep(target)
-                report = replace(report, storage_requests=requests_sent(io).since(sent).total)
+                report = replace(report, storage_requests=requests_sent(store).since(sent).total)
                 tell(report)
                 measure(report, user, target.session.plan.sink.metrics)
         except BaseException:

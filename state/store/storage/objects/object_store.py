@@ -83,7 +83,7 @@ class StoreAddress:
 
 @dataclass(slots=True, repr=False)
 class StoreClients:
-    """The clients of one bucket in this process, the requests that they sent, and what is known of the store.
+    """The clients of one bucket in this process, the requests sent to it, and what is known of the store.
 
     `refuses_second` is whether the store keeps an object when a second one is to be created under its name; None before
     it was tried.
@@ -92,7 +92,7 @@ class StoreClients:
     patient: Any
     once: Any
     takes_suffix: bool
-    counter: RequestCounter = field(default_factory=RequestCounter)
+    counter: RequestCounter
     remembered: Remembered = field(default_factory=Remembered)
     lock: Lock = field(default_factory=Lock)
     refuses_second: bool | None = None
@@ -133,7 +133,14 @@ def clients_of(address: StoreAddress) -> StoreClients:
     except SETTINGS_ERRORS as e:
         reason = str(e).partition("\n")[0]
         raise OptionError(f"{address.kind.value} bucket {address.bucket!r} cannot be opened: {reason}") from e
-    return StoreClients(patient, once, takes_suffix=address.kind is not StoreKind.AZURE)
+    counter = _counter_of(address.kind, address.bucket, address.host)
+    return StoreClients(patient, once, takes_suffix=address.kind is not StoreKind.AZURE, counter=counter)
+
+
+@cache
+def _counter_of(kind: StoreKind, bucket: str, host: str) -> RequestCounter:
+    """One for all keys of a bucket: those that a catalog lends change within a batch."""
+    return RequestCounter()
 
 
 refuse_after_fork(lambda: clients_of.cache_info().currsize > 0)

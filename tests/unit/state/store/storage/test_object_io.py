@@ -16,7 +16,7 @@ import pytest
 
 from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.storage.objects.object_io import ObjectIO
+from bucketline.state.store.storage.objects.object_io import ObjectIO, requests_sent
 from bucketline.state.store.storage.objects.object_store import StoreKind
 from bucketline.state.store.storage.objects.object_writer import PART_BYTES
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES
@@ -144,6 +144,17 @@ def test_a_bucket_is_tried_for_conditional_puts_once_and_left_as_it_was(s3_serve
         io.require_publish()
     assert io.requests == RequestCounts(get=1, put=2, delete=1)
     assert io.list_files(bucket) == []
+
+
+def test_requests_are_counted_on_when_a_catalog_lends_other_keys(s3_server: S3Server) -> None:
+    """A count that began anew would be lower after a batch than before it, and no counter takes that."""
+    uri = s3_server.new_uri()
+    io, path = file_io_for(uri, s3_server.storage)
+    io.write_new(f"{path}/f", b"1")
+    before = requests_sent(io)
+    renewed, _ = file_io_for(uri, {**s3_server.storage, "s3.secret-key": "lent later"})
+    assert renewed.read(f"{path}/f") == b"1"
+    assert requests_sent(renewed).since(before) == requests_sent(io).since(before) == RequestCounts(get=1)
 
 
 def test_a_store_that_is_not_there_is_a_passing_error() -> None:
