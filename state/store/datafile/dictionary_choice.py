@@ -14,7 +14,7 @@ _LIMIT_BYTES = 1 << 20
 """Bytes at which pyarrow drops a dictionary."""
 
 _FEW_ROWS = 1024
-"""Columns that are shorter than this get one: it costs nothing."""
+"""Columns that are shorter than this get one, and those that are mostly null: it costs nothing."""
 
 
 def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
@@ -23,7 +23,8 @@ def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
     """
     sample = column.slice(0, max(_FEW_ROWS, min(SAMPLE_ROWS, len(column) // 8)))
     count = len(sample) - sample.null_count
-    if count < _FEW_ROWS or pa.types.is_nested(sample.type):
+    has_few = len(sample) < _FEW_ROWS or (count < _FEW_ROWS and 2 * count < len(sample))
+    if has_few or pa.types.is_nested(sample.type):
         return True
     distinct = pc.count_distinct(sample).as_py()
     if 2 * distinct <= count:

@@ -65,3 +65,9 @@ def test_rows_with_nested_columns_are_written_however_many_there_are(tmp_path: P
 def test_an_eighth_of_a_small_file_is_looked_at() -> None:
     first = RANDOM.integers(0, 2**62, 2000)
     assert not is_worth_dictionary(pa.array([*first.tolist(), *[7] * 14_000]))
+
+
+@pytest.mark.parametrize(("nulls", "worth"), [(1, False), (500, False), (1000, True)])
+def test_a_small_file_gets_no_dictionary_for_a_few_nulls(nulls: int, worth: bool) -> None:
+    values = RANDOM.integers(0, 2**62, 3000).tolist()
+    assert is_worth_dictionary(pa.array([*[None] * nulls, *values])) == worth
