@@ -1,10 +1,12 @@
 """Checks a job before Spark starts: settings, source, table and sink must fit together."""
 
+from bucketline.conf.catalog_options import Metastore
 from bucketline.conf.job import JobConfig
 from bucketline.conf.kafka_client import check_reader
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.source_options import source_options
+from bucketline.conf.table.expiry_options import refuse_unregistered
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
@@ -27,7 +29,9 @@ def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
     schema = job_schema(config, clock=clock)
     decode_step(config.source.decode, schema, config.bad_records)
     effective_options(config.settings, schema.options)
-    plan_write(config.table, schema, sink_options_of(config))
+    plan = plan_write(config.table, schema, sink_options_of(config))
+    if config.catalog is None or config.catalog.metastore is not Metastore.REST:
+        refuse_unregistered(plan.schema.options, config.table)
     return schema
 
 
