@@ -140,6 +140,10 @@ def rename_tag(io: FileIO, path: str, name: str, to: str) -> None:
         raise OptionError(f"Tag '{name}' doesn't exist.", key="tag", value=name)
     if not tags.create(replace(found, name=to)):
         raise OptionError(f"Tag '{to}' already exists.", key="tag", value=to)
+    if tags.get(name) is None:
+        # It was deleted meanwhile, perhaps with its files, by somebody who did not see the new one.
+        tags.delete(to)
+        raise OptionError(f"Tag '{name}' doesn't exist any more.", key="tag", value=name)
     tags.delete(name)
 
 

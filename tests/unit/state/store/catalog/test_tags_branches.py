@@ -7,7 +7,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
-from bucketline.state.store.catalog.tags import Tags, tag_snapshot
+from bucketline.state.store.catalog.tags import Tags, rename_tag, tag_snapshot
 from tests.support.aged_table import aged_table, assert_whole
 from tests.support.commit_table import CommitTable
 from tests.support.faulty_io import Fault, FaultyIO
@@ -50,6 +50,21 @@ def test_a_snapshot_that_expires_while_it_is_tagged_gets_no_tag() -> None:
     io.before_call = expire
     with pytest.raises(OptionError, match="any more"):
         tag_snapshot(io, table.path, "t", 2)
+    assert Tags(table.storage, table.path).names() == []
+
+
+def test_a_tag_that_is_deleted_while_it_is_renamed_is_gone() -> None:
+    table = aged_table(1, 4)
+    tag_snapshot(table.storage, table.path, "old", 2)
+    io = FaultyIO(table.storage)
+
+    def delete(name: str, path: str) -> None:
+        if name == "publish":
+            Tags(table.storage, table.path).delete("old")
+
+    io.before_call = delete
+    with pytest.raises(OptionError, match="'old' doesn't exist any more"):
+        rename_tag(io, table.path, "old", "new")
     assert Tags(table.storage, table.path).names() == []
 
 
