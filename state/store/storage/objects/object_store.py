@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from ipaddress import ip_address
 from threading import Lock
 from typing import Any
@@ -36,6 +36,9 @@ try:
     from obstore import store as obstore_stores
 except ImportError:
     obstore_stores = None
+
+MOST_CLIENTS = 32
+"""Clients that a process keeps: of several buckets, and of one whose keys a catalog lends and replaces."""
 
 _TIMEOUT = timedelta(minutes=10)
 _SILENCE = timedelta(seconds=60)
@@ -119,9 +122,10 @@ def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]
     return StoreAddress(kind, bucket, host, tuple(sorted(storage.items()))), key.strip("/")
 
 
-@cache
+@lru_cache(maxsize=MOST_CLIENTS)
 def clients_of(address: StoreAddress) -> StoreClients:
-    """The clients of a bucket; the same ones whenever this process asks. Raises OptionError for unusable settings."""
+    """The clients of a bucket; the same ones whenever this process asks, as long as it uses no more than
+    `MOST_CLIENTS`. Raises OptionError for unusable settings."""
     options = dict(address.options)
     try:
         make = _MAKERS[address.kind](address, options)

@@ -17,7 +17,7 @@ import pytest
 from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.objects.object_io import ObjectIO, requests_sent
-from bucketline.state.store.storage.objects.object_store import StoreKind
+from bucketline.state.store.storage.objects.object_store import MOST_CLIENTS, StoreKind, clients_of
 from bucketline.state.store.storage.objects.object_writer import PART_BYTES
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES
 from bucketline.state.store.storage.requests import RequestCounts
@@ -155,6 +155,13 @@ def test_requests_are_counted_on_when_a_catalog_lends_other_keys(s3_server: S3Se
     renewed, _ = file_io_for(uri, {**s3_server.storage, "s3.secret-key": "lent later"})
     assert renewed.read(f"{path}/f") == b"1"
     assert requests_sent(renewed).since(before) == requests_sent(io).since(before) == RequestCounts(get=1)
+
+
+def test_clients_with_keys_that_were_replaced_are_let_go() -> None:
+    """Each holds connections, and up to 32 MB of files; a catalog lends new keys every few minutes."""
+    for n in range(2 * MOST_CLIENTS):
+        file_io_for("s3://bucket/t", {"s3.access-key": "some-key", "s3.secret-key": f"lent-{n}"})
+    assert clients_of.cache_info().currsize <= MOST_CLIENTS
 
 
 def test_a_store_that_is_not_there_is_a_passing_error() -> None:
