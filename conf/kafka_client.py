@@ -70,6 +70,9 @@ _OF_OURS: Mapping[str, str] = {
     "log_level": "2",  # what matters comes as an error
 }
 
+_LEAST_FETCH_MAX_BYTES = 1_000_000
+"""librdkafka's `message.max.bytes`, below which it refuses `fetch.max.bytes`."""
+
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -101,6 +104,10 @@ def kafka_client(options: Mapping[str, str]) -> KafkaClient:
     obstacles: list[str] = []
     _take_transport(given, found, obstacles)
     _take_login(given, found, obstacles)
+    most = given.get("fetch.max.bytes", "")
+    if most.isdecimal() and int(most) < _LEAST_FETCH_MAX_BYTES:
+        why = f"is below {_LEAST_FETCH_MAX_BYTES:,}, which librdkafka does not take"
+        obstacles.append(f"{OF_KAFKA}fetch.max.bytes {why}")
     known = _BY_LOGIN | {_BY_LOGIN_URL, _GROUP, _ENDPOINT_CHECK}
     for key, text in given.items():
         if key in _SAME:

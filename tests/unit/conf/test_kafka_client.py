@@ -105,6 +105,7 @@ def test_what_means_the_same_is_taken_over(options: dict[str, str], expected: di
     ("options", "why"),
     [
         ({"max.poll.records": "5"}, "kafka.max.poll.records has no counterpart"),
+        ({"fetch.max.bytes": "999999"}, "kafka.fetch.max.bytes is below 1,000,000, which librdkafka does not take"),
         ({"Isolation.Level": "read_committed"}, "kafka.Isolation.Level has no counterpart"),
         ({"sasl.jaas.config": PLAIN}, "kafka.sasl.jaas.config without a login"),
         ({"security.protocol": "SASL_SSL", **PEM}, "the login comes from elsewhere than kafka.sasl.jaas.config"),
