@@ -100,7 +100,7 @@ def hints_between(text: str, start: int, end: int) -> dict[str, str]:
 def _hints(text: str, tokens: Sequence[Token]) -> Iterator[_Mark]:
     for token in tokens:
         if _OF_SELECT.match(text, token.start):
-            raise refused("a hint /*+ OPTIONS(...) */ does not follow the name of a table")
+            raise refused("a hint /*+ OPTIONS(...) */ does not follow the name of a table, as in FROM t /*+ ... */")
     for start, end in gaps(text, tokens):
         for match in hints_in(text, start, end):
             yield _Mark(start, match.start(), match.end(), parse_hint(match["hint"]))
