@@ -27,7 +27,9 @@ _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, A
 
 
 def read_records(data: bytes, form: RecordFormat) -> Iterable[Record]:
-    """The records of a file, as `avro.iterate_records` gives them. Raises CorruptFileError, also later."""
+    """The records of a file, as `avro.iterate_records` gives them. Raises CorruptFileError, here or while they are
+    read.
+    """
     read = next((read for magic, read in _READERS.items() if data.startswith(magic)), None)
     if read is None:
         return iterate_records(data, form)

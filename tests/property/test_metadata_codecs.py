@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro.container import decode_records
+from bucketline.state.format.avro.container import iterate_records
 from bucketline.state.format.data_file import DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import (
     CommitKind,
@@ -188,7 +188,9 @@ def _unpacked_manifest() -> bytes:
     """A manifest whose blocks are not packed, so that damage reaches the records and not only the codec."""
     packed = encode_manifest([_sample_entry(i) for i in range(3)])
     out = BytesIO()
-    fastavro.writer(out, ENTRY_FORMAT.schema, decode_records(packed, ENTRY_FORMAT), codec="null", sync_marker=bytes(16))
+    fastavro.writer(
+        out, ENTRY_FORMAT.schema, list(iterate_records(packed, ENTRY_FORMAT)), codec="null", sync_marker=bytes(16)
+    )
     return out.getvalue()
 
 

@@ -147,7 +147,7 @@ def _unpack_zstandard(data: bytes) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
         while (piece := stream.read(_PIECE_BYTES)) and len(found) * _PIECE_BYTES <= MAX_BLOCK_BYTES:
             found.append(piece)
-    return found[0] if len(found) == 1 else b"".join(found)
+    return b"".join(found)
 
 
 _UNPACKERS: dict[str, Callable[[bytes], bytes]] = {

@@ -158,17 +158,13 @@ def _header_checksum(schema_text: bytes, codec: bytes) -> bytes:
     return f"{zlib.crc32(codec, zlib.crc32(schema_text)):08x}".encode()
 
 
-def decode_records(data: bytes, form: RecordFormat) -> list[Record]:
+def iterate_records(data: bytes, form: RecordFormat) -> Iterator[Record]:
     """The records of a container, as dicts by the *writer's* field names: a nullable field may be missing altogether.
 
-    Fields that `form` does not know are in the dicts too; a timestamp is its plain long. Raises CorruptFileError when
-    the bytes are no container, or its schema lacks a required field or gives one another type.
+    Fields that `form` does not know are in the dicts too; a timestamp is its plain long. Blocks are unpacked one by
+    one. Raises CorruptFileError, once records are asked for, when the bytes are no container, or its schema lacks a
+    required field or gives one another type.
     """
-    return list(iterate_records(data, form))
-
-
-def iterate_records(data: bytes, form: RecordFormat) -> Iterator[Record]:
-    """As `decode_records`, block by block: an error comes where the records are asked for."""
     container = open_container(data)
     items, may_lack = reading_schema(container.schema_text, form)
     for offset, count, body in container.blocks():

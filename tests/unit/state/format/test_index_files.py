@@ -12,7 +12,7 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
-from bucketline.state.format.avro.container import decode_records, encode_records
+from bucketline.state.format.avro.container import encode_records, iterate_records
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
 from bucketline.state.format.index.deletion_vector import (
     MAGIC_V2,
@@ -122,7 +122,7 @@ ENTRY = IndexManifestEntry(FileKind.ADD, bytes(12), 3, "DELETION_VECTORS", "inde
 )
 def test_index_entries_that_nobody_writes_are_corrupt(field: str, value: object) -> None:
     from_us = encode_index_manifest([ENTRY])
-    (record,) = decode_records(from_us, FORMAT)
+    (record,) = iterate_records(from_us, FORMAT)
     with pytest.raises(CorruptFileError, match="index entry 0"):
         decode_index_manifest(encode_records([{**record, field: value}], FORMAT))
 
@@ -157,7 +157,7 @@ def test_an_index_manifest_whose_ranges_are_not_nullable_is_read() -> None:
         ],
     }
     out = BytesIO()
-    fastavro.writer(out, schema, decode_records(encode_index_manifest([ENTRY]), FORMAT))
+    fastavro.writer(out, schema, list(iterate_records(encode_index_manifest([ENTRY]), FORMAT)))
     assert decode_index_manifest(out.getvalue()) == [
         replace(ENTRY, deletion_vector_ranges=(replace(IN_V1, cardinality=None),))
     ]

@@ -9,7 +9,7 @@ import fastavro
 import pytest
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro.container import decode_records, encode_records
+from bucketline.state.format.avro.container import encode_records, iterate_records
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import FileKind, ManifestEntry, ManifestFileMeta
 from bucketline.state.format.manifest import (
@@ -48,14 +48,14 @@ def _written(schema: Any, records: list[Any]) -> bytes:
     ],
 )
 def test_entries_of_another_version_or_kind_are_corrupt(field: str, value: int, reason: str) -> None:
-    (record,) = decode_records(encode_manifest([ENTRY]), ENTRY_FORMAT)
+    (record,) = iterate_records(encode_manifest([ENTRY]), ENTRY_FORMAT)
     with pytest.raises(CorruptFileError, match=reason):
         decode_manifest(encode_records([{**record, field: value}], ENTRY_FORMAT))
 
 
 @pytest.mark.parametrize(("field", "value"), [("_FILE_SOURCE", 2), ("_LEVEL", -1), ("_FILE_SIZE", -1)])
 def test_file_members_out_of_range_are_corrupt(field: str, value: int) -> None:
-    (record,) = decode_records(encode_manifest([ENTRY]), ENTRY_FORMAT)
+    (record,) = iterate_records(encode_manifest([ENTRY]), ENTRY_FORMAT)
     file = record["_FILE"]
     assert isinstance(file, dict)
     with pytest.raises(CorruptFileError, match="entry 0"):
@@ -73,7 +73,7 @@ def test_names_that_lead_elsewhere_are_corrupt(name: str) -> None:
 
 
 def test_metas_of_another_version_are_corrupt() -> None:
-    (record,) = decode_records(encode_manifest_list([META]), LIST_FORMAT)
+    (record,) = iterate_records(encode_manifest_list([META]), LIST_FORMAT)
     with pytest.raises(CorruptFileError, match="version 1"):
         decode_manifest_list(encode_records([{**record, "_VERSION": 1}], LIST_FORMAT))
 
@@ -82,7 +82,7 @@ def test_a_manifest_of_an_older_writer_lacks_fields_and_is_read() -> None:
     schema: Any = copy.deepcopy(ENTRY_FORMAT.schema)
     file_fields = schema["fields"][-1]["type"]["fields"]
     del file_fields[12:]
-    data = _written(schema, decode_records(encode_manifest([ENTRY]), ENTRY_FORMAT))
+    data = _written(schema, list(iterate_records(encode_manifest([ENTRY]), ENTRY_FORMAT)))
     (found,) = decode_manifest(data)
     assert found.file == replace(FILE, creation_time_ms=None, delete_row_count=None, file_source=None)
 
@@ -93,7 +93,7 @@ def test_a_manifest_list_of_pypaimon_has_more_fields_and_is_read() -> None:
         {"name": "_TOTAL_BUCKETS", "type": ["null", "int"], "default": None},
         {"name": "_EXTRA_FILES", "type": ["null", {"type": "array", "items": "string"}], "default": None},
     ]
-    records = decode_records(encode_manifest_list([META]), LIST_FORMAT)
+    records = list(iterate_records(encode_manifest_list([META]), LIST_FORMAT))
     assert decode_manifest_list(_written(schema, [{**r, "_EXTRA_FILES": ["x"]} for r in records])) == [META]
 
 
