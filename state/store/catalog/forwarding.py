@@ -56,9 +56,7 @@ def fast_forward(io: FileIO, path: str, branch: str) -> Snapshot:
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
     for tag in Tags(io, root).list():
-        Tags(io, path).replace(
-            tag.name, tag.snapshot, created_local_ms=tag.created_local_ms, retained_ms=tag.retained_ms
-        )
+        Tags(io, path).replace(tag)
     return newest
 
 

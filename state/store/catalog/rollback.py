@@ -107,7 +107,7 @@ def _mark(snapshots: Snapshots, tags: Tags, newest: int, clock: Clock) -> None:
     snapshot = snapshots.get(newest)
     if snapshot is None or (marked is not None and marked.id > newest and marked.time_ms >= snapshot.time_ms):
         return
-    tags.replace(ROLLBACK_TAG, snapshot, created_local_ms=clock.local_ms(), retained_ms=_ROLLBACK_TAG_MS)
+    tags.replace(Tag(ROLLBACK_TAG, snapshot, created_local_ms=clock.local_ms(), retained_ms=_ROLLBACK_TAG_MS))
 
 
 def _drop_changelogs(io: FileIO, path: str, newest: int) -> None:

@@ -3,11 +3,11 @@ removes only its file; `expiry.delete_tag` also removes the files that only the 
 Source: Paimon 2.0 TagManager.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
-from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import TAG_DIR, parse_tag, tag_name
 from bucketline.state.format.tag_json import Tag, decode_tag, encode_tag
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -50,13 +50,10 @@ class Tags:
             return self._owner.create_tag(tag)
         return self._io.publish(self.path(tag.name), encode_tag(tag))
 
-    def replace(
-        self, name: str, snapshot: Snapshot, *, created_local_ms: int | None = None, retained_ms: int | None = None
-    ) -> None:
-        """Creates a tag, or moves it to another snapshot, in one step: by its file, a catalog cannot."""
-        check_tag_name(name)
-        tag = Tag(name, snapshot, created_local_ms=created_local_ms, retained_ms=retained_ms)
-        self._io.overwrite(self.path(name), encode_tag(tag))
+    def replace(self, tag: Tag) -> None:
+        """Creates a tag, or replaces the one of that name, in one step: by its file, a catalog cannot."""
+        check_tag_name(tag.name)
+        self._io.overwrite(self.path(tag.name), encode_tag(tag))
 
     def delete(self, name: str) -> None:
         """Removes the tag's file; a missing one is no error."""
@@ -84,14 +81,10 @@ def tag_snapshot(
     """
     check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
-    found = _wanted(snapshots, path, snapshot_id)
-    tag = Tag(name, found, created_local_ms=None if retained_ms is None else clock.local_ms(), retained_ms=retained_ms)
+    tag = _tag_of(snapshots, name, snapshot_id, retained_ms, clock)
     if not tags.create(tag):
         raise OptionError(f"Tag '{name}' already exists.", key="tag", value=name)
-    if snapshots.get(found.id) is None:
-        # The snapshot expired meanwhile, in a run that did not see the tag.
-        tags.delete(name)
-        raise OptionError(f"{path} has no snapshot {found.id} any more", key="snapshot", value=found.id)
+    _check_kept(snapshots, tag, undo=lambda: tags.delete(name))
     return tag
 
 
@@ -119,13 +112,9 @@ def move_tag(
             key="tag",
             value=name,
         )
-    found = _wanted(snapshots, path, snapshot_id)
-    created = None if retained_ms is None else clock.local_ms()
-    tags.replace(name, found, created_local_ms=created, retained_ms=retained_ms)
-    if snapshots.get(found.id) is None:
-        # The snapshot expired meanwhile, in a run that did not see the tag.
-        tags.replace(name, before.snapshot, created_local_ms=before.created_local_ms, retained_ms=before.retained_ms)
-        raise OptionError(f"{path} has no snapshot {found.id} any more", key="snapshot", value=found.id)
+    tag = _tag_of(snapshots, name, snapshot_id, retained_ms, clock)
+    tags.replace(tag)
+    _check_kept(snapshots, tag, undo=lambda: tags.replace(before))
 
 
 def rename_tag(io: FileIO, path: str, name: str, to: str) -> None:
@@ -147,12 +136,23 @@ def rename_tag(io: FileIO, path: str, name: str, to: str) -> None:
     tags.delete(name)
 
 
-def _wanted(snapshots: Snapshots, path: str, snapshot_id: int | None) -> Snapshot:
+def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_ms: int | None, clock: Clock) -> Tag:
+    """A tag of the snapshot, by default the newest, from now on. Raises OptionError for one that does not exist."""
     found = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
     if found is None:
         wanted = "has no snapshot to tag" if snapshot_id is None else f"has no snapshot {snapshot_id}"
-        raise OptionError(f"{path} {wanted}", key="snapshot", value=snapshot_id)
-    return found
+        raise OptionError(f"{snapshots.root} {wanted}", key="snapshot", value=snapshot_id)
+    created = None if retained_ms is None else clock.local_ms()
+    return Tag(name, found, created_local_ms=created, retained_ms=retained_ms)
+
+
+def _check_kept(snapshots: Snapshots, tag: Tag, *, undo: Callable[[], None]) -> None:
+    """Returns if the snapshot is still there. If it expired meanwhile, in a run that did not see the tag: `undo`, then
+    OptionError."""
+    if snapshots.get(tag.snapshot.id) is None:
+        undo()
+        wanted = tag.snapshot.id
+        raise OptionError(f"{snapshots.root} has no snapshot {wanted} any more", key="snapshot", value=wanted)
 
 
 def check_tag_name(name: str) -> None:

@@ -29,6 +29,7 @@ from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.consumers import drop_idle_consumers, next_of_consumers
 from bucketline.state.store.catalog.kept_files import (
@@ -177,7 +178,7 @@ def move_tag(
         and Snapshots(io, root or path).get(old.snapshot.id) == old.snapshot
     ):
         return
-    tags.replace(name, snapshot, created_local_ms=clock.local_ms(), retained_ms=MARKER_RETAINED_MS)
+    tags.replace(Tag(name, snapshot, created_local_ms=clock.local_ms(), retained_ms=MARKER_RETAINED_MS))
     if old is not None and old.snapshot.id != snapshot.id:
         _Expiry(io, path, schema, root).release(old.snapshot)
 

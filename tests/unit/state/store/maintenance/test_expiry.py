@@ -240,7 +240,7 @@ def test_tags_end_with_their_time_and_their_files_go() -> None:
     tag = _snapshot(table, 3)
     clock = table.pause.clock
     Tags(table.storage, table.path).replace(
-        "timed", tag.snapshot, created_local_ms=clock.local_ms(), retained_ms=60_000
+        Tag("timed", tag.snapshot, created_local_ms=clock.local_ms(), retained_ms=60_000)
     )
     _expire(table)
     assert_whole(table)
