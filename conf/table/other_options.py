@@ -115,8 +115,10 @@ _HARMLESS_KEYS: Mapping[str, str] = {
 _WRITTEN_ABOUT = (BRANCH, DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, ROW_TRACKING_ENABLED, DATA_EVOLUTION_ENABLED)
 """Options of reading that change what a writer must do as well."""
 
+_WITHOUT_EFFECT = {key: why for why, keys in _HARMLESS_KEYS.items() for key in keys.split()}
+
 HARMLESS: Mapping[str, str] = {
-    **{key: why for why, keys in _HARMLESS_KEYS.items() for key in keys.split()},
+    **_WITHOUT_EFFECT,
     CATALOG_OF_TABLE: _ENGINE,
     **{option.key: _READER for option in READ_OPTIONS if option not in _WRITTEN_ABOUT},
 }
@@ -125,7 +127,7 @@ HARMLESS: Mapping[str, str] = {
 
 def has_no_effect(key: str) -> str | None:
     """Why an option of Paimon has no effect on any statement; None for one that has, or may have."""
-    return next((why for why, keys in _HARMLESS_KEYS.items() if key in keys.split()), None)
+    return _WITHOUT_EFFECT.get(key)
 
 
 HARMLESS_PREFIXES: Mapping[str, str] = {

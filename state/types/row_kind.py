@@ -22,6 +22,7 @@ SHORT_NAMES = {
     "+U": RowKind.UPDATE_AFTER,
     "-D": RowKind.DELETE,
 }
+"""In the order of the codes."""
 
 
 def is_retract(kinds: pa.Array) -> pa.Array:

@@ -33,7 +33,9 @@ from bucketline.state.store.system.changes import ROW_KIND, changes_between
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.logical import DataField
+from bucketline.state.types.row_kind import SHORT_NAMES
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.procedures import spark_engine
 from bucketline.streaming.reader.source import FORMAT, register
@@ -42,7 +44,6 @@ from bucketline.streaming.sql.write_frame import write_frame
 _OWN_OPTIONS = "spark."
 _PAIMON_OPTIONS = "spark.paimon."
 _READ_OPTIMIZED = "ro"
-_KIND_TEXTS = ("+I", "-U", "+U", "-D")
 _OVERWRITE_MODE = "spark.sql.sources.partitionoverwritemode"
 _REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
 """Under which a name in backticks can mean any column."""
@@ -109,7 +110,7 @@ class SparkQueries:
                 view = f"bucketline_{uuid4().hex}"
                 self._read(session, relation, query if narrowed else None).createOrReplaceTempView(view)
                 views.append(view)
-                alias = "" if relation.has_alias else f" AS `{_last_part(relation)}`"
+                alias = "" if relation.has_alias else f" AS {in_backticks(_last_part(relation))}"
                 text = f"{text[: relation.start]}`{view}`{alias}{text[relation.end :]}"
             return self._spark.sql(text)
         except AnalysisException as e:
@@ -165,8 +166,8 @@ class SparkQueries:
         frame = self._spark.read.format(FORMAT).options(**options).load(handle.uri)
         if not as_log:
             return frame
-        kind = F.element_at(F.array(*map(F.lit, _KIND_TEXTS)), frame[ROW_KIND_COLUMN] + 1)
-        own = [F.col(f"`{name.replace('`', '``')}`") for name in frame.columns if name not in CHANGE_COLUMNS]
+        kind = F.element_at(F.array(*map(F.lit, SHORT_NAMES)), frame[ROW_KIND_COLUMN] + 1)
+        own = [F.col(in_backticks(name)) for name in frame.columns if name not in CHANGE_COLUMNS]
         return frame.select(kind.alias(ROW_KIND), *own)
 
 
@@ -179,4 +180,4 @@ def _needs(query: Query, relation: Relation, fields: Sequence[DataField]) -> dic
 
 def _last_part(relation: Relation) -> str:
     system = "" if relation.name.system is None else f"${relation.name.system}"
-    return f"{relation.name.table}{system}".replace("`", "``")
+    return f"{relation.name.table}{system}"

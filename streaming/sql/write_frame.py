@@ -11,10 +11,10 @@ from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
 from bucketline.state.store.sql.queries import Target, spelled
+from bucketline.state.store.table.changed_write import open_change
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write import write_source
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.reader.spark_rows import spark_type
 
 
@@ -29,14 +29,7 @@ def write_frame(engine: SpreadEngine, frame: Any, target: Target) -> WriteResult
         return target.table.overwrite(fitting, partition=target.partition, engine=engine)
     handle = handle_of(target.table)
     with engine.rows(fitting) as rows:
-
-        def write() -> WriteResult:
-            handle.io.require_publish()
-            session = WriteSession(handle.uri, {}, table=handle)
-            session.refresh()
-            return write_source(session, rows.source, engine.run, engine)
-
-        return repeat_if_gone(write)
+        return repeat_if_gone(lambda: write_source(open_change(handle), rows.source, engine))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.kept_rows import read_kept
 from bucketline.state.store.read.table_read import Request, Rows, read_table, rows_schema
-from bucketline.state.types.row_kind import RowKind
+from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
 ROW_KIND = "rowkind"
-_KIND_TEXTS = pa.array(["+I", "-U", "+U", "-D"])
+_KIND_TEXTS = pa.array(list(SHORT_NAMES))
 _ADDED = pa.array([int(RowKind.INSERT), int(RowKind.UPDATE_AFTER)], pa.int8())
 
 

@@ -3,9 +3,9 @@
 Source: Paimon 2.0 BatchTableWrite (one commit, whose identifier says "batch").
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -26,21 +26,18 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.state.store.engine.engine import Engine, Outcome, Parts, ShapedFrame, SparkFrame
+from bucketline.state.store.engine.engine import Engine, Parts, ShapedFrame, SparkFrame
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.settled_write import settle_write
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
-from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 
 Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 SpreadData: TypeAlias = Data | SparkFrame | ShapedFrame
 """Data of an operation that takes an engine: a DataFrame with that of Spark."""
-
-Source = TypeVar("Source")
 
 
 def write_table(
@@ -83,15 +80,12 @@ def _write_once(
     session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
     session.refresh()
     source = Parts([GivenRows(with_kinds(data, row_kinds))])
-    return write_source(
-        session, source, LOCAL_ENGINE.run, LOCAL_ENGINE, clock=clock, ids=ids, random=random, pause=pause
-    )
+    return write_source(session, source, LOCAL_ENGINE, clock=clock, ids=ids, random=random, pause=pause)
 
 
 def write_source(
     session: WriteSession,
-    source: Source,
-    run: Callable[[Stages[Source]], Outcome],
+    source: Any,
     engine: Engine,
     *,
     clock: Clock = SYSTEM_CLOCK,
@@ -99,15 +93,15 @@ def write_source(
     random: Random = SYSTEM_RANDOM,
     pause: Pause = SYSTEM_PAUSE,
 ) -> WriteResult:
-    """Commits the rows of a source once, on the table as the session has seen it. `run` runs the stages of a write,
-    `engine` the compactions that make rows visible. Errors as `write_table`."""
+    """Commits the rows of a source of the engine once, on the table as the session has seen it. Errors as
+    `write_table`."""
     plan = session.plan
     trigger, user = plan.trigger(0), ids.new_uuid()
     scope = WriteScope(trigger, user, engine.workers, clock=clock, ids=ids)
     stages = plan.mode.in_batch(plan).stages(plan, session, scope, source)
     if trigger is CompactTrigger.FULL:
         stages = replace(stages, idle=tuple(session.due(trigger)))
-    outcome = run(stages)
+    outcome = engine.run(stages)
     notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else None
     committed = session.commit(outcome.messages, user=user, properties=notes, operation=Operation.WRITE)
     return settle_write(
