@@ -28,7 +28,7 @@ _LOADING_TASKS = 3
 """Tasks of a process with which it still loads modules."""
 
 _begun = count()
-"""The tasks of this process."""
+"""Counts the tasks that this process begins."""
 
 _OWN_ARCHIVES = ("pyspark*.zip", "py4j-*.zip", "spark-core_*.jar")
 """What Spark itself puts on a worker's path: it does not change while the worker lives, unlike what a job may add."""

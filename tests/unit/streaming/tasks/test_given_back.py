@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.plans.plan import Result
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.engine import GivenBack, Job, Jobs
 from bucketline.state.store.plans.item_work import BucketJob, ItemJob, MoveJob, TableWork
@@ -56,7 +57,8 @@ def planned(path: Path, bucket: str) -> tuple[Table, list[ItemJob]]:
     session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=handle_of(open_table(table.path)))
     work = TableWork(session, workers=Workers(2, 1))
     plan = make_plan(session, PlanFolder(handle_of(table).io, table.path)).plan
-    return table, [job for i in plan.items if not hasattr(job := work.look(plan, i), "reason")]  # type: ignore[misc]
+    looked = [work.look(plan, item) for item in plan.items]
+    return table, [job for job in looked if not isinstance(job, Result)]
 
 
 def test_buckets_that_other_tasks_have_compacted_leave_no_file(tmp_path: Path) -> None:
