@@ -1,17 +1,14 @@
 """A proxy before a store: it forwards requests, and treats chosen ones in each way that networks and stores can."""
 
-import http.client
 from collections.abc import Callable
-from contextlib import suppress
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Lock, Thread
+from http.server import BaseHTTPRequestHandler
+from threading import Event, Lock
 from types import TracebackType
-from typing import Any, Self
-from urllib.parse import urlsplit
+
+from tests.support.http_front import Answer, HttpFront, passed_on, send
 
 DELAY_S = 0.02
-_HOPS = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "date", "server"})
 
 
 class Trouble(Enum):
@@ -40,47 +37,25 @@ Choose = Callable[[str, str], Trouble | None]
 """(method, path) of a request -> what becomes of it; None: nothing special"""
 
 
-class FaultProxy:
+class FaultProxy(HttpFront):
     """Forwards to the server at `target`; `choose` is asked for each request, one at a time, and may be replaced.
 
     `done` lists the requests that were treated so, `signed` how each request was signed.
     """
 
     def __init__(self, target: str, choose: Choose) -> None:
+        super().__init__(target)
         self.choose = choose
         self.done: list[tuple[str, str, Trouble]] = []
         self.signed: list[str] = []
-        self._host = urlsplit(target).netloc
         self._lock = Lock()
         self._ended = Event()
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def _serve(self) -> None:
-                proxy.serve(self)
-
-            do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _serve
-
-            def log_message(self, *_args: Any) -> None:
-                """Says nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ended.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(kind, error, at)
 
-    def serve(self, request: BaseHTTPRequestHandler) -> None:
-        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    def serve(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         with self._lock:
             self.signed.append(request.headers.get("Authorization") or "")
             trouble = self.choose(request.command, request.path)
@@ -91,46 +66,22 @@ class FaultProxy:
             return
         if trouble in _ANSWERS:
             status, code = _ANSWERS[trouble]
-            _answer(request, status, {}, f"<Error><Code>{code}</Code><Message>by the proxy</Message></Error>".encode())
+            send(request, (status, {}, f"<Error><Code>{code}</Code><Message>by the proxy</Message></Error>".encode()))
             return
         if trouble is Trouble.LATE:
             self._ended.wait(DELAY_S)
-        status, headers, content = self._forward(request, body, trouble)
+        answer = self._forward(request, body, trouble)
         if trouble is Trouble.REPEATED:
-            status, headers, content = self._forward(request, body, trouble)
+            answer = self._forward(request, body, trouble)
         if trouble is Trouble.ANSWER_LOST:
             request.close_connection = True
             return
         if trouble is Trouble.BROKEN_AFTER:
-            status, headers, content = 500, {}, b"<Error><Code>InternalError</Code></Error>"
-        with suppress(OSError):
-            _answer(request, status, headers, content)
+            answer = 500, {}, b"<Error><Code>InternalError</Code></Error>"
+        send(request, answer)
 
-    def _forward(
-        self, request: BaseHTTPRequestHandler, body: bytes, trouble: Trouble | None
-    ) -> tuple[int, dict[str, str], bytes]:
-        left_out = {"if-none-match"} if trouble is Trouble.CONDITION_IGNORED else set()
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOPS | left_out}
-        connection = http.client.HTTPConnection(self._host, timeout=60)
-        try:
-            connection.request(request.command, request.path, body, headers)
-            answer = connection.getresponse()
-            found = dict(answer.getheaders())
-            content = answer.read()
-            if request.command == "HEAD":
-                found = {"content-length": found.pop("content-length", found.pop("Content-Length", "0")), **found}
-            return answer.status, found, content
-        finally:
-            connection.close()
-
-
-def _answer(request: BaseHTTPRequestHandler, status: int, headers: dict[str, str], content: bytes) -> None:
-    request.send_response_only(status)
-    size = headers.get("content-length") if request.command == "HEAD" else str(len(content))
-    for key, value in headers.items():
-        if key.lower() not in _HOPS:
-            request.send_header(key, value)
-    request.send_header("Content-Length", size or "0")
-    request.end_headers()
-    if request.command != "HEAD":
-        request.wfile.write(content)
+    def _forward(self, request: BaseHTTPRequestHandler, body: bytes, trouble: Trouble | None) -> Answer:
+        headers = passed_on(request)
+        if trouble is Trouble.CONDITION_IGNORED:
+            headers = {k: v for k, v in headers.items() if k.lower() != "if-none-match"}
+        return self.asked(request.command, request.path, body, headers)
