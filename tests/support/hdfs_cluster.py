@@ -1,7 +1,5 @@
 """HDFS on this machine: Hadoop's MiniDFSCluster, two name nodes and a data node in one JVM, which Maven brings once."""
 
-import importlib.util
-import os
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +10,7 @@ from typing import Self
 
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.hdfs_io import HdfsIO
-from tests.support.jars import CHECKOUT, class_path
+from tests.support.jars import CHECKOUT, class_path_on_spark
 
 
 class HdfsCluster:
@@ -23,14 +21,11 @@ class HdfsCluster:
         self._folder = tempfile.mkdtemp(prefix="bucketline-hdfs-")
 
     def __enter__(self) -> Self:
-        found = importlib.util.find_spec("pyspark")
-        assert found is not None and found.origin is not None, "pyspark's jars carry Hadoop's client"
-        path = f"{class_path('hdfs')}{os.pathsep}{Path(found.origin).parent / 'jars' / '*'}"
         options = ["-Xmx700m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         program = str(CHECKOUT / "tests" / "support" / "java" / "HdfsTool.java")
         with open(f"{self._folder}/log", "wb") as log:
             self._server = subprocess.Popen(
-                ["java", *options, "-cp", path, program, f"{self._folder}/data"],
+                ["java", *options, "-cp", class_path_on_spark("hdfs"), program, f"{self._folder}/data"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

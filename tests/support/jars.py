@@ -7,6 +7,7 @@ named after what was asked for, so that a changed version never meets an old jar
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -142,6 +143,13 @@ def spark_kafka_jars(spark_version: str) -> tuple[Path, ...]:
 def class_path(*set_names: str) -> str:
     """The jars of several sets as one Java class path, sets in the order given."""
     return os.pathsep.join(str(jar) for name in set_names for jar in jars(name))
+
+
+def class_path_on_spark(*set_names: str) -> str:
+    """As `class_path`, and behind it PySpark's jars, which carry Hadoop's client and a logger."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None and found.origin is not None, "pyspark's jars carry Hadoop's client and a logger"
+    return f"{class_path(*set_names)}{os.pathsep}{Path(found.origin).parent / 'jars' / '*'}"
 
 
 def _resolve(set_name: str, pom: str, target: Path) -> None:

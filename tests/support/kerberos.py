@@ -1,6 +1,5 @@
 """HDFS with Kerberos on this machine: MiniDFSCluster and MiniKdc in one JVM, which Maven brings once."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.jars import CHECKOUT, class_path
+from tests.support.jars import CHECKOUT, class_path_on_spark
 
 
 class KerberosHdfs:
@@ -23,9 +22,7 @@ class KerberosHdfs:
         self._folder, self._protection = Path(tempfile.mkdtemp(prefix="bucketline-kerberos-")), protection
 
     def __enter__(self) -> Self:
-        found = importlib.util.find_spec("pyspark")
-        assert found is not None and found.origin is not None, "pyspark's jars carry Hadoop's client"
-        jars = f"{class_path('hdfs', 'kdc')}{os.pathsep}{Path(found.origin).parent / 'jars' / '*'}"
+        jars = class_path_on_spark("hdfs", "kdc")
         options = ["-Xmx700m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         program = str(CHECKOUT / "tests" / "support" / "java" / "KerberosTool.java")
         (self._folder / "kdc").mkdir()

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from tests.support.jars import CHECKOUT, cache_dir, class_path, exclusive
+from tests.support.jars import CHECKOUT, cache_dir, class_path, class_path_on_spark, exclusive
 from tests.support.rows import Field, Row
 
 HERE = Path(__file__).resolve().parent
@@ -278,11 +278,8 @@ class PaimonCatalogs(Peer):
     name = "paimon-catalogs"
 
     def __init__(self, *jar_sets: str) -> None:
-        found = importlib.util.find_spec("pyspark")
-        assert found is not None and found.origin is not None, "pyspark's jars carry Hadoop's classes and a logger"
-        libraries = Path(found.origin).parent / "jars" / "*"
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        path = f"{class_path('paimon', 'paimon-catalogs', *jar_sets)}{os.pathsep}{libraries}"
+        path = class_path_on_spark("paimon", "paimon-catalogs", *jar_sets)
         super().__init__(["java", *options, "-cp", path, str(HERE / "java" / "CatalogTool.java")], os.environ)
 
     def do(self, command: str, /, **arguments: Any) -> Any:
