@@ -15,8 +15,9 @@ from bucketline.conf.storage_options import check_storage_options
 from bucketline.conf.table.read_options import BRANCH
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
-from bucketline.state.format.paths import BRANCH_DIR, branch_at, branch_folder, parse_branch
+from bucketline.state.format.paths import branch_at, branch_folder
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -170,7 +171,7 @@ def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int
 
 
 def _refuse_branch(io: FileIO, root: str, table: str) -> NoReturn:
-    names = sorted(filter(None, map(parse_branch, io.list_names(f"{table}/{BRANCH_DIR}"))))
+    names = Branches(io, table).names()
     name = branch_at(table, root)
     there = f"its branches: main, {', '.join(names)}" if names else "it has only 'main'"
     raise BranchNotFoundError(f"{table} has no branch '{name}'; {there}", path=table, branch=name)
