@@ -11,6 +11,7 @@ from pyspark.sql.types import BinaryType, StringType
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, SOURCE_FORMAT, SourceConfig
 from bucketline.conf.source_options import KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, with_headers
+from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.fit import map_types
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.decode_step import METADATA, DecodeStep
@@ -64,7 +65,7 @@ def read_stream(
 
 def spark_columns(fields: Sequence[DataField]) -> str:
     """The columns as Spark's DDL, for sources that need a schema. Raises OptionError for a type Spark does not have."""
-    return ", ".join(f"{_quoted(f.name)} {_spark_type(f.type, f.name)}" for f in fields)
+    return ", ".join(f"{in_backticks(f.name)} {_spark_type(f.type, f.name)}" for f in fields)
 
 
 def _spark_type(data_type: DataType, column: str) -> str:
@@ -80,7 +81,7 @@ def _spark_type(data_type: DataType, column: str) -> str:
         key, value = map_types(data_type)
         return f"MAP<{_spark_type(key, column)}, {_spark_type(value, column)}>"
     if root is TypeRoot.ROW:
-        inner = ", ".join(f"{_quoted(f.name)}: {_spark_type(f.type, column)}" for f in data_type.fields)
+        inner = ", ".join(f"{in_backticks(f.name)}: {_spark_type(f.type, column)}" for f in data_type.fields)
         return f"STRUCT<{inner}>"
     raise OptionError(
         f"column {column!r} is of type {data_type}, which Spark's file sources cannot read; use format text with "
@@ -88,10 +89,6 @@ def _spark_type(data_type: DataType, column: str) -> str:
         key=SOURCE_FORMAT.key,
         column=column,
     )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _wants(fields: Sequence[DataField], column: str) -> bool:
@@ -110,7 +107,7 @@ def _select(stream: Any, names: Sequence[str]) -> Any:
             f"source.decode reads texts or bytes, and the source's column 'value' is {found}; drop source.decode",
             key=SOURCE_DECODE.key,
         )
-    return stream.select(*(_quoted(name) for name in names))
+    return stream.select(*(in_backticks(name) for name in names))
 
 
 def _kafka_columns(stream: Any, fields: Sequence[DataField]) -> Any:

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
-from bucketline.state.store.sql.queries import Target, spelled
+from bucketline.state.store.sql.queries import Target
+from bucketline.state.store.sql.spelling import spelled
 from bucketline.state.store.table.changed_write import open_change
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write import write_source

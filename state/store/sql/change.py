@@ -10,7 +10,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.sql.dialect import refused, sql_text
 from bucketline.state.sql.statement import Delete, Insert, Truncate, Update
 from bucketline.state.store.read.table_read import Filter
-from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, Target, engine_of, spelled
+from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, Target, engine_of
 from bucketline.state.store.sql.relation import (
     bind_columns,
     is_literal,
@@ -22,6 +22,7 @@ from bucketline.state.store.sql.relation import (
 )
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.sql.spelling import spelled
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import DataField, TypeRoot
@@ -54,16 +55,14 @@ def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
 
 def _target_columns(table: Table, found: Insert) -> list[str]:
     """The columns that get the query's values, in the query's order. Raises OptionError for one that is unknown."""
-    known = {name.lower(): name for name in table.schema.names}
     for name in (*found.partition, *found.dynamic):
         if name not in table.partition_by:
             raise refused(f"INSERT: {name!r} is no partition column of {found.table.name}", column=name)
     if found.columns is None:
         return [n for n in table.schema.names if n not in found.partition]
     names = []
-    for column in found.columns:
-        name = column if column in table.schema.names else known.get(column.lower(), "")
-        if not name:
+    for column, name in zip(found.columns, spelled(found.columns, table.schema.names), strict=True):
+        if name not in table.schema.names:
             raise refused(
                 f"INSERT: unknown column '{column}'; there are {', '.join(table.schema.names)}", column=column
             )

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from bucketline.state.sql.dialect import DIALECT, refused
 from bucketline.state.store.sql.relation import is_local, is_zoned
+from bucketline.state.store.sql.spelling import spellings
 from bucketline.state.types.sql_expression import SOURCE, TARGET
 
 _OWN, _LOCAL = "_source_", "_local_"
@@ -28,7 +29,7 @@ class MergeNames:
             (side, alias, name)
             for side, alias, names in self._sides
             if not node.table or node.table.lower() == alias.lower()
-            for name in _spelled(node.name, names)
+            for name in spellings(node.name, names)
         ]
         if len(found) == 1:
             return found[0][0], found[0][2]
@@ -61,14 +62,14 @@ class MergeNames:
     def of_target(self, name: str) -> str:
         """The column of the table of that name. Raises OptionError for an unknown one."""
         names = self._sides[0][2]
-        found = _spelled(name, names)
+        found = spellings(name, names)
         if len(found) != 1:
             raise refused(f"MERGE: unknown column {name!r}; there are {', '.join(names)}", column=name)
         return found[0]
 
     def of_source(self, name: str, what: str) -> exp.Expression:
         """The column of the source of that name, for * in a clause. Raises OptionError if there is none."""
-        found = _spelled(name, self._sides[1][2])
+        found = spellings(name, self._sides[1][2])
         if len(found) != 1:
             raise refused(f"MERGE: {what} needs column {name!r} in the source; list columns and values", column=name)
         return exp.column(exp.to_identifier(found[0]), table=exp.to_identifier(self._sides[1][1]))
@@ -78,7 +79,7 @@ class MergeNames:
             return node
         if not node.table:
             names = next(names for side, _, names in self._sides if side == wanted)
-            found = _spelled(node.name, names)
+            found = spellings(node.name, names)
             if len(found) == 1:
                 return _placed(wanted, found[0])
         side, name = self.find(node)
@@ -110,7 +111,3 @@ def own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _placed(side: str, name: str) -> exp.Expression:
     own = f"{_OWN}{name}" if side == SOURCE else name
     return exp.column(exp.to_identifier(own), table=side)
-
-
-def _spelled(name: str, names: Sequence[str]) -> list[str]:
-    return [n for n in names if n == name] or [n for n in names if n.lower() == name.lower()]

@@ -92,12 +92,6 @@ class LocalQueries:
 LOCAL_QUERIES = LocalQueries()
 
 
-def spelled(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Names of a query's columns as the table spells them; those that it does not have stay as they are."""
-    by_lower = {name.lower(): name for name in known}
-    return [name if name in known else by_lower.get(name.lower(), name) for name in names]
-
-
 def engine_of(queries: Queries, table: Table) -> Engine:
     """What changes rows of a table: this process, where rows that wait in the postpone bucket are read as well."""
     reading = handle_of(table).table_schema.settings.reading

@@ -13,6 +13,7 @@ from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Relation
 from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.sql.spelling import spellings
 from bucketline.state.store.system.changes import changes_between
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import Table, handle_of
@@ -119,10 +120,7 @@ def bind_columns(
 
     Raises OptionError for a column that is unknown, or belongs to another table.
     """
-    names = {f.name: f.name for f in fields}
-    by_lower: dict[str, list[str]] = {}
-    for name in names:
-        by_lower.setdefault(name.lower(), []).append(name)
+    names = [f.name for f in fields]
 
     def bound(found: exp.Expression) -> exp.Expression:
         if is_time_literal(found):
@@ -131,15 +129,15 @@ def bind_columns(
             return found
         if not found.table and found.name in also:
             return found
-        if found.table and found.table.lower() != alias.lower() and found.table.lower() in by_lower:
+        if found.table and found.table.lower() != alias.lower() and spellings(found.table, names):
             raise refused(f"{found.sql(DIALECT)!r}, a field inside a column, needs Spark: give a Spark session")
         if found.table and found.table.lower() != alias.lower():
             raise refused(f"{found.sql(DIALECT)!r}: there is no table {found.table!r} here", column=found.name)
-        spelled = [found.name] if found.name in names else by_lower.get(found.name.lower(), [])
-        if len(spelled) != 1:
+        meant = spellings(found.name, names)
+        if len(meant) != 1:
             near = did_you_mean(found.name, names) or f"; there are {', '.join(names)}"
             raise refused(f"unknown column '{found.name}'{near}", column=found.name)
-        return exp.column(exp.to_identifier(spelled[0]))
+        return exp.column(exp.to_identifier(meant[0]))
 
     return node.transform(bound)
 

@@ -284,6 +284,16 @@ def test_rows_that_do_not_fit_change_nothing(orders: Run, text: str, error: type
     assert orders("SELECT count(*) FROM t$snapshots") == [1]
 
 
+def test_a_name_that_two_columns_have_in_another_case_is_refused_and_not_guessed(orders: Run) -> None:
+    orders("CREATE TABLE two (k INT, v INT, V INT)")
+    orders("INSERT INTO two (K, v, V) VALUES (1, 2, 3)")
+    assert orders("SELECT V FROM two") == [3]
+    orders("CREATE TABLE three (k INT, ab INT, aB INT)")
+    with pytest.raises(OptionError, match="column 'AB' can mean ab, aB; write which one"):
+        orders("INSERT INTO three (k, AB) VALUES (1, 2)")
+    assert orders("SELECT * FROM three") == []
+
+
 def test_updates_and_deletes_take_conditions_as_queries_do(orders: Run) -> None:
     orders("UPDATE t AS x SET v = 9.5 WHERE x.k = 1 OR x.V IS NULL; DELETE FROM t WHERE dt = 'b' AND k BETWEEN 3 AND 3")
     assert [float(v) for v in orders("SELECT v FROM t ORDER BY k")] == [9.5, 9.5, 0.5]
