@@ -79,6 +79,29 @@ STORAGE_OPTIONS: Mapping[str, Option[Any]] = {
 _FAMILIES = (AZURE_ACCOUNT_KEY, AZURE_SAS_TOKEN, HADOOP)
 _ACCEPTED = (*_FAMILIES, CATALOG_LINK)
 _S3_PREFIXES = ("s3.", "s3a.", "fs.s3a.", "hadoop.fs.s3a.")
+_OTHER_PREFIXES = {
+    "azure.": "fs.azure.",
+    "fs.wasb.": "fs.azure.",
+    "hadoop.fs.azure.": "fs.azure.",
+    "hadoop.fs.gs.": "fs.gs.",
+    "hadoop.fs.oss.": "fs.oss.",
+}
+"""Spellings of Paimon for other storages; what stands behind them is known or refused as under the name itself."""
+_HDFS_READS = (
+    "dfs.client.block.write.replace-datanode-on-failure.",
+    "dfs.client.failover.",
+    "dfs.client.socket-timeout",
+    "dfs.client.use.datanode.hostname",
+    "dfs.data.transfer.protection",
+    "dfs.ha.namenodes",
+    "dfs.namenode.rpc-address",
+    "dfs.nameservices",
+    "dfs.user.home.dir.prefix",
+    "fs.defaultFS",
+    "fs.viewfs.mounttable.",
+    "hadoop.security.",
+)
+"""Beginnings of the settings of Hadoop that hdfs-native 0.14 reads."""
 _S3_SPELLINGS = {
     "access.key": "access-key",
     "secret.key": "secret-key",
@@ -96,6 +119,8 @@ _TOGETHER = (
     (OSS_ACCESS_KEY, OSS_SECRET_KEY),
     (KERBEROS_PRINCIPAL, KERBEROS_KEYTAB),
 )
+_NEEDS = ((S3_SESSION_TOKEN, S3_ACCESS_KEY), (OSS_SESSION_TOKEN, OSS_ACCESS_KEY), (S3_ROLE_SESSION, S3_ROLE))
+"""Options that say nothing without another."""
 _STORAGE_PREFIXES = tuple(
     [
         "s3.",
@@ -105,6 +130,7 @@ _STORAGE_PREFIXES = tuple(
         "obs.",
         "cosn.",
         "gs.",
+        "azure.",
         "dfs.",
         "hadoop.",
         "hadoop-",
@@ -174,6 +200,10 @@ def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
         if (one.key in found) != (other.key in found):
             missing = other if one.key in found else one
             raise OptionError(f"'{one.key}' and '{other.key}' go together: '{missing.key}' is not set", key=missing.key)
+    for one, other in _NEEDS:
+        if one.key in found and other.key not in found:
+            raise OptionError(f"'{one.key}' needs '{other.key}', which is not set", key=other.key)
+    _check_scheme(found)
     if (GCS_KEYFILE.key in found) != (GCS_AUTH.get(found) is GcsAuth.KEYFILE):
         raise OptionError(
             f"'{GCS_KEYFILE.key}' and '{GCS_AUTH.key}' = service-account-json-keyfile go together", key=GCS_KEYFILE.key
@@ -187,6 +217,18 @@ def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
     if attempts is not None and attempts < 1:
         raise OptionError(f"option '{S3_ATTEMPTS.key}' must be at least 1", key=S3_ATTEMPTS.key)
     return MaskedOptions(found)
+
+
+def _check_scheme(options: Mapping[str, str]) -> None:
+    """Raises OptionError where an endpoint has another scheme than is asked for, or there is none to ask it for."""
+    https, endpoint = S3_SSL.find(options), S3_ENDPOINT.find(options)
+    if endpoint is None and https is False:
+        raise OptionError(f"'{S3_SSL.key}' = false needs '{S3_ENDPOINT.key}', which is not set", key=S3_SSL.key)
+    scheme, has_scheme, _ = (endpoint or "").partition("://")
+    if https is not None and has_scheme and https != (scheme.lower() == "https"):
+        raise OptionError(
+            f"'{S3_SSL.key}' = {str(https).lower()} contradicts '{S3_ENDPOINT.key}', which is {scheme}", key=S3_SSL.key
+        )
 
 
 def known_storage_options(given: Mapping[str, str]) -> dict[str, str]:
@@ -272,19 +314,32 @@ class HdfsSettings:
 
 
 def hdfs_settings(options: Mapping[str, str]) -> HdfsSettings:
-    """The settings of HDFS among storage options that have been checked; `hadoop.NAME` is a setting of Hadoop."""
+    """The settings of HDFS among storage options that have been checked; `hadoop.NAME` is a setting of Hadoop.
+
+    Raises OptionError for one that has no effect on the client.
+    """
     hadoop = sorted((key.removeprefix(HADOOP), text) for key, text in options.items() if key.startswith(HADOOP))
+    for name, _ in hadoop:
+        if not name.startswith(_HDFS_READS):
+            raise OptionError(
+                f"'{HADOOP}{name}' has no effect: the client of HDFS reads no '{name}', only settings that begin with "
+                f"{', '.join(_HDFS_READS)}; remove it",
+                key=f"{HADOOP}{name}",
+            )
     return HdfsSettings(
         tuple(hadoop), HADOOP_CONF.find(options), KERBEROS_PRINCIPAL.find(options), KERBEROS_KEYTAB.find(options)
     )
 
 
 def _named(key: str) -> str:
-    """The key under its name here: S3's options have several spellings."""
+    """The key under its name here: some options have several spellings."""
     if key in _S3_SPELLINGS:
         return _S3_SPELLINGS[key]
     for prefix in _S3_PREFIXES:
         if key.startswith(prefix):
             name = key.removeprefix(prefix)
             return "s3." + _S3_SPELLINGS.get(name, name)
+    for prefix, name in _OTHER_PREFIXES.items():
+        if key.startswith(prefix):
+            return name + key.removeprefix(prefix)
     return key

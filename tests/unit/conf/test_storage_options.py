@@ -294,6 +294,12 @@ def test_a_table_of_others_that_stores_such_options_is_written_as_it_is(tmp_path
         ({"security.kerberos.login.contexts": "x"}, "unknown storage option"),
         ({"s3.path.style.access": "perhaps"}, "'s3.path.style.access'"),
         ({"s3.access-key": "a"}, "'s3.secret-key' is not set"),
+        ({"s3.session.token": "t"}, "'s3.session.token' needs 's3.access-key'"),
+        ({"fs.oss.securityToken": "t"}, "'fs.oss.securityToken' needs 'fs.oss.accessKeyId'"),
+        ({"s3.assumed.role.session.name": "n"}, "needs 's3.assumed.role.arn'"),
+        ({"s3.endpoint": "http://h", "s3.connection.ssl.enabled": "true"}, "contradicts 's3.endpoint', which is http"),
+        ({"s3.endpoint": "https://h", "fs.s3a.connection.ssl.enabled": "false"}, "which is https"),
+        ({"s3.connection.ssl.enabled": "false"}, "= false needs 's3.endpoint'"),
         ({"s3.region": "a", "fs.s3a.endpoint.region": "b"}, "given twice"),
         ({"s3.attempts.maximum": "0"}, "must be at least 1"),
         ({"fs.gs.auth.type": "magic"}, "must be one of"),
@@ -331,6 +337,22 @@ def test_the_spellings_of_s3_mean_the_same(prefix: str) -> None:
     assert (found.path_style, found.connect_timeout_ms) == (True, 2000)
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("azure.account.key.acct.dfs.core.windows.net", "fs.azure.account.key.acct.dfs.core.windows.net"),
+        ("hadoop.fs.azure.sas.fixed.token.acct", "fs.azure.sas.fixed.token.acct"),
+        ("hadoop.fs.oss.endpoint", "fs.oss.endpoint"),
+        ("hadoop.fs.gs.project.id", "fs.gs.project.id"),
+    ],
+)
+def test_paimons_other_spellings_mean_the_same_option(given: str, name: str) -> None:
+    assert dict(check_storage_options({given: "x"})) == {name: "x"}
+    unknown = given.replace("account.key.", "").replace("sas.fixed.token.", "").replace(".id", "").replace("point", "")
+    with pytest.raises(OptionError, match=f"unknown storage option '{unknown}'"):
+        check_storage_options({unknown: "x"})
+
+
 AZURE_KEY = "fs.azure.account.key.acct.dfs.core.windows.net"
 AZURE_TOKEN = "fs.azure.sas.fixed.token.acct.blob.core.windows.net"
 GCS = {"fs.gs.auth.type": "UNAUTHENTICATED", "fs.gs.storage.root.url": "http://h:1"}
@@ -355,7 +377,7 @@ def test_each_storage_is_opened_with_the_options_of_its_own(
 ) -> None:
     io, root = file_io.file_io_for(uri, options)
     assert isinstance(io, ObjectIO) and root == path
-    assert kind in type(clients_of(io.address).once).__name__
+    assert kind in type(clients_of(io.address).pair.once).__name__
     assert "hunter2" not in f"{io!r} {clients_of(io.address)!r}" and "a2V5" not in repr(io)
     sent = pickle.loads(pickle.dumps(io))
     assert (sent.address, sent.root) == (io.address, root)
@@ -395,7 +417,7 @@ def test_the_options_of_s3_reach_the_client(
 ) -> None:
     io, _ = file_io.file_io_for("s3://bucket/t", options)
     assert isinstance(io, ObjectIO)
-    made = clients_of(io.address).patient
+    made = clients_of(io.address).pair.patient
     assert {k: made.config.get(k) for k in config} == config
     assert {k: made.client_options.get(k) for k in client} == client
 
@@ -403,7 +425,7 @@ def test_the_options_of_s3_reach_the_client(
 def test_the_number_of_attempts_is_that_of_the_client_that_repeats() -> None:
     io, _ = file_io.file_io_for("s3://bucket/t", {"s3.attempts.maximum": "3"})
     assert isinstance(io, ObjectIO)
-    clients = clients_of(io.address)
+    clients = clients_of(io.address).pair
     assert (clients.patient.retry_config["max_retries"], clients.once.retry_config["max_retries"]) == (2, 0)
 
 

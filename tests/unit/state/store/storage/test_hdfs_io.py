@@ -173,8 +173,16 @@ def test_an_address_that_means_nothing_is_refused_by_name(uri: str, says: str) -
 def test_settings_that_name_no_cluster_are_one_line_without_their_values() -> None:
     pytest.importorskip("hdfs_native")
     with pytest.raises(OptionError, match="viewfs://none cannot be opened: No viewfs fallback") as caught:
-        file_io_for("viewfs://none/t", {"hadoop.my.password": "hunter2"})
+        file_io_for("viewfs://none/t", {"hadoop.hadoop.security.password": "hunter2"})
     assert "\n" not in caught.value.message and "hunter2" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["dfs.replication", "dfs.blocksize", "my.password"])
+def test_a_setting_of_hadoop_that_the_client_does_not_read_is_refused_by_name(name: str) -> None:
+    pytest.importorskip("hdfs_native")
+    with pytest.raises(OptionError, match=f"'hadoop.{name}' has no effect") as caught:
+        file_io_for("hdfs://lake/t", {f"hadoop.{name}": "hunter2"})
+    assert "hunter2" not in caught.value.message
 
 
 def test_a_forked_process_says_so_and_does_not_wait_for_ever() -> None:
