@@ -1,9 +1,11 @@
 """Files that never change, kept in memory by their names within a budget of bytes."""
 
 from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
 from threading import Lock
 
-BUDGET_BYTES = 32 << 20
+BUDGET_BYTES = 64 << 20
 _LARGEST_BYTES = 4 << 20
 
 
@@ -16,7 +18,7 @@ class Remembered:
         self._budget_bytes = budget_bytes
         self._largest_bytes = min(budget_bytes, largest_bytes)
         self._used_bytes = 0
-        self._files: OrderedDict[str, bytes] = OrderedDict()
+        self._files: OrderedDict[Hashable, bytes] = OrderedDict()
         self._lock = Lock()
 
     @property
@@ -24,14 +26,14 @@ class Remembered:
         """The bytes of the files that are remembered."""
         return self._used_bytes
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: Hashable) -> bytes | None:
         with self._lock:
             found = self._files.get(key)
             if found is not None:
                 self._files.move_to_end(key)
             return found
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: Hashable, data: bytes) -> None:
         """Remembers a file, unless it is so large that it would push out many others."""
         if len(data) > self._largest_bytes:
             return
@@ -42,9 +44,33 @@ class Remembered:
             while self._used_bytes > self._budget_bytes:
                 self._forget(next(iter(self._files)))
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: Hashable) -> None:
         with self._lock:
             self._forget(key)
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, key: Hashable) -> None:
         self._used_bytes -= len(self._files.pop(key, b""))
+
+
+_OF_PROCESS = Remembered()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RememberedFor:
+    """The files that `owner` has read, and nobody else gets; all owners of a process share one budget."""
+
+    owner: Hashable
+
+    def get(self, path: str) -> bytes | None:
+        return _OF_PROCESS.get((self.owner, path))
+
+    def put(self, path: str, data: bytes) -> None:
+        _OF_PROCESS.put((self.owner, path), data)
+
+    def forget(self, path: str) -> None:
+        _OF_PROCESS.forget((self.owner, path))
+
+
+def remembered_bytes() -> int:
+    """The bytes of all files that this process remembers."""
+    return _OF_PROCESS.used_bytes

@@ -20,7 +20,7 @@ _PROFILE_LIFE = timedelta(minutes=15)
 def key_source(settings: S3Settings) -> KeySource | None:
     """Where the keys come from if a role or a profile is named; None where options and environment say them.
 
-    Raises OptionError without boto3, which asks for them.
+    Raises OptionError without boto3, which asks for them, and for a profile that is not there.
     """
     has_keys = settings.access_key is not None or "AWS_ACCESS_KEY_ID" in os.environ
     profile = None if has_keys else os.environ.get(_PROFILE)
@@ -28,26 +28,40 @@ def key_source(settings: S3Settings) -> KeySource | None:
         return None
     try:
         import boto3  # noqa: PLC0415 - an optional engine, slow to load and needed here alone
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as boto3
     except ImportError as e:
         named = f"'{S3_ROLE.key}'" if settings.role is not None else f"the environment variable {_PROFILE}"
         raise OptionError(
             f"{named} needs the package boto3, which asks for the keys: install boto3", key=S3_ROLE.key
         ) from e
-    session = boto3.Session(
-        aws_access_key_id=settings.access_key,
-        aws_secret_access_key=settings.secret_key,
-        aws_session_token=settings.session_token,
-        region_name=settings.region,
-        profile_name=profile,
-    )
+
+    def session() -> Any:
+        """A new one has read the files again: somebody may replace the keys in them."""
+        return boto3.Session(
+            aws_access_key_id=settings.access_key,
+            aws_secret_access_key=settings.secret_key,
+            aws_session_token=settings.session_token,
+            region_name=settings.region,
+            profile_name=profile,
+        )
+
+    try:
+        session()
+    except BotoCoreError as e:
+        raise OptionError(f"there are no keys for the store: {e}", key=_PROFILE) from e
     role = settings.role
     if role is None:
-        return lambda: _of_profile(session)
-    return lambda: _of_role(session, role, settings.role_session or "bucketline")
+        return lambda: _of_profile(session())
+    return lambda: _of_role(session(), role, settings.role_session or "bucketline")
 
 
 def _of_profile(session: Any) -> dict[str, Any]:
-    found = session.get_credentials().get_frozen_credentials()
+    keys = session.get_credentials()
+    if keys is None:
+        raise OptionError(
+            f"there are no keys for the store: the profile {session.profile_name!r} has none", key=_PROFILE
+        )
+    found = keys.get_frozen_credentials()
     return {
         "access_key_id": found.access_key,
         "secret_access_key": found.secret_key,

@@ -25,6 +25,19 @@ _PASSING = frozenset({408, 409, 412, 425, 429})
 
 RANGE_NOT_THERE = 416
 
+_ENDED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "SecurityTokenExpired"})
+"""Codes of stores for keys that were good, and have ended."""
+
+_NOT_RENEWED = (
+    "; keys that are given as storage options or variables are not renewed: start again with new ones, or use those "
+    "of a container, an instance, a profile or a role"
+)
+
+_BAD_REQUEST = 400
+_NOT_KNOWN = frozenset({405, 501})
+_NOT_TAKEN = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented"})
+"""Answers of stores that do not know the condition of a put, or a put; the codes stand in bad requests."""
+
 
 def _classes(*names: str) -> tuple[type[Exception], ...]:
     return () if _named is None else tuple(getattr(_named, name) for name in names)
@@ -44,6 +57,21 @@ def status_of(error: Exception) -> int | None:
     """The status of the store's answer; None when there was no answer."""
     found = _STATUS.search(str(error))
     return None if found is None else int(found[1])
+
+
+def says_keys_have_ended(error: Exception) -> bool:
+    """Whether the store has done nothing because the keys that signed the request have ended.
+
+    An answer to HEAD has no text that says why it is a bad request, and ours are not.
+    """
+    code = _CODE.search(str(error))
+    return code[1] in _ENDED if code is not None else status_of(error) == _BAD_REQUEST
+
+
+def says_condition_is_unknown(error: Exception) -> bool:
+    """Whether the store refuses a put because of its condition, and not because of the keys, the bucket or the time."""
+    status, code = status_of(error), _CODE.search(str(error))
+    return status in _NOT_KNOWN or (status == _BAD_REQUEST and (code is None or code[1] in _NOT_TAKEN))
 
 
 def object_error(path: str, error: Exception, **fields: object) -> StorageError:
@@ -76,7 +104,8 @@ def _said(text: str, status: int | None, code: str | None) -> str:
         )
     says = _SAYS.search(text)
     if status is not None and (code or says):
-        return f"the store answered {status} {code or ''}{': ' + says[1] if says else ''}".replace("  ", " ")
+        answer = f"the store answered {status} {code or ''}{': ' + says[1] if says else ''}".replace("  ", " ")
+        return f"{answer}{_NOT_RENEWED}" if code in _ENDED else answer
     first, _, rest = text.partition("\n")
     # The reason stands at the end of a chain of causes, which is printed below the first line.
     causes = re.findall(r"^\s*source: \w*\(?\s*\"([^\"]+)\"", rest, re.MULTILINE)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,9 +21,15 @@ from bucketline.state.format.paths import SCHEMA_DIR, temporary_name
 from bucketline.state.store.storage.errors import unless_missing
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.forks import check_not_forked
-from bucketline.state.store.storage.objects.object_errors import STORE_ERRORS, TAKEN_ERRORS, object_error, object_errors
+from bucketline.state.store.storage.objects.object_errors import (
+    STORE_ERRORS,
+    TAKEN_ERRORS,
+    object_error,
+    says_condition_is_unknown,
+)
 from bucketline.state.store.storage.objects.object_reader import read_object
 from bucketline.state.store.storage.objects.object_store import (
+    ClientPair,
     StoreAddress,
     StoreClients,
     address_of,
@@ -42,9 +50,6 @@ _PAGE_FILES = 1000
 _PARTS_AT_ONCE = 3
 _TRIES = 3
 """How often a file is created whose name is said to be taken, and is not."""
-
-_NOT_KNOWN = frozenset({400, 405, 501})
-"""Answers of stores that do not know the condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +80,8 @@ class ObjectIO:
             )
 
     def read(self, path: str) -> bytes:
-        clients = self._clients
-        clients.counter.add(Request.GET)
-        with object_errors(path):
-            return bytes(obstore.get(clients.patient, self._key(path)).bytes())
+        key = self._key(path)
+        return self._clients.ask(Request.GET, path, lambda client: bytes(obstore.get(client, key).bytes()))
 
     def read_optional(self, path: str) -> bytes | None:
         return unless_missing(self.read, path)
@@ -97,10 +100,9 @@ class ObjectIO:
 
     def publish(self, path: str, data: bytes) -> bool:
         self.require_publish()
-        clients = self._clients
-        clients.counter.add(Request.PUT)
+        key = self._key(path)
         try:
-            obstore.put(clients.once, self._key(path), data, mode="create", use_multipart=False)
+            self._clients.answer(Request.PUT, lambda pair: _create_at(pair.once, key, data))
         except TAKEN_ERRORS as e:
             return self._is_ours(path, data, e)
         except STORE_ERRORS as e:
@@ -108,18 +110,15 @@ class ObjectIO:
         return True
 
     def overwrite(self, path: str, data: bytes) -> None:
-        clients = self._clients
+        clients, key = self._clients, self._key(path)
         clients.remembered.forget(path)
-        clients.counter.add(Request.PUT)
-        with object_errors(path):
-            obstore.put(clients.patient, self._key(path), data, use_multipart=False)
+        clients.ask(Request.PUT, path, lambda client: obstore.put(client, key, data, use_multipart=False))
 
     def list_names(self, directory: str) -> list[str]:
         clients, prefix = self._clients, self._key(directory)
-        with object_errors(directory):
-            found = obstore.list_with_delimiter(clients.patient, prefix or None)
+        found = clients.ask(Request.LIST, directory, lambda client: obstore.list_with_delimiter(client, prefix or None))
         paths = [*found["common_prefixes"], *(o["path"] for o in found["objects"])]
-        clients.counter.add(Request.LIST, _pages(len(paths)))
+        clients.counter.add(Request.LIST, _pages(len(paths)) - 1)
         return sorted({p.rpartition("/")[2] for p in paths if p != prefix})
 
     def list_files(self, directory: str) -> list[FileInfo]:
@@ -141,11 +140,9 @@ class ObjectIO:
         return _millis(self._head(path)[1])
 
     def delete(self, path: str) -> None:
-        clients = self._clients
-        clients.counter.add(Request.DELETE)
+        clients, key = self._clients, self._key(path)
         clients.remembered.forget(path)
-        with object_errors(path), suppress(FileNotFoundError):
-            obstore.delete(clients.patient, self._key(path))
+        clients.ask(Request.DELETE, path, lambda client: _delete_at(client, key))
 
     def delete_folder(self, directory: str) -> None:
         clients = self._clients
@@ -153,9 +150,8 @@ class ObjectIO:
         for key in keys:
             clients.remembered.forget(f"{self.address.bucket}/{key}")
         for start in range(0, len(keys), _PAGE_FILES):
-            clients.counter.add(Request.DELETE)
-            with object_errors(directory), suppress(FileNotFoundError):
-                obstore.delete(clients.patient, keys[start : start + _PAGE_FILES])
+            page = keys[start : start + _PAGE_FILES]
+            clients.ask(Request.DELETE, directory, partial(_delete_at, keys=page))
 
     def open_input(self, path: str) -> pa.NativeFile:
         return pa.PythonFile(read_object(self._clients, path, self._key(path)), mode="r")
@@ -182,9 +178,8 @@ class ObjectIO:
     def _create(self, path: str, data: bytes) -> None:
         clients, key = self._clients, self._key(path)
         for left in reversed(range(_TRIES)):
-            clients.counter.add(Request.PUT)
             try:
-                obstore.put(clients.patient, key, data, mode="create", use_multipart=False)
+                clients.answer(Request.PUT, lambda pair: _create_at(pair.patient, key, data))
                 return
             except TAKEN_ERRORS as e:
                 # The client may have repeated a put of its own whose answer was lost.
@@ -211,7 +206,7 @@ class ObjectIO:
                 yield part
 
         obstore.put(
-            clients.patient,
+            clients.pair.patient,
             self._key(path),
             counted(),
             use_multipart=True,
@@ -247,31 +242,29 @@ class ObjectIO:
         clients, key = self._clients, self._key(path)
         try:
             for content in (b"first", b"second"):
-                clients.counter.add(Request.PUT)
-                obstore.put(clients.once, key, content, mode="create", use_multipart=False)
+                clients.answer(Request.PUT, partial(_create_once, key, content))
         except TAKEN_ERRORS as e:
             return self._is_ours(path, b"first", e)
         except STORE_ERRORS as e:
-            found = object_error(path, e)
-            if found.fields["status"] in _NOT_KNOWN:
-                return False
-            raise found from e
+            if not says_condition_is_unknown(e):
+                raise object_error(path, e) from e
         return False
 
     def _head(self, path: str) -> tuple[int, datetime]:
-        clients = self._clients
-        clients.counter.add(Request.HEAD)
-        with object_errors(path):
-            found = obstore.head(clients.patient, self._key(path))
-            return int(found["size"]), found["last_modified"]
+        key = self._key(path)
+        found = self._clients.ask(Request.HEAD, path, lambda client: obstore.head(client, key))
+        return int(found["size"]), found["last_modified"]
 
     def _listed(self, directory: str) -> list[tuple[str, int, datetime]]:
         """(key, size, when it was written) of all objects below a folder."""
-        clients = self._clients
-        with object_errors(directory):
-            pages = obstore.list(clients.patient, self._key(directory) or None, chunk_size=_PAGE_FILES)
-            found = [(str(o["path"]), int(o["size"]), o["last_modified"]) for page in pages for o in page]
-        clients.counter.add(Request.LIST, _pages(len(found)))
+        clients, prefix = self._clients, self._key(directory) or None
+
+        def listed(client: Any) -> list[tuple[str, int, datetime]]:
+            pages = obstore.list(client, prefix, chunk_size=_PAGE_FILES)
+            return [(str(o["path"]), int(o["size"]), o["last_modified"]) for page in pages for o in page]
+
+        found = clients.ask(Request.LIST, directory, listed)
+        clients.counter.add(Request.LIST, _pages(len(found)) - 1)
         return found
 
 
@@ -291,6 +284,19 @@ def object_io_for(uri: str, storage: Mapping[str, str]) -> tuple[ObjectIO, str]:
     io = ObjectIO(address, root)
     clients_of(address)
     return io, root
+
+
+def _create_at(client: Any, key: str, data: bytes) -> None:
+    obstore.put(client, key, data, mode="create", use_multipart=False)
+
+
+def _create_once(key: str, data: bytes, pair: ClientPair) -> None:
+    _create_at(pair.once, key, data)
+
+
+def _delete_at(client: Any, keys: str | list[str]) -> None:
+    with suppress(FileNotFoundError):
+        obstore.delete(client, keys)
 
 
 def _exists(path: str) -> StorageError:

@@ -32,21 +32,19 @@ def read_object(clients: StoreClients, path: str, key: str) -> RangedReader:
 
 
 def _range(clients: StoreClients, path: str, key: str, start: int, end: int) -> memoryview:
-    clients.counter.add(Request.GET)
-    with object_errors(path):
-        return memoryview(obstore.get_range(clients.patient, key, start=start, end=end))
+    return clients.ask(
+        Request.GET, path, lambda client: memoryview(obstore.get_range(client, key, start=start, end=end))
+    )
 
 
 def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
     """The object's size, and its last bytes."""
     if not clients.takes_suffix:
-        clients.counter.add(Request.HEAD)
-        with object_errors(path):
-            size = int(obstore.head(clients.patient, key)["size"])
+        size = int(clients.ask(Request.HEAD, path, lambda client: obstore.head(client, key))["size"])
         return size, _range(clients, path, key, max(0, size - TAIL_BYTES), size) if size else memoryview(b"")
-    clients.counter.add(Request.GET)
+    options = {"range": {"suffix": TAIL_BYTES}}
     try:
-        found = obstore.get(clients.patient, key, options={"range": {"suffix": TAIL_BYTES}})
+        found = clients.answer(Request.GET, lambda pair: obstore.get(pair.patient, key, options=options))
         return int(found.meta["size"]), memoryview(found.bytes())
     except STORE_ERRORS as e:
         if status_of(e) == RANGE_NOT_THERE:
@@ -59,9 +57,8 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
 
 def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
     """As `_open`, where the store sends the whole object whatever range it is asked for: some do, if it is empty."""
-    clients.counter.add(Request.GET)
+    found = clients.ask(Request.GET, path, lambda client: obstore.get(client, key))
     with object_errors(path):
-        found = obstore.get(clients.patient, key)
         size = int(found.meta["size"])
         if size > TAIL_BYTES:
             raise StorageError(

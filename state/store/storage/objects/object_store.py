@@ -13,13 +13,15 @@ from enum import Enum
 from functools import cache, lru_cache
 from ipaddress import ip_address
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.storage_options import (
     AZURE_ACCOUNT_KEY,
     AZURE_SAS_TOKEN,
+    S3_ACCESS_KEY,
+    S3_ROLE,
     S3Settings,
     azure_secret,
     gcs_settings,
@@ -28,14 +30,21 @@ from bucketline.conf.storage_options import (
 )
 from bucketline.state.store.storage.forks import refuse_after_fork
 from bucketline.state.store.storage.objects.aws_keys import key_source
-from bucketline.state.store.storage.objects.object_errors import SETTINGS_ERRORS
-from bucketline.state.store.storage.remembered import Remembered
-from bucketline.state.store.storage.requests import RequestCounter
+from bucketline.state.store.storage.objects.object_errors import (
+    SETTINGS_ERRORS,
+    STORE_ERRORS,
+    object_errors,
+    says_keys_have_ended,
+)
+from bucketline.state.store.storage.remembered import RememberedFor
+from bucketline.state.store.storage.requests import Request, RequestCounter
 
 try:
     from obstore import store as obstore_stores
 except ImportError:
     obstore_stores = None
+
+T = TypeVar("T")
 
 MOST_CLIENTS = 32
 """Clients that a process keeps: of several buckets, and of one whose keys a catalog lends and replaces."""
@@ -84,21 +93,56 @@ class StoreAddress:
         return f"StoreAddress({self.kind.value}, {self.bucket!r})"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class ClientPair:
+    """The client that repeats what fails, and the one that sends each request once."""
+
+    patient: Any
+    once: Any
+
+
 @dataclass(slots=True, repr=False)
 class StoreClients:
     """The clients of one bucket in this process, the requests sent to it, and what is known of the store.
 
-    `refuses_second` is whether the store keeps an object when a second one is to be created under its name; None before
-    it was tried.
+    `renew` makes clients that ask for new keys; None where the keys are those of the options. `refuses_second` is
+    whether the store keeps an object when a second one is to be created under its name; None before it was tried.
     """
 
-    patient: Any
-    once: Any
+    pair: ClientPair
+    renew: Callable[[], ClientPair] | None
     takes_suffix: bool
     counter: RequestCounter
-    remembered: Remembered = field(default_factory=Remembered)
+    remembered: RememberedFor
     lock: Lock = field(default_factory=Lock)
     refuses_second: bool | None = None
+    _renewing: Lock = field(default_factory=Lock)
+
+    def ask(self, kind: Request, path: str, send: Callable[[Any], T]) -> T:
+        """What the client that repeats is answered about a path. Raises StorageError."""
+        with object_errors(path):
+            return self.answer(kind, lambda pair: send(pair.patient))
+
+    def answer(self, kind: Request, send: Callable[[ClientPair], T]) -> T:
+        """What a client is answered; the request is sent again with new keys where the store says that those that
+        signed it have ended: then it has done nothing. Raises what the client raises.
+        """
+        pair = self.pair
+        self.counter.add(kind)
+        try:
+            return send(pair)
+        except STORE_ERRORS as e:
+            if self.renew is None or not says_keys_have_ended(e):
+                raise
+        pair = self._renewed(pair, self.renew)
+        self.counter.add(kind)
+        return send(pair)
+
+    def _renewed(self, ended: ClientPair, renew: Callable[[], ClientPair]) -> ClientPair:
+        with self._renewing:
+            if self.pair is ended:
+                self.pair = renew()
+            return self.pair
 
 
 def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]:
@@ -126,6 +170,17 @@ def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]
 def clients_of(address: StoreAddress) -> StoreClients:
     """The clients of a bucket; the same ones whenever this process asks, as long as it uses no more than
     `MOST_CLIENTS`. Raises OptionError for unusable settings."""
+    counter = _counter_of(address.kind, address.bucket, address.host)
+    return StoreClients(
+        _pair(address),
+        (lambda: _pair(address)) if _has_keys_of_others(address) else None,
+        takes_suffix=address.kind is not StoreKind.AZURE,
+        counter=counter,
+        remembered=RememberedFor(address),
+    )
+
+
+def _pair(address: StoreAddress) -> ClientPair:
     options = dict(address.options)
     try:
         make = _MAKERS[address.kind](address, options)
@@ -137,8 +192,13 @@ def clients_of(address: StoreAddress) -> StoreClients:
     except SETTINGS_ERRORS as e:
         reason = str(e).partition("\n")[0]
         raise OptionError(f"{address.kind.value} bucket {address.bucket!r} cannot be opened: {reason}") from e
-    counter = _counter_of(address.kind, address.bucket, address.host)
-    return StoreClients(patient, once, takes_suffix=address.kind is not StoreKind.AZURE, counter=counter)
+    return ClientPair(patient, once)
+
+
+def _has_keys_of_others(address: StoreAddress) -> bool:
+    """Whether somebody hands out the keys, and new ones when they are asked again."""
+    named = {key for key, _ in address.options}
+    return address.kind is StoreKind.S3 and (S3_ACCESS_KEY.key not in named or S3_ROLE.key in named)
 
 
 @cache
@@ -168,12 +228,8 @@ def _oss(address: StoreAddress, options: Mapping[str, str]) -> Make:
 
 
 def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Make:
-    endpoint = settings.endpoint
-    if endpoint is not None and "://" not in endpoint:
-        endpoint = f"{'http' if settings.https is False else 'https'}://{endpoint}"
-    if endpoint is not None:
-        endpoint = endpoint.rstrip("/")
-    virtual = endpoint is not None and not settings.path_style and not _is_number(endpoint)
+    endpoint = endpoint_of(settings)
+    virtual = is_virtual(settings)
     if endpoint is not None and virtual:
         scheme, _, host = endpoint.partition("://")
         endpoint = f"{scheme}://{bucket}.{host}"
@@ -187,7 +243,7 @@ def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Ma
         **more,
     }
     given = {key: value for key, value in config.items() if value is not None}
-    named = endpoint or next((os.environ[k] for k in _ENDPOINTS if k in os.environ), "")
+    named = endpoint or endpoint_of_environment()
     client = {"allow_http": named.startswith("http://"), "connect_timeout": _CONNECT_TIMEOUT}
     if settings.connect_timeout_ms is not None:
         client["connect_timeout"] = timedelta(milliseconds=settings.connect_timeout_ms)
@@ -199,6 +255,25 @@ def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Ma
         )
 
     return make
+
+
+def endpoint_of(settings: S3Settings) -> str | None:
+    """The address of the store, with its scheme and without the bucket; None: as the environment says."""
+    endpoint = settings.endpoint
+    if endpoint is not None and "://" not in endpoint:
+        endpoint = f"{'http' if settings.https is False else 'https'}://{endpoint}"
+    return None if endpoint is None else endpoint.rstrip("/")
+
+
+def is_virtual(settings: S3Settings) -> bool:
+    """Whether the bucket stands before the host of the endpoint."""
+    endpoint = endpoint_of(settings)
+    return endpoint is not None and not settings.path_style and not _is_number(endpoint)
+
+
+def endpoint_of_environment() -> str:
+    """The address that the environment gives; empty: that of AWS."""
+    return next((os.environ[name] for name in _ENDPOINTS if name in os.environ), "")
 
 
 def _is_number(endpoint: str) -> bool:

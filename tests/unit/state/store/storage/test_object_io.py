@@ -158,7 +158,7 @@ def test_requests_are_counted_on_when_a_catalog_lends_other_keys(s3_server: S3Se
 
 
 def test_clients_with_keys_that_were_replaced_are_let_go() -> None:
-    """Each holds connections, and up to 32 MB of files; a catalog lends new keys every few minutes."""
+    """Each holds connections; a catalog lends new keys every few minutes."""
     for n in range(2 * MOST_CLIENTS):
         file_io_for("s3://bucket/t", {"s3.access-key": "some-key", "s3.secret-key": f"lent-{n}"})
     assert clients_of.cache_info().currsize <= MOST_CLIENTS

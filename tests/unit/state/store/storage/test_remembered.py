@@ -1,6 +1,8 @@
 """Files in memory: within the budget, the ones used last."""
 
-from bucketline.state.store.storage.remembered import Remembered
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.storage.objects.object_io import requests_sent
+from bucketline.state.store.storage.remembered import BUDGET_BYTES, Remembered, remembered_bytes
 from tests.support.s3_server import S3Server
 
 
@@ -39,3 +41,17 @@ def test_a_file_that_never_changes_is_fetched_once_and_not_again_after_this_proc
     assert io.read_unchanging(f"{root}/g") == b"3"
     io.delete(f"{root}/f")
     assert io.read_optional(f"{root}/f") is None
+
+
+def test_a_process_has_one_budget_however_often_a_catalog_lends_it_other_keys(s3_server: S3Server) -> None:
+    """And what was read with some keys is read again with others: they may be somebody else's."""
+    io, root = s3_server.new_folder()
+    path = f"{root}/manifest"
+    io.write_new(path, b"x" * (3 << 20))
+    for number in range(BUDGET_BYTES // (3 << 20) + 3):
+        renewed, _ = file_io_for(f"s3://{root}", {**s3_server.storage, "s3.secret-key": f"lent-{number}"})
+        before = requests_sent(renewed)
+        assert len(renewed.read_unchanging(path)) == len(renewed.read_unchanging(path)) == 3 << 20
+        assert requests_sent(renewed).since(before).get == 1
+        assert remembered_bytes() <= BUDGET_BYTES
+    assert remembered_bytes() > BUDGET_BYTES - (4 << 20)
