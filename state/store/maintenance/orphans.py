@@ -46,6 +46,7 @@ from bucketline.state.store.plans.plan_files import named_by_plans, plan_id_in
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.hidden_files import bring_back, is_aside, own_name, place_aside, put_aside
+from bucketline.state.store.storage.objects.unended_uploads import end_upload, unended_uploads
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 
 Watch = Callable[[int, int], None]
@@ -83,6 +84,7 @@ def remove_orphan_files(
     watch: Watch = lambda done, total: None,
 ) -> OrphanResult:
     """The orphans whose content last changed more than `older_than_ms` ago; removes them unless it is a dry run.
+    Uploads in parts that were begun so long ago and have not ended are among them, as `unended_uploads` lists them.
 
     Ages are by the storage's clock; a dry run, which writes nothing, takes `clock` for it. A file whose time the
     storage does not record is kept. `no_writers` says that nobody writes, and lifts the limit of a day.
@@ -109,13 +111,17 @@ def remove_orphan_files(
     grounds = _grounds(table)
     # Listed before the names are collected: what is committed in between is named by then.
     listed = []
+    uploads: list[tuple[_Ground, FileInfo]] = []
     for ground in grounds:
         now_ms = clock.now_ms() if dry_run else storage_now_ms(ground.io, ground.root, ids=ids)
         listed.append((ground, *_candidates(ground, now_ms - older_than_ms)))
+        begun = unended_uploads(ground.io, ground.root)
+        uploads += [(ground, u) for u in begun if u.modified_ms < now_ms - older_than_ms]
     used = _Names(table.io, table.path, table.manifests)
     used.collect(watch)
     if dry_run:
-        return OrphanResult(tuple(f for _, found, _ in listed for f in found if used.is_orphan(f)), deleted=False)
+        dry = (f for _, found, _ in listed for f in found if used.is_orphan(f))
+        return OrphanResult((*dry, *(upload for _, upload in uploads)), deleted=False)
     removed: list[FileInfo] = []
     for ground, candidates, aside in listed:
         for file in aside:
@@ -127,6 +133,9 @@ def remove_orphan_files(
             used.follow()
             those = [f for f in orphans[start : start + _AT_ONCE] if used.is_orphan(f)]
             removed += _remove(ground.io, those, used, ids)
+    for ground, upload in uploads:
+        end_upload(ground.io, upload)
+        removed.append(upload)
     return OrphanResult(tuple(removed), deleted=True)
 
 

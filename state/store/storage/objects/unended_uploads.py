@@ -1,0 +1,94 @@
+"""Uploads in parts that were begun and have not ended: those of killed processes cost money, and no listing shows them.
+
+boto3 asks for them, and gives them up: obstore does neither. Only S3 and what speaks it keep them for good.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bucketline.conf.storage_options import oss_settings, s3_settings
+from bucketline.state.errors import StorageError
+from bucketline.state.store.storage.file_info import FileInfo
+from bucketline.state.store.storage.objects.aws_keys import key_source
+from bucketline.state.store.storage.objects.object_io import ObjectIO
+from bucketline.state.store.storage.objects.object_store import (
+    StoreKind,
+    endpoint_of,
+    endpoint_of_environment,
+    is_virtual,
+)
+from bucketline.state.store.storage.wrapped_io import bare
+
+_LOG = logging.getLogger(__name__)
+
+_CONNECT_SECONDS = 10
+_TRIES = 5
+_SIGN = "?uploadId="
+_WITHOUT_BOTO3 = "uploads in parts that killed processes have left in %s are not looked for: install boto3"
+
+
+def unended_uploads(io: object, directory: str) -> list[FileInfo]:
+    """The uploads below a folder, by the path that each would have made, `?uploadId=` and its id, and the time when it
+    was begun; their sizes are not known and said to be 0. None where the storage keeps no such thing.
+
+    A warning says why they cannot be listed, where boto3 is missing or the keys may not list them.
+    """
+    store = bare(io)
+    if not isinstance(store, ObjectIO) or store.address.kind not in (StoreKind.S3, StoreKind.OSS):
+        return []
+    bucket, _, prefix = directory.partition("/")
+    try:
+        with _errors(directory):
+            pages = _client(store).get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=f"{prefix}/")
+            found = [upload for page in pages for upload in page.get("Uploads", ())]
+    except ImportError:
+        _LOG.warning(_WITHOUT_BOTO3, directory)
+        return []
+    except StorageError as e:
+        _LOG.warning("uploads in parts that killed processes have left cannot be listed: %s", e.message)
+        return []
+    return [
+        FileInfo(f"{bucket}/{u['Key']}{_SIGN}{u['UploadId']}", 0, int(u["Initiated"].timestamp() * 1000)) for u in found
+    ]
+
+
+def end_upload(io: object, upload: FileInfo) -> None:
+    """Gives up one of `unended_uploads`: its parts are removed. Raises StorageError."""
+    store = bare(io)
+    assert isinstance(store, ObjectIO)
+    path, _, upload_id = upload.path.partition(_SIGN)
+    bucket, _, key = path.partition("/")
+    with _errors(path):
+        _client(store).abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
+
+
+def _client(store: ObjectIO) -> Any:
+    import boto3  # noqa: PLC0415 - an optional engine, slow to load and needed here alone
+    from botocore.config import Config  # noqa: PLC0415 - as boto3
+
+    address, options = store.address, dict(store.address.options)
+    settings = oss_settings(options) if address.kind is StoreKind.OSS else s3_settings(options)
+    source = key_source(settings)
+    lent = {} if source is None else source()
+    session = boto3.Session(
+        aws_access_key_id=lent.get("access_key_id", settings.access_key),
+        aws_secret_access_key=lent.get("secret_access_key", settings.secret_key),
+        aws_session_token=lent.get("token", settings.session_token),
+        region_name=settings.region,
+    )
+    endpoint = endpoint_of(settings) or endpoint_of_environment()
+    style = "virtual" if is_virtual(settings) else "path" if endpoint else "auto"
+    config = Config(s3={"addressing_style": style}, connect_timeout=_CONNECT_SECONDS, retries={"max_attempts": _TRIES})
+    return session.client("s3", endpoint_url=endpoint or None, config=config)
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as boto3
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as e:
+        raise StorageError(f"{path}: {e}", path=path, retryable=False, missing=False) from e
