@@ -22,6 +22,7 @@ class Trouble(Enum):
     BROKEN_AFTER = "the store does it, and the answer is 500"
     BROKEN_BEFORE = "500, and the store does not hear of it"
     BUSY = "503, and the store does not hear of it"
+    FORBIDDEN = "403, and the store does not hear of it"
     LATE = "the answer takes a while"
     CONDITION_IGNORED = "the store does not hear of the condition"
 
@@ -31,6 +32,7 @@ _ANSWERS = {
     Trouble.CONDITION_FAILED: (412, "PreconditionFailed"),
     Trouble.BROKEN_BEFORE: (500, "InternalError"),
     Trouble.BUSY: (503, "SlowDown"),
+    Trouble.FORBIDDEN: (403, "AccessDenied"),
 }
 
 Choose = Callable[[str, str], Trouble | None]

@@ -6,6 +6,7 @@ previous one complete. The list of local files in the backup is stored next to t
 """
 
 import json
+import logging
 import os
 import shutil
 import zlib
@@ -24,6 +25,8 @@ from bucketline.state.store.key_index.key_index import KeyIndex, remove_index
 from bucketline.state.store.key_index.rocks import rocks_errors
 from bucketline.state.store.storage.errors import local_disk, storage_errors
 from bucketline.state.store.storage.file_io import FileIO
+
+_LOG = logging.getLogger(__name__)
 
 FORMAT = 1
 
@@ -109,11 +112,17 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
 
 
 def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, *, ids: IdSource = SYSTEM_IDS) -> bool:
-    """Restores an index that does not exist from the backup; False when there is no complete backup.
+    """Restores an index that does not exist from the backup; False when none is complete, or it may not be read.
 
-    Raises StorageError when the folder cannot be read, or the local disk is full.
+    Raises StorageError when the folder cannot be read for a while, or the local disk is full.
     """
-    copies = _read_current(folder, scope)
+    try:
+        copies = _read_current(folder, scope)
+    except StorageError as e:
+        if e.fields.get("retryable"):
+            raise
+        _LOG.warning("key index %s: its backup cannot be read: %s", directory, e.message)
+        return False
     if copies is None:
         return False
     building = f"{directory}.{ids.new_uuid()}.restoring"

@@ -3,10 +3,14 @@
 The one bucket mode that needs RocksDB; `modes` imports this module when it meets such a table.
 """
 
+import logging
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, cast
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.store.commit.commit_check import AppendCheck
+from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.write.cross.cross_overwrite import CrossOverwriteKeys
 from bucketline.state.store.write.cross.cross_write import CrossWrite
 from bucketline.state.store.write.dynamic import asked_assigners
@@ -21,6 +25,8 @@ from bucketline.state.store.write.write_plan import (
     WritePlan,
     WriteScope,
 )
+
+_LOG = logging.getLogger(__name__)
 
 BACKUP_EVERY = 10
 """Batches between two copies of the key index in the checkpoint folder."""
@@ -80,7 +86,9 @@ class CrossOverwrite(CrossPartition):
 
 
 def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: int) -> CrossWrite:
-    backup = None if scope.checkpoint is None else f"{scope.checkpoint}/bucketline"
+    backup = None
+    if scope.checkpoint is not None and _is_within_reach(scope.checkpoint, plan.schema.storage):
+        backup = f"{scope.checkpoint}/bucketline"
     return CrossWrite(
         uri=plan.uri,
         schema=plan.schema,
@@ -94,3 +102,18 @@ def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: 
         budget_bytes=plan.sink.route_memory_bytes,
         run_bytes=plan.sink.run_bytes,
     )
+
+
+_warned = set[str]()
+
+
+def _is_within_reach(checkpoint: str, storage: Mapping[str, str] | None) -> bool:
+    """Whether the checkpoint lies on a storage that this library knows; Spark knows more. A warning says so once."""
+    try:
+        file_io_for(checkpoint, storage)
+    except OptionError as e:
+        if checkpoint not in _warned:
+            _warned.add(checkpoint)
+            _LOG.warning("the key index gets no backup in the checkpoint, and is built anew where it is lost: %s", e)
+        return False
+    return True

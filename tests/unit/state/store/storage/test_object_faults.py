@@ -18,7 +18,7 @@ from tests.support.fault_proxy import FaultProxy, Trouble
 from tests.support.s3_server import S3Server, make_bucket, object_io, storage_of
 
 COLUMNS = pa.schema([pa.field("writer", pa.int32()), pa.field("number", pa.int32())])
-HARMLESS = [t for t in Trouble if t is not Trouble.CONDITION_IGNORED]
+HARMLESS = [t for t in Trouble if t not in (Trouble.CONDITION_IGNORED, Trouble.FORBIDDEN)]
 ANYWHERE = [t for t in HARMLESS if t not in (Trouble.CONFLICT, Trouble.CONDITION_FAILED)]
 """Those that also come to requests without a condition."""
 
