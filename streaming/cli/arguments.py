@@ -1,5 +1,6 @@
 """Arguments of several commands: the table's PATH, read options, storage options, `--format`, lists of names."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from bucketline.conf.catalog_options import WAREHOUSE
 from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_assignments, read_settings_file
+from bucketline.conf.secrets import mask
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.table.table import Table, open_table
 from bucketline.state.store.warehouse.catalog import Catalog, catalog
@@ -64,6 +66,18 @@ def given_catalog() -> Catalog | None:
     """The catalog that the command names, None if it names none: then tables are paths."""
     found = _given(_CATALOG)
     return catalog(found, given_storage()) if found else None
+
+
+def given_place_arguments() -> str:
+    """The arguments of the command that runs which say where a name is looked up, as they are typed again; secrets are
+    masked. A space stands before each."""
+    found = click.get_current_context().meta
+    words = [f"--warehouse {shlex.quote(path)}" for path in found.get(_CATALOG, {}).get("warehouse", {}).values()]
+    for kind, name in ((_CATALOG, "--catalog"), (_STORAGE, "--storage")):
+        given: dict[str, dict[str, str]] = found.get(kind, {})
+        for key, text in {**given.get("file", {}), **given.get("line", {})}.items():
+            words.append(f"{name} {shlex.quote(f'{key}={mask(key, text)}')}")
+    return "".join(f" {word}" for word in words)
 
 
 def given_place(path: str, options: Mapping[str, str]) -> tuple[Place, dict[str, str]]:

@@ -14,9 +14,15 @@ from bucketline.conf.resolve import (
 )
 from bucketline.conf.secrets import MaskingFilter
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.store.table.table import handle_of, open_table
+from bucketline.state.store.table.table import handle_of
 from bucketline.streaming.batch.failure import SparkLog
-from bucketline.streaming.cli.arguments import format_option
+from bucketline.streaming.cli.arguments import (
+    format_option,
+    given_catalog,
+    given_place_arguments,
+    given_storage,
+    storage_arguments,
+)
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.read_commands import shown_snapshots
 from bucketline.streaming.cli.rows import Format, print_table
@@ -82,39 +88,46 @@ def ingest(
 @click.option("--directory", metavar="D", help="An empty or new folder for all files; by default one in /tmp.")
 @click.option("--batches", type=click.IntRange(1, 100), default=8, show_default=True, help="Micro-batches to stream.")
 @click.option("--events", type=click.IntRange(1, 1_000_000), default=2000, show_default=True, help="Events in each.")
+@storage_arguments
 def quickstart(directory: str | None, batches: int, events: int) -> None:
     """Streams a generated order book with updates and deletes into a table, and shows the result.
 
     A real run of Spark on this machine: several micro-batches, compaction along the way and a full one at the end, then
     the table, its snapshots and its levels. What was streamed is kept, and the table is compared with it.
+
+    With --warehouse or --catalog the table is shop.orders there, and the folder has the input and the checkpoint.
     """
-    ending = process_ending()
+    ending, catalog = process_ending(), given_catalog()
+    if catalog is None and given_storage():
+        raise click.UsageError("--storage says how to reach a storage; name the warehouse that lies there: --warehouse")
     with signals_to(ending):
         done = spark_module("job.quickstart").run_quickstart(
             directory,
+            catalog=catalog,
             batches=batches,
             events=events,
             tell=lambda line: click.echo(line, err=True),
             ending=ending,
             log=SparkLog.EVERYTHING if program.debug else SparkLog.OURS_ONCE,
         )
+    table = done.table.refreshed()
+    place = table.path if catalog is None else f"shop.orders{given_place_arguments()}"
     if done.ended_by is not None:
-        click.echo(f"{done.ended_by}: ended after the batch that was running; the table so far: {done.table_path}")
+        click.echo(f"{done.ended_by}: ended after the batch that was running; the table so far: {place}")
         return
-    table = open_table(done.table_path)
-    _headline(f"bucketline status {table.path}")
+    _headline(f"bucketline status {place}")
     draw_status(handle_of(table))
-    _headline(f"bucketline compact {table.path}")
+    _headline(f"bucketline compact {place}")
     click.echo(f"snapshot {table.compact()}")
-    _headline(f"bucketline status {table.path}")
+    _headline(f"bucketline status {place}")
     draw_status(handle_of(table))
-    _headline(f"bucketline snapshots {table.path}")
+    _headline(f"bucketline snapshots {place}")
     print_table(shown_snapshots(table), Format.TABLE)
-    _headline(f"bucketline scan {table.path} --limit {_SHOWN_ROWS}")
+    _headline(f"bucketline scan {place} --limit {_SHOWN_ROWS}")
     rows = table.to_arrow()
     print_table(rows.slice(0, _SHOWN_ROWS), Format.TABLE)
     if not done.explains(rows):
-        raise CorruptFileError(f"{done}, but the table holds other rows: {table.path}", path=table.path)
+        raise CorruptFileError(f"{done}, but the table holds other rows: {place}", path=table.path)
     click.echo(f"\n{done}, and the table holds exactly these.")
 
 

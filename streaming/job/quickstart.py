@@ -22,7 +22,8 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.store.table.table import create_table
+from bucketline.state.store.table.table import Table, create_table, handle_of
+from bucketline.state.store.warehouse.catalog import Catalog
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.sink import TableSink
@@ -33,6 +34,8 @@ from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.start_report import StartReport
 
 COLUMNS = "id BIGINT NOT NULL, customer STRING, status STRING, amount DECIMAL(12, 2), updated TIMESTAMP(6)"
+DATABASE = "shop"
+TABLE = f"{DATABASE}.orders"
 OPTIONS = {"bucket": "2", "num-sorted-run.compaction-trigger": "3"}
 
 _SPARK_COLUMNS = (
@@ -49,12 +52,12 @@ Order = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class QuickstartRun:
-    """A finished run: the table's path, and the expected orders by id.
+    """A finished run: the table, and the expected orders by id.
 
     `ended_by` names the signal that ended it before all batches were written; None if nothing did.
     """
 
-    table_path: str
+    table: Table
     expected: dict[int, Order]
     batch_count: int
     event_count: int
@@ -73,6 +76,7 @@ class QuickstartRun:
 def run_quickstart(
     directory: str | None,
     *,
+    catalog: Catalog | None = None,
     batches: int,
     events: int,
     tell: Callable[[str], None],
@@ -81,26 +85,33 @@ def run_quickstart(
 ) -> QuickstartRun:
     """Generates and streams; `tell` gets lines of progress. `ending` says when to end.
 
-    Raises OptionError for a folder that is not empty or a Spark that does not start, and BucketlineError when the query
-    fails.
+    The table is in the folder, or `TABLE` of the catalog. Raises OptionError for a folder that is not empty or a Spark
+    that does not start, and BucketlineError when the query fails or the catalog has such a table.
     """
     root = _empty_folder(directory)
-    tell(f"all files are in {root}")
+    table = _new_table(root, catalog)
+    tell(f"all files are in {root}{'' if catalog is None else f', those of the table in {table.uri}'}")
     expected: dict[int, Order] = {}
     for number in range(batches):
         _write_batch(root / "input", number, list(_events(expected, number, events)))
-    path = create_table(str(root / "shop.db" / "orders"), COLUMNS, primary_key=["id"], options=OPTIONS).path
     tell("starting Spark; its first batch takes longest")
     own = _settings(root)
     with explained(), open_session("bucketline quickstart", None, ending, log, own) as spark, _progress_to(tell):
-        ended_early = _stream(spark, root, path, ending)
-    return QuickstartRun(path, expected, batches, batches * events, ending.asked_by if ended_early else None)
+        ended_early = _stream(spark, root, table, ending)
+    return QuickstartRun(table, expected, batches, batches * events, ending.asked_by if ended_early else None)
 
 
-def _stream(spark: Any, root: Path, path: str, ending: Ending) -> bool:
+def _new_table(root: Path, catalog: Catalog | None) -> Table:
+    if catalog is None:
+        return create_table(str(root / "shop.db" / "orders"), COLUMNS, primary_key=["id"], options=OPTIONS)
+    catalog.create_database(DATABASE, exist_ok=True)
+    return catalog.create_table(TABLE, COLUMNS, primary_key=["id"], options=OPTIONS)
+
+
+def _stream(spark: Any, root: Path, table: Table, ending: Ending) -> bool:
     """Streams all files, one per batch; returns whether it was asked to end before all were read."""
     source = spark.readStream.schema(_SPARK_COLUMNS).option("maxFilesPerTrigger", 1).json(str(root / "input"))
-    gate = BatchGate(TableSink(path))
+    gate = BatchGate(TableSink(table.uri, storage_options=handle_of(table).storage))
     writer = source.writeStream.foreachBatch(gate).option("checkpointLocation", str(root / "checkpoint"))
     await_end(writer.trigger(availableNow=True).start(), gate, ending, StartReport())
     return gate.is_closed
