@@ -4,19 +4,22 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, handle_of, open_table
 
 
-def start(table: Table) -> subprocess.Popen[str]:
+def start(table: Table, storage: Path | None = None) -> subprocess.Popen[str]:
+    """A compactor of the table; `storage` is a file with storage options."""
     command = [
         sys.executable,
         "-m",
         "bucketline.streaming",
         "compactor",
-        table.path,
+        table.uri,
+        *([] if storage is None else ["--storage-file", str(storage)]),
         "--poll",
         "50 ms",
         "--lease",
