@@ -1,4 +1,4 @@
-"""Gives processes short-lived keys of S3, as a container does, and stands before a store: ended keys are refused.
+"""Gives processes short-lived keys of S3, as clouds do, and stands before a store: keys that have ended are refused.
 
 Clients ask for new keys five minutes before the end that they are told. So keys are said to live five minutes more
 than they are used: a client that renews in time is never refused.
@@ -6,6 +6,7 @@ than they are used: a client that renews in time is never refused.
 
 import json
 import re
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -19,7 +20,14 @@ SECRET, TOKEN = "lent-secret", "lent-token"
 """What the secrets that are lent begin with."""
 
 _KEYS = "/keys"
+_INSTANCE = "/latest/meta-data/iam/security-credentials/"
 _ASKED_EARLY = timedelta(minutes=5)
+_PROGRAM = """
+import json, urllib.request
+keys = json.load(urllib.request.urlopen("{url}"))
+keys["SessionToken"] = keys.pop("Token")
+print(json.dumps({{"Version": 1, **keys}}))
+"""
 _SIGNED = re.compile(r"Credential=LENT(\d+)/")
 
 
@@ -48,11 +56,25 @@ class KeyLender(HttpFront):
             return {n for n, sent in self.used.items() if any(m == method and part in path for m, path in sent)}
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """The variables by which processes find the keys."""
+        """The variables by which processes find the keys, as in a container."""
         (folder / "authorization").write_text("let me in")
         return {
             "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{self.endpoint}{_KEYS}",
             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(folder / "authorization"),
+        }
+
+    def environment_of_instance(self, folder: Path) -> dict[str, str]:
+        """As `environment`, as on a machine that has a role."""
+        return {"AWS_METADATA_ENDPOINT": self.endpoint}
+
+    def environment_of_process(self, folder: Path) -> dict[str, str]:
+        """As `environment`, of a profile whose keys a program prints."""
+        (folder / "keys.py").write_text(_PROGRAM.format(url=f"{self.endpoint}{_KEYS}"))
+        (folder / "config").write_text(f"[profile etl]\ncredential_process = {sys.executable} {folder}/keys.py\n")
+        return {
+            "AWS_PROFILE": "etl",
+            "AWS_CONFIG_FILE": str(folder / "config"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(folder / "none"),
         }
 
     def end_now(self) -> None:
@@ -60,8 +82,9 @@ class KeyLender(HttpFront):
             self._lent_at = [0.0] * len(self._lent_at)
 
     def serve(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
-        if request.path == _KEYS:
-            send(request, (200, {"Content-Type": "application/json"}, self.lend()))
+        lent = self._lent(request.command, request.path)
+        if lent is not None:
+            send(request, (200, {}, lent))
             return
         error = self._refusal(request)
         if error is not None:
@@ -84,6 +107,16 @@ class KeyLender(HttpFront):
             "Expiration": end.isoformat().replace("+00:00", "Z"),
         }
         return json.dumps(found).encode()
+
+    def _lent(self, method: str, path: str) -> bytes | None:
+        """What is answered to who asks for keys; None: nobody does."""
+        if (method, path) == ("PUT", "/latest/api/token"):
+            return b"a token"
+        if path == _INSTANCE:
+            return b"etl"
+        if path in (_KEYS, f"{_INSTANCE}etl"):
+            return self.lend()
+        return None
 
     def _refusal(self, request: BaseHTTPRequestHandler) -> tuple[int, str] | None:
         signed = _SIGNED.search(request.headers.get("Authorization") or "")

@@ -151,6 +151,22 @@ def test_a_store_that_is_tried_with_keys_that_have_ended_is_not_taken_for_one_wi
             io.require_publish()
 
 
+@pytest.mark.parametrize("place_of_keys", ["instance", "process"])
+def test_keys_are_renewed_wherever_they_come_from(
+    place_of_keys: str, lender: KeyLender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in getattr(lender, f"environment_of_{place_of_keys}")(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    # Nobody has clients of that place yet.
+    io, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4().hex}", {**place(lender.endpoint), "s3.attempts.maximum": "2"})
+    io.write_new(f"{root}/a", b"1")
+    lender.end_now()
+    assert io.read(f"{root}/a") == b"1"
+    assert lender.refused and len(lender.keys_for("GET", "/a")) == 2
+
+
 def test_keys_do_not_travel_with_the_storage_and_are_asked_for_where_it_arrives(lender: KeyLender) -> None:
     io, root = new_io(lender)
     io.write_new(f"{root}/a", b"1")
