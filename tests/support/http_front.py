@@ -23,6 +23,9 @@ class HttpFront:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # The head and the body of an answer go together: the client would wait 40 ms for the second packet.
+            disable_nagle_algorithm = True
+            wbufsize = -1
 
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
