@@ -11,9 +11,10 @@ import pytest
 
 import bucketline as bl
 from bucketline.state.store.storage.objects.unended_uploads import unended_uploads
+from bucketline.state.store.storage.storage_clock import storage_now_ms
 from bucketline.state.store.table.table import handle_of
 from tests.support.fault_proxy import FaultProxy, Trouble
-from tests.support.s3_server import BUCKET, S3Server, parts_left, storage_of, wait_until
+from tests.support.s3_server import BUCKET, S3Server, storage_of, wait_until
 
 PROGRAM = """if True:
     import json, sys
@@ -28,25 +29,29 @@ PROGRAM = """if True:
 """
 
 
-def test_what_a_killed_process_has_uploaded_is_found_and_given_up(s3_server: S3Server) -> None:
-    uri, storage = s3_server.new_uri(), s3_server.storage
+@pytest.mark.parametrize("name", ["s3_server", pytest.param("versitygw", marks=pytest.mark.stores)])
+def test_what_a_killed_process_has_uploaded_is_found_and_given_up(name: str, request: pytest.FixtureRequest) -> None:
+    server: S3Server = request.getfixturevalue(name)
+    uri, storage = server.new_uri(), server.storage
     table = bl.create_table(uri, "id INT", storage_options=storage)
     table.write(pa.table({"id": pa.array([1], pa.int32())}))
-    for place in (uri, f"{uri}-of-others"):
+    io, folder = handle_of(table).io, f"{BUCKET}/{uri.removeprefix(f's3://{BUCKET}/').partition('/')[0]}"
+    for number, place in enumerate((uri, f"{uri}-of-others"), 1):
         command = [sys.executable, "-c", PROGRAM, place, json.dumps(storage)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None and process.stdout.readline() == "written\n"
-        key = f"{place.removeprefix(f's3://{BUCKET}/')}/bucket-0/data-killed-0.parquet"
-        wait_until(lambda key=key: key in parts_left(s3_server.endpoint, BUCKET))  # type: ignore[misc]
+        wait_until(lambda number=number: len(unended_uploads(io, folder)) == number)  # type: ignore[misc]
         process.kill()
         process.communicate()
-    ours = f"{table.path}/bucket-0/data-killed-0.parquet?uploadId="
-    [found] = table.remove_orphan_files().files
-    assert found.path.startswith(ours)
+    begun = max(upload.modified_ms for upload in unended_uploads(io, folder))
+    wait_until(lambda: storage_now_ms(io, table.path) > begun)
+    [found] = table.remove_orphan_files(older_than=timedelta(0)).files
+    assert found.path.startswith(f"{table.path}/bucket-0/data-killed-0.parquet?uploadId=")
     [removed] = table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True).files
     assert removed == found
-    assert parts_left(s3_server.endpoint, BUCKET) == [key]
-    assert table.remove_orphan_files().files == () and table.to_arrow().num_rows == 1
+    [left] = unended_uploads(io, folder)
+    assert left.path.startswith(f"{table.path}-of-others/")
+    assert table.remove_orphan_files(older_than=timedelta(0)).files == () and table.to_arrow().num_rows == 1
 
 
 def test_keys_that_may_not_list_uploads_are_a_warning_and_no_error(
