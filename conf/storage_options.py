@@ -99,7 +99,8 @@ _HDFS_READS = (
     "dfs.user.home.dir.prefix",
     "fs.defaultFS",
     "fs.viewfs.mounttable.",
-    "hadoop.security.",
+    "hadoop.security.authentication",
+    "hadoop.security.key.provider.path",
 )
 """Beginnings of the settings of Hadoop that hdfs-native 0.14 reads."""
 _S3_SPELLINGS = {

@@ -173,7 +173,7 @@ def test_an_address_that_means_nothing_is_refused_by_name(uri: str, says: str) -
 def test_settings_that_name_no_cluster_are_one_line_without_their_values() -> None:
     pytest.importorskip("hdfs_native")
     with pytest.raises(OptionError, match="viewfs://none cannot be opened: No viewfs fallback") as caught:
-        file_io_for("viewfs://none/t", {"hadoop.hadoop.security.password": "hunter2"})
+        file_io_for("viewfs://none/t", {"hadoop.hadoop.security.key.provider.path": "kms://hunter2@h"})
     assert "\n" not in caught.value.message and "hunter2" not in caught.value.message
 
 
