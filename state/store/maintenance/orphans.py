@@ -115,7 +115,7 @@ def remove_orphan_files(
     for ground in grounds:
         now_ms = clock.now_ms() if dry_run else storage_now_ms(ground.io, ground.root, ids=ids)
         listed.append((ground, *_candidates(ground, now_ms - older_than_ms)))
-        begun = unended_uploads(ground.io, ground.root)
+        begun = (u for u in unended_uploads(ground.io, ground.root) if ground.may_hold(u))
         uploads += [(ground, u) for u in begun if u.modified_ms < now_ms - older_than_ms]
     used = _Names(table.io, table.path, table.manifests)
     used.collect(watch)
@@ -147,6 +147,11 @@ class _Ground:
     root: str
     bucket_depth: int
     is_outside: bool = False
+
+    def may_hold(self, file: FileInfo) -> bool:
+        """Whether a file is in a place where a clean-up may look."""
+        belongs = _is_outside_candidate if self.is_outside else _is_candidate
+        return belongs(file.path.removeprefix(f"{self.root}/").split("/"), self.bucket_depth)
 
 
 def _grounds(table: TableHandle) -> list[_Ground]:
@@ -182,10 +187,9 @@ def _remove(io: FileIO, files: Sequence[FileInfo], used: "_Names", ids: IdSource
 
 def _candidates(ground: _Ground, before_ms: int) -> tuple[list[FileInfo], list[FileInfo]]:
     """The old files in the places where a clean-up may look, and all that are aside there."""
-    start, belongs = f"{ground.root}/", _is_outside_candidate if ground.is_outside else _is_candidate
     found, aside = [], []
     for file in ground.io.list_files(ground.root):
-        if not belongs(file.path.removeprefix(start).split("/"), ground.bucket_depth):
+        if not ground.may_hold(file):
             continue
         if 0 <= file.modified_ms < before_ms:
             found.append(file)

@@ -36,7 +36,7 @@ def test_what_a_killed_process_has_uploaded_is_found_and_given_up(name: str, req
     table = bl.create_table(uri, "id INT", storage_options=storage)
     table.write(pa.table({"id": pa.array([1], pa.int32())}))
     io, folder = handle_of(table).io, f"{BUCKET}/{uri.removeprefix(f's3://{BUCKET}/').partition('/')[0]}"
-    for number, place in enumerate((uri, f"{uri}-of-others"), 1):
+    for number, place in enumerate((uri, f"{uri}/of-others"), 1):
         command = [sys.executable, "-c", PROGRAM, place, json.dumps(storage)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None and process.stdout.readline() == "written\n"
@@ -50,7 +50,7 @@ def test_what_a_killed_process_has_uploaded_is_found_and_given_up(name: str, req
     [removed] = table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True).files
     assert removed == found
     [left] = unended_uploads(io, folder)
-    assert left.path.startswith(f"{table.path}-of-others/")
+    assert left.path.startswith(f"{table.path}/of-others/")
     assert table.remove_orphan_files(older_than=timedelta(0)).files == () and table.to_arrow().num_rows == 1
 
 
