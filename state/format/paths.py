@@ -79,6 +79,8 @@ def _utc_text(value: object, data_type: DataType) -> str:
 
 def partition_path(schema: TableSchema, partition: bytes) -> str:
     """The folder of a partition, `k=v/k2=v2/`; empty for a table without partitions."""
+    if not schema.partition_keys:
+        return ""
     return "".join(f"{escape(key)}={escape(text)}/" for key, text in partition_values(schema, partition))
 
 

@@ -20,13 +20,18 @@ from bucketline.state.types.logical import TypeRoot
 _BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.BIGINT: 64}
 
 
+def may_overflow(schema: TableSchema) -> bool:
+    """Whether the table has any column whose merges could overflow: most have none, whatever their files hold."""
+    return schema.settings.merge.engine in (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE)
+
+
 def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, TableSchema]]) -> tuple[str, ...]:
     """The integer columns with `sum` or `product` whose result may not fit their type for some key of these files.
 
     `files` are all live files of one bucket, each with the schema that it was written with. A run holds a key once, so
     the largest values of the runs bound every result. A column without statistics counts as safe.
     """
-    if schema.settings.merge.engine not in (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE):
+    if not may_overflow(schema):
         return ()
     computed = _computed(schema)
     if not computed:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.tree.run import run_count
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 
 
@@ -39,8 +40,8 @@ def crowding(view: LiveFiles, stop_trigger: int, partitions: Collection[bytes] |
         if place[1] < 0 or (partitions is not None and place[0] not in partitions):
             continue
         files = view.files(place)
+        runs = run_count(files)
         level0 = [f for f in files if f.level == 0]
-        runs = len(level0) + len({f.level for f in files if f.level})
         counts[runs] += bool(runs)
         size += sum(f.file_size for f in level0)
         since += [_written_ms(f) for f in level0]

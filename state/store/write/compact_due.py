@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.lsm.tree.compact_options import CompactOptions
+from bucketline.state.lsm.tree.run import run_count
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.read.bucket_deletions import NO_VECTORS, VectorFiles, masked_files
@@ -16,8 +17,7 @@ def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options:
     """Whether a bucket could be compacted once this batch has added a run; False only where it surely is not."""
     if trigger is CompactTrigger.FULL or not options.waits_for_runs:
         return True
-    runs = sum(f.level == 0 for f in files) + len({f.level for f in files if f.level})
-    return runs + 1 >= options.compaction_trigger
+    return run_count(files) + 1 >= options.compaction_trigger
 
 
 def may_join(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: AppendCompactOptions) -> bool:

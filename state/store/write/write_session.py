@@ -20,6 +20,7 @@ from bucketline.state.errors import CommitConflictError, FilesGoneError, SchemaM
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Operation, Snapshot
 from bucketline.state.format.paths import partition_path
+from bucketline.state.lsm.merge.overflow_risk import may_overflow
 from bucketline.state.store.catalog.external_folders import claim_folders
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
 from bucketline.state.store.catalog.owned import check_partitions_kept
@@ -284,6 +285,8 @@ class WriteSession:
                 )
 
     def _refuse_overflow(self, messages: Sequence[CommitMessage]) -> None:
+        if not may_overflow(self.plan.schema):
+            return
         access = self._access()
         try:
             for m in messages:

@@ -4,6 +4,7 @@ import pytest
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.lsm.tree.levels import Levels
+from bucketline.state.lsm.tree.run import run_count
 from tests.support.commits import number_of
 from tests.support.levels import levels_of, sized_file
 
@@ -20,6 +21,16 @@ def test_runs_skip_empty_levels_and_end_with_the_oldest() -> None:
     assert [(r.level, r.size_bytes) for r in levels.runs()] == [(0, 1), (0, 2), (3, 5), (5, 7)]
     assert levels.highest_level == 5
     assert levels_of("L0:1").highest_level == 0
+
+
+@pytest.mark.parametrize(("text", "runs"), [("L0:1,2 L3:5 L5:7", 4), ("L0:1", 1), ("L2:1 L5:1", 2)])
+def test_each_file_of_level_0_and_each_level_above_is_a_run(text: str, runs: int) -> None:
+    levels = levels_of(text)
+    assert run_count(levels.files) == runs == len(levels.runs())
+
+
+def test_a_bucket_without_files_has_no_runs() -> None:
+    assert run_count([]) == 0
 
 
 def test_files_of_one_upper_level_are_ordered_by_key() -> None:
