@@ -46,6 +46,7 @@ def main(path: str, workers: int, batches: int, rows: int) -> None:
     spark = (
         SparkSession.builder.master(f"local-cluster[{workers},1,1024]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.local.dir", str(root / "local"))

@@ -16,10 +16,18 @@ from tests.bench.watch import cpu_seconds
 from tests.support.jars import jars
 from tests.support.streams import FileStream
 
+DELTA = "io.delta.sql.DeltaSparkSessionExtension"
+PAIMON = "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions"
+
 
 @contextmanager
-def session(root: Path, *, delta: bool = False, more_jars: Sequence[Path] = ()) -> Iterator[SparkSession]:
-    """A session of two local threads with Spark's defaults for everything that costs time."""
+def session(
+    root: Path, *, delta: bool = False, paimon: bool = False, more_jars: Sequence[Path] = ()
+) -> Iterator[SparkSession]:
+    """A session of two local threads with Spark's defaults for everything that costs time.
+
+    `delta` and `paimon` add what those need of a session; Paimon's connector is among `more_jars`.
+    """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
         SparkSession.builder.master("local[2]")
@@ -35,12 +43,14 @@ def session(root: Path, *, delta: bool = False, more_jars: Sequence[Path] = ()) 
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "4")
     )
+    all_jars = (*more_jars, *(jars("delta") if delta else ()))
+    if all_jars:
+        builder = builder.config("spark.jars", ",".join(map(str, all_jars)))
     if delta:
-        builder = (
-            builder.config("spark.jars", ",".join(map(str, more_jars or jars("delta"))))
-            .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-            .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        )
+        catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        builder = builder.config("spark.sql.catalog.spark_catalog", catalog)
+    if delta or paimon:
+        builder = builder.config("spark.sql.extensions", ",".join((DELTA,) * delta + (PAIMON,) * paimon))
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     try:

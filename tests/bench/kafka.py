@@ -1,15 +1,18 @@
-"""From Kafka into level 0: tasks that read themselves, against Spark's Kafka source, its JSON into Parquet, and Delta.
+"""From Kafka into level 0: tasks that read themselves against Spark's Kafka source, Parquet files, Delta, and Paimon.
 
 Each contender reads the same topic from its first record to its last, in four batches of a query of its own, in one
 session after a run that warms it up. Nothing is compacted. Parquet files are appended, which neither finds keys nor
-folds rows. The workers' peak is the highest of all contenders.
+folds rows. The workers' peak is the highest of all contenders. `$BUCKETLINE_BENCH_KINDS` names some of the kinds of
+records, with commas, `$BUCKETLINE_BENCH_AGAINST` some of those that the tasks are compared with; Paimon's own sink
+takes part where `paimon_sink` finds its connector.
 """
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,14 +22,16 @@ import pyspark
 from pyspark.sql import functions as F
 
 from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.state.store.table.table import create_table
 from bucketline.streaming.job.run import run_job
 from tests.bench.engine import session
+from tests.bench.paimon_sink import connector, write_with_paimon
 from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.rows import DDL, batches
 from tests.bench.upserts import DeltaMerge
 from tests.bench.watch import WorkerWatch, cpu_seconds
 from tests.support.broker import KafkaBroker, KafkaRecord
-from tests.support.jars import jars, spark_kafka_jars
+from tests.support.jars import spark_kafka_jars
 
 PARTITIONS = 4
 KEYS = 2_000_000
@@ -53,13 +58,23 @@ class Messages:
 
 def run(size: Size, root: Path) -> Sequence[Result]:
     found: list[Result] = []
-    all_jars = (*spark_kafka_jars(pyspark.__version__), *jars("delta"))
-    with KafkaBroker() as broker, session(root, delta=True, more_jars=all_jars) as spark:
-        for kind in KINDS:
+    jar = connector()
+    paimon = ("paimon",) if jar else ()
+    more_jars = (*spark_kafka_jars(pyspark.__version__), *jar)
+    kinds = [k for k in KINDS if _is_asked("BUCKETLINE_BENCH_KINDS", k.name)]
+    with KafkaBroker() as broker, session(root, delta=True, paimon=bool(paimon), more_jars=more_jars) as spark:
+        for kind in kinds:
             records = _fill(broker, kind, size.rows(kind.full))
-            found += _compare(spark, broker, kind, records, size.repeats, root)
+            against = [n for n in (*kind.against, *paimon) if _is_asked("BUCKETLINE_BENCH_AGAINST", n)]
+            found += _compare(spark, broker, replace(kind, against=tuple(against)), records, size.repeats, root)
             broker.delete_topic(kind.name)
     return found
+
+
+def _is_asked(variable: str, name: str) -> bool:
+    """Whether the names in a variable, with commas, have this one; without the variable all are asked for."""
+    names = os.environ.get(variable)
+    return names is None or name in names.split(",")
 
 
 def _fill(broker: KafkaBroker, kind: Messages, count: int) -> int:
@@ -100,7 +115,7 @@ def _compare(
             ratio=paired_ratio(seconds[name], seconds["native"]),
             at_least=_TARGETS[name],
             memory_limit_bytes=1 << 30,
-            detail={"seconds": seconds, "cpu": cpu},
+            detail={"seconds": seconds, "cpu": cpu, "cpu ratio": paired_ratio(cpu[name], cpu["native"])},
         )
 
 
@@ -163,13 +178,26 @@ def _delta(spark: Any, broker: KafkaBroker, kind: Messages, batch: int, folder: 
     ).start().awaitTermination()
 
 
-_RUNS = {"native": _job("native"), "spark": _job("spark"), "parquet": _parquet, "delta": _delta}
+def _paimon(spark: Any, broker: KafkaBroker, kind: Messages, batch: int, folder: Path) -> None:
+    """Paimon's sink into a table like that of our job: nothing is compacted by its writer either."""
+    options = {"bucket": "4", "write-only": "true"}
+    table = create_table(str(folder / "p.db" / "t"), kind.schema, ("id",), options=options)
+    rows = _stream(spark, broker, kind, batch)
+    if kind.decode != "json":
+        # The row that an event is about, and the kind of row that Paimon's sink takes from a column of this name.
+        deleted = F.when(F.col("op") == "d", 3).otherwise(0).cast("tinyint").alias("_row_kind_")
+        rows = rows.select(F.coalesce("after", "before").alias("r"), deleted).select("r.*", "_row_kind_")
+    write_with_paimon(rows, table.path, folder / "checkpoint")
+
+
+_RUNS = {"native": _job("native"), "spark": _job("spark"), "parquet": _parquet, "delta": _delta, "paimon": _paimon}
 _WHAT = {
     "spark": "Spark's Kafka source in the same job",
     "parquet": "from_json into Parquet files",
     "delta": "from_json and MERGE",
+    "paimon": "from_json and Paimon's own sink",
 }
-_TARGETS = {"spark": 2.0, "parquet": 1.5, "delta": 3.0}
+_TARGETS = {"spark": 2.0, "parquet": 1.5, "delta": 3.0, "paimon": 3.0}
 
 
 def _rows(count: int) -> Iterator[dict[str, Any]]:

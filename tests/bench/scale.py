@@ -18,7 +18,7 @@ from tests.support.jars import CHECKOUT
 BUCKETS, FILES, TASKS = 1000, 50, 64
 WORKERS = (1, 2, 4)
 BATCHES = 6
-BATCH_ROWS = 400_000
+BATCH_ROWS = 200_000
 DRIVER_SECONDS = 0.2
 DRIVER_BYTES = 100 << 20
 
@@ -66,7 +66,7 @@ def _cluster(size: Size, root: Path, workers: int) -> Result:
     driver, jvm, executors = (median(b[who] for b in batches) for who in ("driver", "jvm", "executors"))
     return Result(
         name=f"scale {workers}",
-        what=f"{workers} executors of one core: CPU of the driver as a part of all, its JVM included",
+        what=f"{workers} executors of one core: CPU of the driver as a part of all, its JVM and the master included",
         rows=rows,
         seconds=median(b["seconds"] for b in batches),
         other_seconds=0.0,
@@ -74,7 +74,12 @@ def _cluster(size: Size, root: Path, workers: int) -> Result:
         worker_peak_bytes=0,
         ratio=(driver + jvm) / (driver + jvm + executors),
         at_most=0.15,
-        detail={"batches": batches},
+        detail={
+            "batches": batches,
+            "serial": {"driver": driver, "jvm": jvm},
+            "parallel": executors,
+            "speedup by Amdahl": {n: (driver + jvm + executors) / (driver + jvm + executors / n) for n in (4, 16, 100)},
+        },
     )
 
 
