@@ -8,7 +8,6 @@ takes part where `paimon_sink` finds its connector.
 """
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ from bucketline.state.store.table.table import create_table
 from bucketline.streaming.job.run import run_job
 from tests.bench.engine import session
 from tests.bench.paimon_sink import connector, write_with_paimon
-from tests.bench.result import Result, Size, folder_bytes, paired_ratio
+from tests.bench.result import Result, Size, folder_bytes, is_asked, paired_ratio
 from tests.bench.rows import DDL, batches
 from tests.bench.upserts import DeltaMerge
 from tests.bench.watch import WorkerWatch, cpu_seconds
@@ -61,20 +60,14 @@ def run(size: Size, root: Path) -> Sequence[Result]:
     jar = connector()
     paimon = ("paimon",) if jar else ()
     more_jars = (*spark_kafka_jars(pyspark.__version__), *jar)
-    kinds = [k for k in KINDS if _is_asked("BUCKETLINE_BENCH_KINDS", k.name)]
+    kinds = [k for k in KINDS if is_asked("BUCKETLINE_BENCH_KINDS", k.name)]
     with KafkaBroker() as broker, session(root, delta=True, paimon=bool(paimon), more_jars=more_jars) as spark:
         for kind in kinds:
             records = _fill(broker, kind, size.rows(kind.full))
-            against = [n for n in (*kind.against, *paimon) if _is_asked("BUCKETLINE_BENCH_AGAINST", n)]
+            against = [n for n in (*kind.against, *paimon) if is_asked("BUCKETLINE_BENCH_AGAINST", n)]
             found += _compare(spark, broker, replace(kind, against=tuple(against)), records, size.repeats, root)
             broker.delete_topic(kind.name)
     return found
-
-
-def _is_asked(variable: str, name: str) -> bool:
-    """Whether the names in a variable, with commas, have this one; without the variable all are asked for."""
-    names = os.environ.get(variable)
-    return names is None or name in names.split(",")
 
 
 def _fill(broker: KafkaBroker, kind: Messages, count: int) -> int:

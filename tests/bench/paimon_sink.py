@@ -1,8 +1,9 @@
-"""Paimon's own sink for Spark on Parquet input: fixed buckets, with compaction and without, and keys across partitions.
+"""Paimon's own sink for Spark on Parquet input: fixed buckets, compacted or not, and keys across partitions.
 
 Both sinks read the same stream in turns of one session, the same options on both tables: what each does with a batch is
 all that differs. `$BUCKETLINE_PAIMON_SPARK` names the jar of Paimon's connector for this version of Spark, for instance
 paimon-spark-4.0_2.13-1.4.2.jar; without it there is nothing to compare with, and the measurement says so.
+`$BUCKETLINE_BENCH_CASES` names some of the cases, with commas.
 """
 
 import os
@@ -16,18 +17,24 @@ from typing import Any
 
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.sink import TableSink
-from tests.bench.engine import input_stream, session, timed_run
-from tests.bench.result import Result, Size, folder_bytes, paired_ratio
+from tests.bench.engine import input_stream, session
+from tests.bench.result import Result, Size, folder_bytes, is_asked, paired_ratio
 from tests.bench.rows import COLUMNS, upserts
 from tests.bench.watch import WorkerWatch, cpu_seconds
 from tests.support.streams import FileStream
 
 VARIABLE = "BUCKETLINE_PAIMON_SPARK"
 
+Write = Callable[[FileStream], None]
+"""Writes what a stream has and has not written yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A table, a stream of `batches` batches of `rows` rows over `keys` keys, and what is asked of the ratio."""
+    """A table, a stream of `batches` batches of `rows` rows over `keys` keys, and what is asked of the ratio.
+
+    With `loaded` the table has so many rows before, by a batch that is not measured.
+    """
 
     name: str
     what: str
@@ -37,6 +44,7 @@ class Case:
     keys: int
     partition: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    loaded: int = 0
 
 
 CASES = (
@@ -62,6 +70,17 @@ CASES = (
         ("status",),
         {"bucket": "-1"},
     ),
+    Case(
+        "small",
+        "dynamic buckets, keys that move between five partitions, a million rows in the table before",
+        5.0,
+        4,
+        20_000,
+        1_000_000,
+        ("status",),
+        {"bucket": "-1"},
+        1_000_000,
+    ),
 )
 
 
@@ -84,35 +103,39 @@ def run(size: Size, root: Path) -> Sequence[Result]:
     more = connector()
     if not more:
         return []
+    cases = [case for case in CASES if is_asked("BUCKETLINE_BENCH_CASES", case.name)]
     with session(root, paimon=True, more_jars=more) as spark:
-        return [_compare(case, size, root / case.name, spark) for case in CASES]
+        return [_compare(case, size, root / case.name, spark) for case in cases]
 
 
 def _compare(case: Case, size: Size, root: Path, spark: Any) -> Result:
     rows, keys = size.rows(case.rows), size.rows(case.keys)
-    stream = input_stream(root / "source", upserts(case.batches, rows, key_range=keys, seed=5))
-    sinks: Mapping[str, Callable[[str, Path], float]] = {
-        "ours": lambda table, folder: _ours(stream, spark, table, folder),
-        "paimon": lambda table, folder: _theirs(stream, spark, table, folder),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in sinks}
-    cpu: dict[str, list[float]] = {name: [] for name in sinks}
+    before = list(upserts(1, size.rows(case.loaded), key_range=keys, seed=4)) if case.loaded else []
+    batches = list(upserts(case.batches, rows, key_range=keys, seed=5))
+    seconds: dict[str, list[float]] = {name: [] for name in _SINKS}
+    cpu: dict[str, list[float]] = {name: [] for name in _SINKS}
     written: dict[str, int] = {}
     with WorkerWatch() as watch:
         for turn in range(-1, size.repeats):
             counts = {}
-            for name, write in sinks.items():
+            for name, sink in _SINKS.items():
                 folder = root / name
                 shutil.rmtree(folder, ignore_errors=True)
                 table = create_table(
                     str(folder / "p.db" / "t"), COLUMNS, ("id",), case.partition, options=dict(case.options)
                 ).path
-                before = cpu_seconds()
-                took = write(table, folder)
+                write = sink(spark, table)
+                stream = input_stream(folder, before)
+                if before:
+                    write(stream)
+                for batch in batches:
+                    stream.add(batch)
+                spent, started = cpu_seconds(), time.monotonic()
+                write(stream)
                 # The first turn warms up.
                 if turn >= 0:
-                    seconds[name].append(took)
-                    cpu[name].append(cpu_seconds() - before)
+                    seconds[name].append(time.monotonic() - started)
+                    cpu[name].append(cpu_seconds() - spent)
                 written[name] = folder_bytes(table)
                 counts[name] = open_table(table).to_arrow(["id"]).num_rows
             assert counts["ours"] == counts["paimon"], counts
@@ -136,12 +159,20 @@ def _compare(case: Case, size: Size, root: Path, spark: Any) -> Result:
     )
 
 
-def _ours(stream: FileStream, spark: Any, table: str, folder: Path) -> float:
-    sink = TableSink(table, {"local-directory": str(folder / "local")})
-    return timed_run(stream, spark, sink, folder / "checkpoint")
+def _ours(spark: Any, table: str) -> Write:
+    sink = TableSink(table, {"local-directory": f"{table}.local"})
+
+    def write(stream: FileStream) -> None:
+        stream.run(spark, sink)
+
+    return write
 
 
-def _theirs(stream: FileStream, spark: Any, table: str, folder: Path) -> float:
-    started = time.monotonic()
-    write_with_paimon(stream.frame(spark), table, folder / "checkpoint")
-    return time.monotonic() - started
+def _theirs(spark: Any, table: str) -> Write:
+    def write(stream: FileStream) -> None:
+        write_with_paimon(stream.frame(spark), table, stream.checkpoint)
+
+    return write
+
+
+_SINKS: Mapping[str, Callable[[Any, str], Write]] = {"ours": _ours, "paimon": _theirs}

@@ -71,6 +71,12 @@ Bench = Callable[[Size, Path], Sequence[Result]]
 """Measures in a folder that is removed afterwards."""
 
 
+def is_asked(variable: str, name: str) -> bool:
+    """Whether the names in a variable, with commas, have this one; without the variable all are asked for."""
+    names = os.environ.get(variable)
+    return names is None or name in names.split(",")
+
+
 def paired_ratio(ours: Sequence[float], others: Sequence[float]) -> float:
     """The median of the ratios of runs that followed each other, so that a slow spell of the machine hits both."""
     return median(a / b for a, b in zip(ours, others, strict=True))
