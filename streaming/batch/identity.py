@@ -9,7 +9,9 @@ Source: Spark 4.0 FileStreamSourceLog; seen on PySpark 4.0.5 to 4.3.0.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from bucketline.state.errors import UnsupportedTableError
@@ -59,13 +61,17 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
     Raises UnsupportedTableError outside a streaming query and in another thread, OptionError under Spark Connect.
     """
     require_classic(spark)
-    query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
+    context = spark.sparkContext
+    query_id = context.getLocalProperty(QUERY_ID)
     if not query_id:
         raise UnsupportedTableError(
             "no streaming query runs on this thread, so the batch has no identity to be recognised by; call the sink "
             "directly from foreachBatch, not from a thread pool, and use table.write(...) for batch data"
         )
-    root = checkpoint if checkpoint is not None else _checkpoint_of(spark, query_id)
+    run = _run_of(context.getLocalProperty(RUN_ID))
+    if run.query is None:
+        run.query = _running(spark, query_id)
+    root = checkpoint if checkpoint is not None else _checkpoint_of(run.query)
     if root is None:
         raise UnsupportedTableError(
             "the query's checkpoint location could not be learned from this Spark version; "
@@ -78,7 +84,11 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
             checkpoint=root,
         )
     sources, ends = list(end), list(end.values())
-    before = _offsets(spark, root, batch_id - 1) if batch_id > 0 else _initial_offsets(spark, root, sources)
+    if batch_id == 0:
+        before = _initial_offsets(spark, root, sources)
+    else:
+        before = run.ends.get((root, batch_id - 1)) or _offsets(spark, root, batch_id - 1)
+    run.ends = {(root, batch_id): end}
     start = aligned(before, sources)
     names = [_file_names(spark, root, *of) for of in zip(sources, start or [None] * len(ends), ends, strict=True)]
     return BatchIdentity(
@@ -88,8 +98,8 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
         end_offsets=json.dumps(ends, sort_keys=True),
         digest=batch_digest(start, ends, names),
         checkpoint=root,
-        behind=records_behind(_latest_offsets(spark, str(query_id)), ends),
-        run_id=spark.sparkContext.getLocalProperty(RUN_ID),
+        behind=records_behind(_latest_offsets(run.query), ends),
+        run_id=run.id,
     )
 
 
@@ -132,20 +142,47 @@ def starts_after(start: str | None, end: str | None) -> bool:
     return all(began.get(place, -1) >= offset for place, offset in done.items())
 
 
-def _checkpoint_of(spark: Any, query_id: str) -> str | None:
-    """Where the running query keeps its checkpoint; None when this Spark does not say."""
-    query = _running(spark, query_id)
+@dataclass(slots=True)
+class _Run:
+    """What stays as it is while a query runs, and is asked once: each question is a call into the JVM.
+
+    `query` is Spark's own object of the query; `ends` are the offsets of its newest batch, by checkpoint and batch.
+    """
+
+    id: str | None
+    query: Any = None
+    ends: dict[tuple[str, int], Offsets] = field(default_factory=dict)
+
+
+_RUNS_KEPT = 8
+_runs: "OrderedDict[str, _Run]" = OrderedDict()
+"""The runs of queries that had a batch lately, by their ids."""
+
+
+def _run_of(run_id: str | None) -> _Run:
+    """What is known of a run; a run without an id is new each time."""
+    if run_id is None:
+        return _Run(None)
+    found = _runs.pop(run_id, None) or _Run(run_id)
+    _runs[run_id] = found
+    while len(_runs) > _RUNS_KEPT:
+        _runs.popitem(last=False)
+    return found
+
+
+def _checkpoint_of(query: Any) -> str | None:
+    """Where a running query keeps its checkpoint; None when this Spark does not say."""
     return None if query is None else str(query.resolvedCheckpointRoot())
 
 
-def _latest_offsets(spark: Any, query_id: str) -> list[Any]:
+def _latest_offsets(query: Any) -> list[Any]:
     """The newest offsets that each source had when the query last reported its progress; empty before that."""
-    query = _running(spark, query_id)
     progress = None if query is None else query.lastProgress()
     if progress is None:
         return []
-    texts = [source.latestOffset() for source in progress.sources()]
-    return [json.loads(t) if t is not None and t.startswith("{") else None for t in texts]
+    # Its JSON is one call, its sources are several each.
+    latest = [source.get("latestOffset") for source in json.loads(progress.json())["sources"]]
+    return [offset if isinstance(offset, dict) else None for offset in latest]
 
 
 def _running(spark: Any, query_id: str) -> Any:
@@ -204,12 +241,19 @@ def _file_names(spark: Any, root: str, source: str, old: Any, new: Any) -> list[
 def _read(spark: Any, path: str) -> str | None:
     """The text of a file on any file system Spark knows; None when it is not there."""
     context = spark.sparkContext
-    location = context._jvm.org.apache.hadoop.fs.Path(path)
+    new_path, texts = _classes(context._jvm)
+    location = new_path(path)
     files = location.getFileSystem(context._jsc.hadoopConfiguration())
     if not files.exists(location):
         return None
     stream = files.open(location)
     try:
-        return str(context._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        return str(texts.toString(stream, "UTF-8"))
     finally:
         stream.close()
+
+
+@lru_cache(1)
+def _classes(jvm: Any) -> tuple[Any, Any]:
+    """Classes of the JVM that each batch uses: to find one by its name takes a call for each part of the name."""
+    return jvm.org.apache.hadoop.fs.Path, jvm.org.apache.commons.io.IOUtils

@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any
 
@@ -22,7 +22,7 @@ from bucketline.state.store.catalog.live_files import LiveFiles
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges, KafkaReading, OffsetRange, shared
+from bucketline.streaming.tasks.kafka_ranges import KafkaRanges, KafkaReading, OffsetRange, shared, task_count
 from bucketline.streaming.tasks.read_task import Frame, Records
 
 _LOG = logging.getLogger("bucketline.job")
@@ -32,19 +32,6 @@ _PARTITION = "KafkaBatchInputPartition"
 _RANGE = re.compile(r"KafkaOffsetRange\(([\w.-]+)-(\d+),(-?\d+),(-?\d+),.*\)", re.DOTALL)
 _GROUP = "group.id"
 _BUCKETS_LOOKED_AT = 8
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaReader:
-    """How the tasks of a job read Kafka themselves: the settings of librdkafka, without a group id.
-
-    `is_required` when nothing else may read; `keeps_split` when an option says how Spark splits partitions, so that
-    each range that it plans is a task.
-    """
-
-    settings: Mapping[str, str]
-    is_required: bool
-    keeps_split: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +45,28 @@ class Planned:
     headers: bool
 
 
+@dataclass(slots=True)
+class Asked:
+    """What Spark has planned for the newest batch whose plan was looked at; but for the ranges it is so for all."""
+
+    plan: Planned | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReader:
+    """How the tasks of a job read Kafka themselves, in one run of its query: the settings of librdkafka, without a
+    group id.
+
+    `is_required` when nothing else may read; `keeps_split` when an option says how Spark splits partitions, so that
+    each range that it plans is a task. `asked` is the one thing here that changes.
+    """
+
+    settings: Mapping[str, str]
+    is_required: bool
+    keeps_split: bool
+    asked: Asked = field(default_factory=Asked, compare=False)
+
+
 def records_of(
     frame: Frame, identity: BatchIdentity, reader: KafkaReader | None, parallelism: int, record_bytes: int = 0
 ) -> Records:
@@ -69,10 +78,9 @@ def records_of(
     if reader is None or not isinstance(frame.decode, DecodeStep):
         return frame
     try:
-        planned = planned_ranges(frame.frame)
+        planned = _planned_for(frame, identity, reader)
         if planned is None:
             return frame
-        check_ranges(planned, identity.start_offsets, identity.end_offsets)
     except KafkaReaderError as e:
         if reader.is_required:
             raise
@@ -87,6 +95,58 @@ def records_of(
     shares = tuple((r,) for r in ordered) if reader.keeps_split else shared(ordered, parallelism, record_bytes)
     columns = tuple(c for c in frame.decode.input_columns if c != "headers" or planned.headers)
     return KafkaRanges(shares, reading, columns, frame.decode, frame.reject_limit)
+
+
+def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> Planned | None:
+    """What Spark has planned for a batch: as its offsets say where they leave it no choice, else it is asked.
+
+    To ask takes some fifty calls into the JVM. It has no choice where it does not split partitions, and all of them
+    were there before and have not moved back: for each it plans what lies between the offsets.
+    """
+    start, end = identity.start_offsets, identity.end_offsets
+    if reader.asked.plan is not None and not reader.keeps_split:
+        ranges = certain_ranges(start, end)
+        if ranges:
+            return replace(reader.asked.plan, ranges=ranges)
+    planned = planned_ranges(frame.frame)
+    if planned is not None:
+        check_ranges(planned, start, end)
+        reader.asked.plan = planned
+    return planned
+
+
+def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...]:
+    """The ranges between a batch's offsets; none where it has no records, and where a partition is new, gone, or has
+    moved back."""
+    begun, done = _only_source(start), _only_source(end)
+    if begun.keys() != done.keys() or any(done[place] < begun[place] for place in done):
+        return ()
+    return tuple(OffsetRange(*place, begun[place], until) for place, until in done.items() if until > begun[place])
+
+
+def read_by_one_task(found: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
+    """The source with one task that reads it, where Spark's Kafka source shares so few records among several: what one
+    task reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`.
+
+    Only for a frame that nobody has put work into. Spark joins Kafka's partitions in their order, as either none of
+    them has a preferred place, or each.
+    Source: Spark 4.0 DefaultPartitionCoalescer, KafkaOffsetRangeCalculator.
+    """
+    if isinstance(found, KafkaRanges):
+        return found
+    records = record_count(identity.start_offsets, identity.end_offsets)
+    if records is None or task_count(records, parallelism, record_bytes) > 1:
+        return found
+    return replace(found, frame=found.frame.coalesce(1), is_alone=True)
+
+
+def record_count(start: str | None, end: str | None) -> int | None:
+    """How many records lie between a batch's offsets, at most; None where that is not certain."""
+    try:
+        begun, done = _only_source(start), _only_source(end)
+    except KafkaReaderError:
+        return None
+    return sum(max(0, until - begun.get(place, 0)) for place, until in done.items())
 
 
 def stored_row_bytes(view: LiveFiles) -> int:
@@ -165,7 +225,9 @@ def check_ranges(planned: Planned, start: str | None, end: str | None) -> None:
 
 def _only_source(offsets: str | None) -> dict[tuple[str, int], int]:
     sources = json.loads(offsets or "[]")
-    if len(sources) != 1 or not isinstance(sources[0], dict):
+    if len(sources) != 1 or not (
+        isinstance(sources[0], dict) and all(isinstance(p, dict) for p in sources[0].values())
+    ):
         raise _unknown(f"its offsets are of {len(sources)} sources")
     return {(t, int(p)): int(offset) for t, partitions in sources[0].items() for p, offset in partitions.items()}
 

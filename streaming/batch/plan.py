@@ -10,7 +10,6 @@ from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
 from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.read_task import Records
 
 MOST_REJECTS = 1 << 31
@@ -49,9 +48,8 @@ def plan_batch(
 def _in_one_task(stages: Stages[Records], most_bytes: int) -> Stages[Records]:
     """The stages with one task that writes, where one task reads and little is to be compacted: a shuffle costs a small
     batch more than its rows."""
-    source, stage = stages.source, stages.write
-    alone = isinstance(source, KafkaRanges) and len(source.shares) == 1
-    if not alone or stages.place is not None or stages.tasks.write is None or stage.groups is not None:
+    stage = stages.write
+    if not stages.source.is_alone or stages.place is not None or stages.tasks.write is None or stage.groups is not None:
         return stages
     if sum(map(_next_compaction_bytes, repeat(stage), stage.states.values())) > most_bytes:
         return stages

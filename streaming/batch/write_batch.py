@@ -28,7 +28,7 @@ from bucketline.streaming.batch.compact_beside import beside_backlog, check_besi
 from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_table, refuse_need
 from bucketline.streaming.batch.history import check_rolled_back, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, read_identity
-from bucketline.streaming.batch.kafka_batch import KafkaReader, records_of, stored_row_bytes
+from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
 from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
@@ -44,8 +44,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a job says of all its batches; the fields are as in `TableSink`. With `kafka`, tasks read Kafka themselves:
-    only a job that has made the frame knows that it holds Kafka's records and nothing else.
+    """What a job says of all its batches; the fields are as in `TableSink`. With `kafka`, tasks read Kafka themselves;
+    with `joins_partitions` one task reads what of Kafka's records is little, however Spark has split it: only a job
+    that has made the frame knows that it holds Kafka's records and nothing else.
     """
 
     decoder: Decoder | None = None
@@ -54,6 +55,7 @@ class Job:
     cluster: str | None = None
     allow_reprocess: bool = False
     kafka: KafkaReader | None = None
+    joins_partitions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,11 @@ def write_once(
     if isinstance(decision, recover.SkipBatch):
         return target, compact_what_was_due(target, identity, engine)
     target, relief = relieve(target, engine)
-    row_bytes = 0 if job.kafka is None else stored_row_bytes(target.session.view)
+    of_kafka = job.joins_partitions or job.kafka is not None
+    row_bytes = stored_row_bytes(target.session.view) if of_kafka else 0
     found = records_of(conform(target, rows), identity, job.kafka, engine.workers.parallelism, row_bytes)
+    if job.joins_partitions:
+        found = read_by_one_task(found, identity, engine.workers.parallelism, row_bytes)
     target, done = plan_run_commit(target, identity, engine, found)
     return target, replace(done, relief=relief)
 

@@ -31,12 +31,20 @@ to read and cannot."""
 
 @dataclass(frozen=True, slots=True)
 class JobSink(TableSink):
-    """The sink of a job that has made the stream itself, so that tasks may read what the stream stands for."""
+    """The sink of a job that has made the stream itself, so that tasks may read what the stream stands for, in another
+    split; `joins_partitions` is as in `Job`."""
 
     kafka: Chosen | None = None
+    joins_partitions: bool = False
 
     def _job(self) -> Job:
-        return replace(TableSink._job(self), kafka=None if self.kafka is None else self.kafka())
+        kafka = None if self.kafka is None else self.kafka()
+        return replace(TableSink._job(self), kafka=kafka, joins_partitions=self.joins_partitions)
+
+
+def splits(options: Mapping[str, str]) -> bool:
+    """Whether options of a Kafka source say how Spark splits a batch."""
+    return any(find_option(options, name) is not None for name in _SPLITS)
 
 
 def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> Chosen | None:
@@ -54,7 +62,7 @@ def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str]) 
     reader = KafkaReader(
         settings,
         is_required=source.reader is ReaderChoice.NATIVE,
-        keeps_split=any(find_option(options, name) is not None for name in _SPLITS),
+        keeps_split=splits(options),
     )
     return _Tried(reader, source, beside(lambda: try_tasks(spark, settings)))
 

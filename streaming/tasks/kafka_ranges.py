@@ -61,6 +61,11 @@ class KafkaRanges:
     decode: Decoder | None = None
     reject_limit: int | None = 1
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether one task reads all of it."""
+        return len(self.shares) == 1
+
 
 def shared(
     ranges: Iterable[OffsetRange], parallelism: int, record_bytes: int = 0
@@ -72,11 +77,16 @@ def shared(
     """
     ordered = sorted(r for r in ranges if r.size > 0)
     records = sum(r.size for r in ordered)
+    return tuple(_cut(ordered, records, task_count(records, parallelism, record_bytes)))
+
+
+def task_count(records: int, parallelism: int, record_bytes: int = 0) -> int:
+    """Among how many tasks so many records are shared, as `shared` says."""
     fewest = min(FEWEST_RECORDS, FEWEST_BYTES // max(1, record_bytes))
     tasks = max(1, min(parallelism, records // max(1, fewest)))
     if records > tasks * MOST_RECORDS:
         tasks = parallelism * -(-records // (parallelism * MOST_RECORDS))
-    return tuple(_cut(ordered, records, tasks))
+    return tasks
 
 
 def _cut(ordered: Sequence[OffsetRange], records: int, tasks: int) -> Iterator[tuple[OffsetRange, ...]]:

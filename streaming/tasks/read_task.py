@@ -30,12 +30,13 @@ class Frame:
     """A source: the records of a Spark DataFrame, which `decode` turns into rows; without it they are rows.
 
     A task says of about `reject_limit` records why they were refused: when that is more than the job allows, more would
-    change nothing. With None the first bad row is a SchemaMismatchError.
+    change nothing. With None the first bad row is a SchemaMismatchError. `is_alone` when one task reads all of it.
     """
 
     frame: Any
     decode: Decoder | None = None
     reject_limit: int | None = 1
+    is_alone: bool = False
 
 
 _NONE_REFUSED: tuple[tuple[pa.Table, pa.Array], ...] = ()

@@ -126,7 +126,7 @@ def _reads_alone(source: Parts | Joined | Records) -> bool:
     """Whether one task reads all; what it reads needs no shuffle to get to one task that writes."""
     if isinstance(source, Parts):
         return len(source.parts) == 1
-    return isinstance(source, KafkaRanges) and len(source.shares) == 1
+    return not isinstance(source, Joined) and source.is_alone
 
 
 def _after(read: Task, write: Task) -> Task:

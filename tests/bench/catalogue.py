@@ -13,6 +13,7 @@ from tests.bench import (
     paimon_sink,
     point_query,
     scale,
+    small_and_first,
     small_batch,
     spark_reader,
     stores,
@@ -36,5 +37,6 @@ BENCHES: Mapping[str, Bench] = {
     "point": point_query.run,
     "reader": spark_reader.run,
     "scale": scale.run,
+    "small-batch": small_and_first.run,
     "stores": stores.run,
 }

@@ -30,7 +30,8 @@ def unpack_release(commit: str, folder: Path) -> "OldRelease":
     folder.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
         # Python 3.11.4 and later warn without a filter; earlier ones know none.
-        files.extractall(folder, **({"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}))
+        options: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+        files.extractall(folder, **options)
     return OldRelease(folder)
 
 

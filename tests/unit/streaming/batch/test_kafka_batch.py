@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 
 from bucketline.conf.job import RecordFormat
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.kafka_batch import KafkaReader, Planned, check_ranges, records_of
+from bucketline.streaming.batch.kafka_batch import KafkaReader, Planned, check_ranges, read_by_one_task, records_of
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges, OffsetRange
@@ -163,3 +163,71 @@ def test_a_new_partition_may_be_empty_where_lost_records_are_left_out() -> None:
 def test_several_sources_are_refused() -> None:
     with pytest.raises(KafkaReaderError, match="2 sources"):
         check_ranges(planned(GOOD), START, json.dumps([{}, {}]))
+
+
+def _never() -> Any:
+    """A frame whose plan cannot be asked for."""
+    return frame(GOOD, task="nothing is planned as this")
+
+
+def test_spark_is_not_asked_again_what_the_offsets_of_a_batch_say() -> None:
+    by = reader(is_required=True)
+    first = records_of(frame(GOOD), IDENTITY, by, 4)
+    after = json.dumps([{"o.x-y": {"0": 11, "1": 9, "2": 4}}])
+    found = records_of(_never(), BatchIdentity("q", 4, END, after, None), by, 4)
+    assert isinstance(first, KafkaRanges) and isinstance(found, KafkaRanges)
+    assert found.shares == ((OffsetRange("o.x-y", 0, 9, 11), OffsetRange("o.x-y", 1, 7, 9)),)
+    assert found.reading == first.reading and found.columns == first.columns
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param({"0": 9, "1": 7, "2": 4}, id="no record"),
+        pytest.param({"0": 9, "1": 7, "2": 4, "3": 1}, id="a new partition"),
+        pytest.param({"0": 10, "1": 7}, id="a partition that is gone"),
+        pytest.param({"0": 10, "1": 6, "2": 4}, id="offsets that moved back"),
+    ],
+)
+def test_spark_is_asked_where_offsets_leave_it_a_choice(after: dict[str, int]) -> None:
+    by = reader(is_required=True)
+    records_of(frame(GOOD), IDENTITY, by, 4)
+    identity = BatchIdentity("q", 4, END, json.dumps([{"o.x-y": after}]), None)
+    with pytest.raises(KafkaReaderError, match="a task is a nothing is planned as this"):
+        records_of(_never(), identity, by, 4)
+
+
+def test_spark_is_asked_by_the_first_batch_and_where_it_splits_partitions() -> None:
+    split = reader(is_required=True, keeps_split=True)
+    records_of(frame(GOOD), IDENTITY, split, 4)
+    for by in (split, reader(is_required=True)):
+        with pytest.raises(KafkaReaderError):
+            records_of(_never(), IDENTITY, by, 4)
+
+
+@dataclass
+class Joined:
+    """A frame that notes into how many partitions it is joined."""
+
+    into: list[int] = field(default_factory=list)
+
+    def coalesce(self, count: int) -> "Joined":
+        return Joined([*self.into, count])
+
+
+@pytest.mark.parametrize(
+    ("end", "record_bytes", "joins"),
+    [(39_999, 0, True), (40_000, 0, False), (1_000, 1 << 20, False), (3, 1 << 20, True)],
+)
+def test_one_task_reads_what_spark_splits_where_it_is_little(end: int, record_bytes: int, joins: bool) -> None:
+    offsets = [json.dumps([{"t": {"0": 5, "1": until}}]) for until in (0, end)]
+    given = Frame(Joined(), STEP)
+    found = read_by_one_task(given, BatchIdentity("q", 1, *offsets, None), 2, record_bytes)
+    assert isinstance(found, Frame)
+    assert (found.frame.into, found.is_alone) == (([1], True) if joins else ([], False))
+
+
+def test_a_batch_whose_records_are_not_counted_keeps_sparks_split() -> None:
+    for start, end in ((START, json.dumps([{"logOffset": 3}])), (START, json.dumps([{}, {}])), (None, END)):
+        given = Frame(Joined(), STEP)
+        assert read_by_one_task(given, BatchIdentity("q", 1, start, end, None), 2) is given
