@@ -4,13 +4,12 @@ import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark import cloudpickle
 
 from bucketline.state.commit.message import encode_messages
 from bucketline.state.store.engine.engine import GivenBack, Job
-from bucketline.streaming.tasks.read_task import drain, task_number
-from bucketline.streaming.tasks.wire import GIVEN_BACK, MESSAGES, result
+from bucketline.streaming.tasks.read_task import task_number
+from bucketline.streaming.tasks.wire import GIVEN_BACK, MESSAGES, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +20,13 @@ class JobTask:
 
     jobs: tuple[bytes, ...]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The message of the job, as one result row; or that it was given back, as in `WriteTask`."""
-        drain(batches)
+    def __call__(self) -> Iterator[Result]:
+        """The message of the job, as one result; or that it was given back, as in `WriteTask`."""
         job: Job = pickle.loads(self.jobs[task_number()])
         try:
-            made = result(MESSAGES, encode_messages([job.message()]))
+            made = Result(MESSAGES, encode_messages([job.message()]))
         except GivenBack as e:
-            made = result(GIVEN_BACK, str(e).encode())
+            made = Result(GIVEN_BACK, str(e).encode())
         yield made
 
 

@@ -10,10 +10,10 @@ from bucketline.state.store.engine.joined import GIVEN, STORED, Joined, RowsPart
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import SealedRun, SealPlan
 from bucketline.streaming.decode.decoder import Decoder
-from bucketline.streaming.tasks.placement import Destination, shard_keys
+from bucketline.streaming.tasks.frame_job import received, routed_frame
+from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import decoded, drain, routed, task_number
-from bucketline.streaming.tasks.wire import ROUTED_DDL, read_routed, routed_run
-from bucketline.streaming.tasks.worker import in_worker
+from bucketline.streaming.tasks.wire import RUN, Routed
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class StoredSideTask:
     to_count: int
     budget_bytes: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Routed]:
         number = next(int(batch.column(0)[0].as_py()) for batch in batches if batch.num_rows)
         drain(batches)
         own = self.parts[number :: self.task_count]
@@ -45,7 +45,7 @@ class GivenSideTask:
     to_count: int
     budget_bytes: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Routed]:
         tables = decoded(batches, self.decode)
         runs = share_runs(GIVEN, tables, self.share_of, origin=task_number(), budget_bytes=self.budget_bytes)
         yield from _routed(runs, self.to_count)
@@ -59,12 +59,11 @@ class JoinTask:
     seal: SealPlan
     to: Destination
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Routed]:
         joined = self.joined
         with RunBuffer(budget_bytes=joined.memory_bytes, directory=joined.directory) as buffer:
-            for batch in batches:
-                for _, run in read_routed(batch):
-                    buffer.add(run)
+            for _, run in received(batches):
+                buffer.add(run)
             for found in join_shares(joined, buffer, self.seal, origin=task_number()):
                 yield routed(found, self.to)
 
@@ -76,16 +75,15 @@ def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, para
     readers = min(parallelism, len(joined.stored))
     given = joined.given
     given_side = GivenSideTask(given.decode, joined.given_share, count, seal.budget_bytes)
-    frame = given.frame.mapInArrow(in_worker(given_side), ROUTED_DDL)
+    frame = routed_frame(given.frame, given_side, count)
     if readers:
         stored = StoredSideTask(tuple(joined.stored), readers, joined.stored_share, count, seal.budget_bytes)
-        frame = frame.union(tasks(readers).mapInArrow(in_worker(stored), ROUTED_DDL))
+        frame = frame.union(routed_frame(tasks(readers), stored, count))
     # What tasks do after the shuffle reads neither side again.
     rest = replace(joined, stored=(), given=None)
     return frame.repartition(count, "shard_key"), JoinTask(rest, seal, to)
 
 
-def _routed(runs: Iterator[SealedRun], count: int) -> Iterator[pa.RecordBatch]:
-    keys = shard_keys(count)
+def _routed(runs: Iterator[SealedRun], count: int) -> Iterator[Routed]:
     for run in runs:
-        yield routed_run(run, keys[run.bucket % count])
+        yield Routed(run.bucket % count, RUN, run)

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.tasks.bytes_job import bytes_job
 from bucketline.streaming.tasks.kafka_consumers import LibrdkafkaConsumer
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
-from bucketline.streaming.tasks.read_task import ReadKafkaTask, drain
-from bucketline.streaming.tasks.worker import in_worker
+from bucketline.streaming.tasks.read_task import ReadKafkaTask
+from bucketline.streaming.tasks.wire import Result
 from bucketline.streaming.tasks.write_task import WriteTask
 
 LOADED = (DecodeStep, ReadKafkaTask, WriteTask)
@@ -21,8 +20,7 @@ def try_tasks(spark: Any, settings: Mapping[str, str]) -> str:
     """Why tasks of this application cannot read with these settings of librdkafka; empty when they can. As many tasks
     as run at a time try it."""
     count = max(1, int(spark.sparkContext.defaultParallelism))
-    found = spark.range(0, count, 1, count).mapInArrow(in_worker(_Trial(settings)), "why string").collect()
-    return max((str(row["why"]) for row in found), default="")
+    return max(result.payload.decode() for result in bytes_job(spark, count, _Trial(settings)))
 
 
 def client_error(settings: Mapping[str, str]) -> str:
@@ -42,6 +40,5 @@ class _Trial:
 
     settings: Mapping[str, str]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        drain(batches)
-        yield pa.record_batch([pa.array([client_error(self.settings)], pa.string())], names=["why"])
+    def __call__(self) -> Iterator[Result]:
+        yield Result("why", client_error(self.settings).encode())

@@ -1,6 +1,6 @@
-"""What the tasks of one Spark action have written and say, read from their result rows."""
+"""What the tasks of one Spark action have written and say, read from their results."""
 
-from typing import Any
+from collections.abc import Iterable
 
 from bucketline.state.commit.message import CommitMessage, decode_messages
 from bucketline.state.store.commit.discard import discarded_on_error
@@ -8,17 +8,17 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.engine import GivenBack, Outcome
 from bucketline.state.types.schema_need import decode_need
 from bucketline.streaming.decode.schema_needs import joined_needs
-from bucketline.streaming.tasks.wire import FOUND, GIVEN_BACK, MESSAGES, NEEDS, NOTE, REJECTS, STATS, read_stats
+from bucketline.streaming.tasks.wire import FOUND, GIVEN_BACK, MESSAGES, NEEDS, NOTE, REJECTS, STATS, Result, read_stats
 
 
-def read_outcome(rows: list[Any], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
-    """The outcome in the result rows of tasks; `retired` are messages that go with theirs.
+def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
+    """The outcome in the results of tasks; `retired` are messages that go with theirs.
 
     Raises GivenBack where a task says so: what the others have made is removed then.
     """
     by_kind: dict[str, list[bytes]] = {kind: [] for kind in (MESSAGES, REJECTS, NOTE, STATS, NEEDS, FOUND, GIVEN_BACK)}
-    for row in rows:
-        by_kind[row["kind"]].append(bytes(row["payload"]))
+    for result in results:
+        by_kind[result.kind].append(result.payload)
     with discarded_on_error(access) as messages:
         messages += [m for payload in by_kind[MESSAGES] for m in decode_messages(payload)]
         if by_kind[GIVEN_BACK]:

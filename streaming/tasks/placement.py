@@ -1,7 +1,7 @@
-"""Placing shards on tasks exactly: a key for each shard that Spark's hash partitioning sends to that task.
+"""Placing shards on tasks exactly: which task gets a bucket, and a key that Spark's hash partitioning sends to a task.
 
-`repartition(n, column)` hashes the column, so the hash is inverted: a shard's key is the smallest non-negative int that
-lands on its task. This is the only path: `repartitionById` exists from Spark 4.1 on only.
+`repartition(n, column)` hashes the column, so the hash is inverted: a task's key is the smallest non-negative int that
+lands on it. `repartitionById` exists from Spark 4.1 on only.
 
 Source: Spark 4.0 HashPartitioning (pmod of Murmur3Hash, seed 42) and Murmur3_x86_32.hashInt.
 """
@@ -73,12 +73,3 @@ class Destination:
         share = share_of_group(bucket)
         number = self.assigners.writer(partition, bucket) if share is None else share
         return shard_of_bucket(partition, number, self.task_count)
-
-    def key(self, partition: bytes, bucket: int) -> int:
-        """The key that sends a row to that task."""
-        return shard_keys(self.task_count)[self.task(partition, bucket)]
-
-    @property
-    def any_key(self) -> int:
-        """A key for what may go to any task."""
-        return shard_keys(self.task_count)[0]

@@ -22,7 +22,7 @@ from bucketline.streaming.tasks.kafka_consumers import KEPT
 from bucketline.streaming.tasks.kafka_fetch import RangeFetch
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.wire import FOUND, NEEDS, REJECTS, routed_note, routed_run
+from bucketline.streaming.tasks.wire import FOUND, NEEDS, REJECTS, RUN, Routed, routed_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Reading:
     decode: Decoder | None
     reject_limit: int | None
 
-    def runs(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
         """What goes to other tasks for the tables of this one, in order."""
         origin = task_number()
         sealer, acceptance = RunSealer(self.seal, origin=origin), RowAcceptance(self.seal.schema)
@@ -70,12 +70,12 @@ class Reading:
                 rows, rejects, need = self.decode(rows)
                 if need and need not in needs:
                     needs.append(need)
-                    yield routed_note(NEEDS, shard_key=self.to.any_key, origin=origin, row_count=0, blob=need.encode())
+                    yield routed_note(NEEDS, origin=origin, row_count=0, blob=need.encode())
                 if needs:
                     continue
                 if rejects is not None and refused_rows < limit:
                     refused_rows += rejects.row_count
-                    yield self._rejects(rejects, origin)
+                    yield _rejects(rejects, origin)
             if self.reject_limit is None:
                 accepted, refused = acceptance.accept(rows), _NONE_REFUSED
             else:
@@ -84,15 +84,11 @@ class Reading:
                 if refused_rows < limit:
                     kept = rejected_rows(bad, reasons, limit - refused_rows)
                     refused_rows += kept.row_count
-                    yield self._rejects(kept, origin)
+                    yield _rejects(kept, origin)
             for run in sealer.add(accepted):
-                yield routed_run(run, self.to.key(run.partition, run.bucket))
+                yield routed_run(run, self.to)
         for run in sealer.finish() if not needs else ():
-            yield routed_run(run, self.to.key(run.partition, run.bucket))
-
-    def _rejects(self, rejects: RejectedRows, origin: int) -> pa.RecordBatch:
-        key, rows = self.to.any_key, rejects.row_count
-        return routed_note(REJECTS, shard_key=key, origin=origin, row_count=rows, blob=rejects.blob)
+            yield routed_run(run, self.to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +97,7 @@ class ReadTask:
 
     reading: Reading
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Routed]:
         return self.reading.runs(pa.Table.from_batches([batch]) for batch in batches)
 
 
@@ -112,8 +108,7 @@ class ReadKafkaTask:
     reading: Reading
     source: KafkaRanges
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        drain(batches)
+    def __call__(self) -> Iterator[Routed]:
         source, share = self.source, self.source.shares[task_number()]
         if not share:
             return
@@ -130,18 +125,26 @@ class ReadPartsTask:
     parts: Sequence[Part]
     task_count: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        drain(batches)
+    def __call__(self) -> Iterator[Routed]:
         for part in self.parts[task_number() :: self.task_count]:
             for run in part.runs(self.seal):
                 yield routed(run, self.to)
 
 
-def routed(found: SealedRun | Found, to: Destination) -> pa.RecordBatch:
+def routed(found: SealedRun | Found, to: Destination) -> Routed:
     """A run of a part on its way to the task that gets it, or what it has found, which any task passes on."""
     if isinstance(found, Found):
-        return routed_note(FOUND, shard_key=to.any_key, origin=task_number(), row_count=0, blob=found.payload)
-    return routed_run(found, to.key(found.partition, found.bucket))
+        return routed_note(FOUND, origin=task_number(), row_count=0, blob=found.payload)
+    return routed_run(found, to)
+
+
+def routed_run(run: SealedRun, to: Destination) -> Routed:
+    """A run on its way to the task that gets it."""
+    return Routed(to.task(run.partition, run.bucket), RUN, run)
+
+
+def _rejects(rejects: RejectedRows, origin: int) -> Routed:
+    return routed_note(REJECTS, origin=origin, row_count=rejects.row_count, blob=rejects.blob)
 
 
 def decoded(batches: Iterable[pa.RecordBatch], decode: Decoder | None) -> Iterator[pa.Table]:

@@ -1,11 +1,13 @@
-"""What crosses between driver and executors: the columns of routed runs and of task results, and their rows.
+"""What crosses between driver and executors: routed runs and notes, and the results of tasks; as bytes, and as rows.
 
-Binary columns carry our own bytes (Arrow IPC, messages); Spark sees a handful of rows a task, never the data.
+Our own bytes (Arrow IPC, messages) travel in a few large values a task: Spark never sees the data. A job whose tasks
+get nothing from Spark sends each value as bytes; where Spark hands rows to tasks, values are rows of binary columns.
 """
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from struct import Struct
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,7 @@ import pyarrow as pa
 from bucketline.state.store.engine.engine import TaskStats
 from bucketline.state.store.write.placing import BucketNews
 from bucketline.state.store.write.sealed_runs import SealedRun
+from bucketline.streaming.tasks.placement import shard_keys
 
 ROUTED_DDL = (
     "shard_key int, kind string, partition binary, bucket int, origin int, flush int, consumed_rows long, "
@@ -46,52 +49,119 @@ STATS = "stats"
 FOUND = "found"
 GIVEN_BACK = "given back"
 
+ANY_TASK = 0
+"""The task for what may go to any."""
 
-def routed_run(run: SealedRun, shard_key: int, *, accepted_rows: int | None = None) -> pa.RecordBatch:
-    """One routed row: a sealed run on its way to the task of its shard.
+_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, FOUND)
+_HEAD = Struct("<BxxxIiiiqqq")
+"""The kind, the length of the partition, and the other members of a run but the blob."""
+_ALIGNED = 16
+"""The blob begins at a multiple of this, where Arrow reads it best."""
 
-    `accepted_rows` is what counts as accepted with it, where that is not the run's own number.
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """A sealed run on its way to a task of the next stage; or, with another kind than RUN, a note whose blob any task
+    passes on, or that the writer of a bucket has to know.
     """
-    return _one_row(
-        shard_key,
-        RUN,
+
+    task: int
+    kind: str
+    run: SealedRun
+
+
+Sent = tuple[str, SealedRun]
+"""What arrives of it: the kind and the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a task says to the driver."""
+
+    kind: str
+    payload: bytes
+
+
+def routed_note(kind: str, *, task: int = ANY_TASK, origin: int, row_count: int, blob: bytes) -> Routed:
+    """What is no run and belongs to no bucket: rejected records, statistics, the token of a note."""
+    return Routed(task, kind, _no_run(b"", 0, origin, row_count, blob))
+
+
+def routed_news(news: BucketNews, task: int) -> Routed:
+    """What the writer of a bucket has to know beside its rows."""
+    return Routed(task, NEWS, _no_run(news.partition, news.bucket, 0, 0, news.payload))
+
+
+def _no_run(partition: bytes, bucket: int, origin: int, row_count: int, blob: bytes) -> SealedRun:
+    return SealedRun(
+        partition=partition,
+        bucket=bucket,
+        origin=origin,
+        flush=0,
+        consumed_rows=0,
+        rank_end=0,
+        row_count=row_count,
+        blob=blob,
+    )
+
+
+def pack(routed: Routed) -> bytes:
+    """What is routed as bytes, but for the task; the blob is copied once."""
+    run = routed.run
+    head = _HEAD.pack(
+        _KINDS.index(routed.kind),
+        len(run.partition),
+        run.bucket,
+        run.origin,
+        run.flush,
+        run.consumed_rows,
+        run.rank_end,
+        run.row_count,
+    )
+    size = len(head) + len(run.partition)
+    return b"".join((head, run.partition, bytes(-size % _ALIGNED), memoryview(run.blob)))
+
+
+def unpack(data: bytes) -> Sent:
+    """What is in the bytes; the blob of a run is a part of them, not copied."""
+    kind, partition_size, bucket, origin, flush, consumed_rows, rank_end, row_count = _HEAD.unpack_from(data)
+    end = _HEAD.size + partition_size
+    blob = pa.py_buffer(data).slice(end + -end % _ALIGNED)
+    run = SealedRun(
+        partition=data[_HEAD.size : end],
+        bucket=bucket,
+        origin=origin,
+        flush=flush,
+        consumed_rows=consumed_rows,
+        rank_end=rank_end,
+        row_count=row_count,
+        blob=blob if _KINDS[kind] == RUN else blob.to_pybytes(),
+    )
+    return _KINDS[kind], run
+
+
+def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
+    """What is routed as a row whose key Spark's hash sends to the task; the blob, which may be large, is not copied."""
+    run = routed.run
+    values = (
+        shard_keys(task_count)[routed.task],
+        routed.kind,
         run.partition,
         run.bucket,
         run.origin,
         run.flush,
-        run.consumed_rows if accepted_rows is None else accepted_rows,
+        run.consumed_rows,
         run.rank_end,
         run.row_count,
-        blob=run.blob,
     )
-
-
-def routed_note(kind: str, *, shard_key: int, origin: int, row_count: int, blob: bytes) -> pa.RecordBatch:
-    """One routed row that is no run and belongs to no bucket: rejected records, statistics, the token of a note."""
-    return _routed(kind, b"", 0, shard_key=shard_key, origin=origin, row_count=row_count, blob=blob)
-
-
-def routed_news(news: BucketNews, shard_key: int) -> pa.RecordBatch:
-    """One routed row with what the writer of a bucket has to know beside its rows."""
-    return _routed(NEWS, news.partition, news.bucket, shard_key=shard_key, origin=0, row_count=0, blob=news.payload)
-
-
-def _routed(
-    kind: str, partition: bytes, bucket: int, *, shard_key: int, origin: int, row_count: int, blob: bytes
-) -> pa.RecordBatch:
-    return _one_row(shard_key, kind, partition, bucket, origin, 0, 0, 0, row_count, blob=blob)
-
-
-def _one_row(*values: int | str | bytes, blob: bytes) -> pa.RecordBatch:
-    """A routed row of the values of all columns but the last, in order; the blob, which may be large, is not copied."""
     columns = [pa.array([value], field.type) for value, field in zip(values, list(ROUTED)[:-1], strict=True)]
-    offsets = pa.py_buffer(np.array([0, len(blob)], np.int32))
-    columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(blob)]))
+    offsets = pa.py_buffer(np.array([0, len(run.blob)], np.int32))
+    columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(run.blob)]))
     return pa.RecordBatch.from_arrays(columns, schema=ROUTED)
 
 
-def read_routed(batch: pa.RecordBatch) -> Iterator[tuple[str, SealedRun]]:
-    """The kind and the run of each routed row; blobs are copied out of the batch, so that it can be freed."""
+def read_routed(batch: pa.RecordBatch) -> Iterator[Sent]:
+    """What is in each routed row; blobs are copied out of the batch, so that it can be freed."""
     columns = [batch.column(name) for name in ROUTED.names[1:]]
     for i in range(batch.num_rows):
         kind, partition, bucket, origin, flush, consumed, rank_end, count, blob = (c[i].as_py() for c in columns)
@@ -110,14 +180,25 @@ def read_routed(batch: pa.RecordBatch) -> Iterator[tuple[str, SealedRun]]:
         )
 
 
-def result(kind: str, payload: bytes) -> pa.RecordBatch:
-    """One result row of a task."""
-    return pa.RecordBatch.from_pylist([{"kind": kind, "payload": payload}], schema=RESULT)
+def pack_result(result: Result) -> bytes:
+    """A result as bytes."""
+    return b"".join((result.kind.encode(), b"\0", result.payload))
 
 
-def stats_result(stats: TaskStats) -> pa.RecordBatch:
-    """The result row of a task's statistics."""
-    return result(STATS, stats_blob(stats))
+def unpack_result(data: bytes) -> Result:
+    """The result in the bytes."""
+    kind, _, payload = data.partition(b"\0")
+    return Result(kind.decode(), payload)
+
+
+def result_row(result: Result) -> pa.RecordBatch:
+    """A result as a row."""
+    return pa.RecordBatch.from_pylist([{"kind": result.kind, "payload": result.payload}], schema=RESULT)
+
+
+def stats_result(stats: TaskStats) -> Result:
+    """A task's statistics."""
+    return Result(STATS, stats_blob(stats))
 
 
 def stats_blob(stats: TaskStats) -> bytes:

@@ -38,11 +38,16 @@ def in_worker(task: Task) -> Task:
     """The task as a plain function, as Spark inspects the signature of what `mapInArrow` is given."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        forget_archives()
-        spare_what_is_loaded()
+        begin_task()
         return task(batches)
 
     return run
+
+
+def begin_task() -> None:
+    """What is done at the start of each task."""
+    forget_archives()
+    spare_what_is_loaded()
 
 
 def load_lazy_modules() -> None:

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 from bucketline.state.commit.message import CommitMessage, encode_messages
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
@@ -23,7 +21,7 @@ from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.streaming.tasks.owned_buckets import OwnedBuckets, owned_buckets
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import task_number
-from bucketline.streaming.tasks.wire import GIVEN_BACK, MESSAGES, NEWS, NOTE, RUN, read_routed, result, stats_result
+from bucketline.streaming.tasks.wire import GIVEN_BACK, MESSAGES, NEWS, NOTE, RUN, Result, Sent, stats_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +37,19 @@ class WriteTask:
     owned: OwnedBuckets | None = None
     packs_spills: bool = False
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Routed rows in, results out: one row of messages and one of statistics a task. After an error none of the new
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+        """Runs and notes in, results out: one of messages and one of statistics a task. After an error none of the new
         files are left.
 
-        Work that was given back ends with a row that says so: an error would make Spark end the other tasks before they
-        have removed their files.
+        Work that was given back ends with a result that says so: an error would make Spark end the other tasks before
+        they have removed their files.
         """
         try:
-            yield from self._results(batches)
+            yield from self._results(sent)
         except GivenBack as e:
-            yield result(GIVEN_BACK, str(e).encode())
+            yield Result(GIVEN_BACK, str(e).encode())
 
-    def _results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _results(self, sent: Iterator[Sent]) -> Iterator[Result]:
         started = time.monotonic()
         stage, write, rows = self.stage, self.stage.write, 0
         idle: tuple[BucketId, ...] = ()
@@ -62,21 +60,20 @@ class WriteTask:
         with RunBuffer(
             budget_bytes=write.merge_memory_bytes, directory=write.local_directory, packs_spills=self.packs_spills
         ) as buffer:
-            for batch in batches:
-                for kind, run in read_routed(batch):
-                    if kind == RUN:
-                        buffer.add(run)
-                        rows += run.consumed_rows
-                    elif kind == NEWS:
-                        news[run.partition, run.bucket] = run.blob
-                    else:
-                        yield result(kind, run.blob)
+            for kind, run in sent:
+                if kind == RUN:
+                    buffer.add(run)
+                    rows += run.consumed_rows
+                elif kind == NEWS:
+                    news[run.partition, run.bucket] = bytes(run.blob)
+                else:
+                    yield Result(kind, bytes(run.blob))
             received = time.monotonic()
             busy: set[BucketId] = set()
             with discarded_on_error(write.access) as messages:
                 for made in write_buckets(stage, buffer, news):
                     if isinstance(made, SnapshotNote):
-                        yield result(NOTE, made.token.encode())
+                        yield Result(NOTE, made.token.encode())
                         continue
                     busy.add((made.partition, made.bucket))
                     assert self._knows(made), "rows of a bucket came to a task that does not know it"
@@ -85,7 +82,7 @@ class WriteTask:
                     if bucket_id not in busy:
                         messages.append(IdleBucket(write, bucket_id, stage.states[bucket_id]).message())
         if messages:
-            yield result(MESSAGES, encode_messages(messages))
+            yield Result(MESSAGES, encode_messages(messages))
         yield stats_result(
             TaskStats(
                 accepted_rows=rows,

@@ -41,8 +41,7 @@ from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.read_task import Frame, Reading, ReadTask
 from bucketline.streaming.tasks.spark_engine import read_destination
-from bucketline.streaming.tasks.wire import MESSAGES, STATS, stats_blob
-from bucketline.streaming.tasks.worker import in_worker
+from bucketline.streaming.tasks.wire import MESSAGES, STATS, Result, stats_blob
 from bucketline.streaming.tasks.write_task import owning
 from tests.bench.rows import COLUMNS, rows_of
 
@@ -119,7 +118,7 @@ class PretendedTasks:
         reading = Reading(stages.seal, to, stages.source.decode, stages.source.reject_limit)
         write = owning(stages, to)
         tasks = (ReadTask(reading), write)
-        sent = [cloudpickle.dumps(in_worker(task)) for task in tasks]
+        sent = [cloudpickle.dumps(task) for task in tasks]
         pickled = time.process_time()
         for data in sent:
             pickle.loads(data)
@@ -128,11 +127,11 @@ class PretendedTasks:
         unpickled = time.process_time()
         messages = list(self._messages(stages.write))
         written = stages.tasks.write or 1
-        rows = [{"kind": MESSAGES, "payload": encode_messages(messages[n::written])} for n in range(written)]
+        said = [Result(MESSAGES, encode_messages(messages[n::written])) for n in range(written)]
         stats = stats_blob(TaskStats(len(messages), 0.0, 0.0, 0))
-        rows += [{"kind": STATS, "payload": stats}] * written
+        said += [Result(STATS, stats)] * written
         answered = time.process_time()
-        outcome = read_outcome(rows, stages.write.write.access, stages.retired)
+        outcome = read_outcome(said, stages.write.write.access, stages.retired)
         self.cost = Run(
             compacts=any(m.compact_after for m in messages),
             pickle_seconds=pickled - started,
@@ -140,7 +139,7 @@ class PretendedTasks:
             worker_seconds=unpickled - pickled,
             other_seconds=answered - unpickled,
             sent_bytes=sum(map(len, sent)),
-            answer_bytes=sum(len(row["payload"]) for row in rows),
+            answer_bytes=sum(len(result.payload) for result in said),
         )
         return outcome
 

@@ -1,17 +1,27 @@
-"""What newer versions of Spark do otherwise: the offsets log of version 2, and planning anew within streams."""
+"""What newer versions of Spark do otherwise: the offsets log of version 2, planning anew within streams, and what
+PySpark does not document: jobs of bytes between tasks."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.table import create_table, handle_of, open_table
+from bucketline.state.store.write.sealed_runs import SealedRun
+from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.recover import END_OFFSETS, START_OFFSETS
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.tasks.bytes_job import bytes_job
+from bucketline.streaming.tasks.frame_job import frame_job
+from bucketline.streaming.tasks.read_task import drain, task_number
+from bucketline.streaming.tasks.wire import RUN, Result, Routed, Sent
 from tests.support.streams import FileStream
 
 pytestmark = pytest.mark.spark
@@ -138,3 +148,50 @@ def test_the_order_of_rows_holds_where_spark_plans_anew_within_streams(spark: An
     ):
         stream.run(spark, write)
     assert len(partitions) == 2 and min(partitions) >= 4
+
+
+@dataclass(frozen=True)
+class Parents:
+    """Says which process the worker was forked from, and which task of how many bytes it was."""
+
+    def __call__(self, *given: Any) -> Iterator[Result]:
+        size = sum(len(run.blob) for sent in given for _, run in sent)
+        yield Result(str(os.getppid()), b"%d %d" % (task_number(), size))
+
+
+@dataclass(frozen=True)
+class SendLarge:
+    """Sends the task before it bytes that are no Arrow, more than the buffers on the way hold."""
+
+    size: int
+
+    def __call__(self, *given: Any) -> Iterator[Routed]:
+        for batches in given:
+            drain(batches)
+        for part in range(3):
+            run = SealedRun(b"", 0, task_number(), part, 1, 1, 1, bytes(self.size))
+            yield Routed((task_number() + 2) % 3, RUN, run)
+
+
+def test_tasks_that_get_nothing_share_the_workers_of_queries(spark: Any) -> None:
+    """Else a job that runs both would keep twice as many workers."""
+    size = (5 << 20) + 1
+    of_bytes = bytes_job(spark, 3, SendLarge(size), [(3, Parents())])
+    of_rows = frame_job(spark, spark.range(0, 2, 1, 2), SendLarge(size), [(3, Parents())])
+    assert [result.payload for result in of_bytes] == [b"%d %d" % (task, 3 * size) for task in range(3)]
+    assert [result.payload for result in of_rows] == [b"0 %d" % (3 * size), b"1 0", b"2 %d" % (3 * size)]
+    assert len({result.kind for result in (*of_bytes, *of_rows)}) == 1
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """A task that fails."""
+
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+        raise SchemaMismatchError("no such column", column="x")
+        yield
+
+
+def test_an_error_of_a_task_that_gets_nothing_from_spark_is_found_in_what_spark_says(spark: Any) -> None:
+    with pytest.raises(SchemaMismatchError, match=r"^no such column$"), explained_in_one_line():
+        bytes_job(spark, 2, SendLarge(1), [(3, Refuse())])

@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import islice
 from threading import Lock
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +21,7 @@ from pyspark import TaskContext, cloudpickle
 
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.streaming.tasks.placement import spark_hash
+from tests.support.task_jvm import FakeJvm
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -39,6 +42,7 @@ class Cluster:
     """A Spark session, as far as the sink sees one. `unrest` is how likely an attempt of a task is made again.
 
     `actions` counts the actions of all frames; `after_action` is called after each.
+    Of what tasks of a job of bytes say, so many items are handed over as `serves_at_most` says.
     """
 
     draw: random.Random
@@ -48,6 +52,7 @@ class Cluster:
     actions: int = 0
     after_action: Callable[[], object] = lambda: None
     settings: dict[str, str] = field(default_factory=dict)
+    serves_at_most: int | None = None
 
     @property
     def sparkContext(self) -> "Cluster":
@@ -65,6 +70,57 @@ class Cluster:
 
     def set(self, key: str, value: str) -> None:
         self.settings[key] = value
+
+    @property
+    def _jvm(self) -> FakeJvm:
+        return FakeJvm(self.draw, self._of_bytes, self._action, self.serves_at_most)
+
+    @property
+    def _jsc(self) -> FakeJvm:
+        return self._jvm
+
+    environment = property(lambda self: {})
+    pythonExec, pythonVer, _javaAccumulator, _python_includes = "python", "3", None, ()
+
+    @property
+    def _pickled_broadcast_vars(self) -> Any:
+        return {}
+
+    def _of_bytes(self, command: bytes, number: int, items: list[bytes]) -> list[bytes]:
+        """What a task of a job of RDDs puts out."""
+
+        def run(at_most: int | None) -> list[bytes]:
+            function, _, taken, _ = cloudpickle.loads(command)
+            sent, ended = BytesIO(), []
+            taken.dump_stream(items, sent)
+            sent.seek(0)
+
+            def arriving() -> Iterator[bytes]:
+                yield from taken.load_stream(sent)
+                ended.append(True)
+
+            with _one_at_a_time, _task(number):
+                output = function(number, arriving())
+                found = list(islice(output, at_most))
+                output.close()
+            assert ended or at_most is not None, "a worker whose input is not read to its end is not used again"
+            return found
+
+        return self._attempts(run)
+
+    def _action(self) -> None:
+        self.actions += 1
+        self.after_action()
+
+    def _attempts(self, run: Callable[[int | None], list[Any]]) -> list[Any]:
+        """What the attempt that counts has put out; others may have run before or after it."""
+        self.tasks_run += 1
+        if self.draw.random() < self.unrest:
+            run(self.draw.choice((0, 1, 2, None)))
+        found = run(None)
+        if self.draw.random() < self.unrest / 2:
+            run(self.draw.choice((1, None)))
+        return found
 
     def range(self, start: int, end: int, step: int, tasks: int) -> "Frame":
         assert (start, end, step) == (0, tasks, 1), "one row a task"
@@ -115,36 +171,21 @@ class Frame:
 
     def collect(self) -> list[dict[str, Any]]:
         found = self._rows()
-        self.sparkSession.actions += 1
-        self.sparkSession.after_action()
+        self.sparkSession._action()
         return found
 
     def _rows(self) -> list[dict[str, Any]]:
         return [row for part in self.parts for batch in part for row in batch.to_pylist()]
 
     def _attempts(self, packed: bytes, number: int, part: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """What the attempt that counts has put out; others may have run before or after it."""
-        cluster = self.sparkSession
-        cluster.tasks_run += 1
-        if cluster.draw.random() < cluster.unrest:
-            self._attempt(packed, number, part, cluster.draw.choice((0, 1, 2, None)))
-        found = self._attempt(packed, number, part, None)
-        if cluster.draw.random() < cluster.unrest / 2:
-            self._attempt(packed, number, part, cluster.draw.choice((1, None)))
-        return found
+        def run(at_most: int | None) -> list[pa.RecordBatch]:
+            with _one_at_a_time, _task(number):
+                output = cloudpickle.loads(packed)(iter(part))
+                found = list(islice(output, at_most))
+                output.close()
+            return found
 
-    def _attempt(
-        self, packed: bytes, number: int, part: Sequence[pa.RecordBatch], at_most: int | None
-    ) -> list[pa.RecordBatch]:
-        found: list[pa.RecordBatch] = []
-        with _one_at_a_time, _task(number):
-            output = cloudpickle.loads(packed)(iter(part))
-            for batch in output:
-                found.append(batch)
-                if at_most is not None and len(found) >= at_most:
-                    break
-            output.close()
-        return found
+        return self.sparkSession._attempts(run)
 
 
 @contextmanager

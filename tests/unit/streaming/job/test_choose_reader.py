@@ -13,6 +13,7 @@ from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig
 from bucketline.streaming.batch.kafka_batch import KafkaReader
 from bucketline.streaming.job.choose_reader import JobSink, beside, choose_reader
 from bucketline.streaming.tasks.kafka_trial import client_error
+from bucketline.streaming.tasks.wire import Result, pack_result
 from tests.support.tasks import Cluster
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -66,33 +67,16 @@ def test_native_is_refused_where_tasks_cannot_read_and_spark_asks_nobody() -> No
     assert choose_reader(None, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, ReaderChoice.SPARK), OPTIONS) is None
 
 
-class NoClient:
-    """A session whose tasks lack the client; they say so once the test lets them."""
+@dataclass
+class NoClient(Session):
+    """A session with a task that lacks the client; it says so once the test lets it."""
 
-    defaultParallelism = 2
+    may_say: threading.Event = field(default_factory=threading.Event)
 
-    def __init__(self) -> None:
-        self.may_say = threading.Event()
-
-    @property
-    def sparkContext(self) -> Any:
-        return self
-
-    def getConf(self) -> Any:
-        return self
-
-    def getAll(self) -> Any:
-        return []
-
-    def range(self, *tasks: int) -> Any:
-        return self
-
-    def mapInArrow(self, task: Any, ddl: str) -> Any:
-        return self
-
-    def collect(self) -> Any:
+    def _of_bytes(self, command: bytes, number: int, items: list[bytes]) -> list[bytes]:
         assert self.may_say.wait(60)
-        return [{"why": ""}, {"why": "this Python cannot import confluent-kafka"}]
+        why = b"this Python cannot import confluent-kafka" if number else b""
+        return [pack_result(Result("why", why)), b""]
 
 
 @pytest.mark.parametrize("reader", [ReaderChoice.AUTO, ReaderChoice.NATIVE])
@@ -100,7 +84,7 @@ def test_what_tasks_lack_is_asked_beside_the_start_and_known_to_the_first_batch(
     reader: ReaderChoice, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    session = NoClient()
+    session = NoClient(random.Random(1))
     found = choose_reader(session, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, reader), OPTIONS)
     assert found is not None and not caplog.messages
     session.may_say.set()

@@ -15,7 +15,7 @@ from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.rejects import rejected_rows
 from bucketline.streaming.tasks.read_task import Frame, Reading, ReadTask
 from bucketline.streaming.tasks.spark_engine import read_destination
-from bucketline.streaming.tasks.wire import REJECTS, read_routed
+from bucketline.streaming.tasks.wire import REJECTS
 
 COLUMNS = pa.schema([pa.field("id", pa.int64()), ("n", pa.int32())])
 
@@ -47,12 +47,11 @@ def test_what_a_task_tells_of_bad_rows_is_bounded_over_all_its_record_batches(tm
     batches = (
         pa.record_batch([pa.nulls(800, pa.int64()), pa.nulls(800, pa.int32())], schema=COLUMNS) for _ in range(9)
     )
-    told = [run.row_count for b in task(batches) for kind, run in read_routed(b) if kind == REJECTS]
+    told = [routed.run.row_count for routed in task(batches) if routed.kind == REJECTS]
     assert 5 < sum(told) <= 5 + 1000 + 800
 
 
 def test_any_number_of_bad_rows_may_be_allowed(tmp_path: Path) -> None:
     task = planned(tmp_path, **{"bad-records.max": "unlimited", "bad-records.path": str(tmp_path / "bad")})
     rows = pa.record_batch([pa.array([1, None]), pa.array([1, 2], pa.int32())], schema=COLUMNS)
-    kinds = [kind for b in task(iter([rows])) for kind, _ in read_routed(b)]
-    assert sorted(kinds) == ["rejects", "run"]
+    assert sorted(routed.kind for routed in task(iter([rows]))) == ["rejects", "run"]

@@ -1,0 +1,138 @@
+"""A Spark job whose tasks get nothing from Spark but what other tasks of the job send them.
+
+It is a job of RDDs: bytes go from a task to Spark's shuffle and to the next task as they are. The same as a query of
+DataFrames costs planning and compiling for each job, and turns each value into Arrow, into a row and back.
+
+Source: Spark 4.0 pyspark.core.rdd (RDD.partitionBy, PipelinedRDD), PairwiseRDD, PythonPartitioner, PythonRunner.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.core.rdd import RDD, _prepare_for_python_RDD
+from pyspark.serializers import CloudPickleSerializer, NoOpSerializer, pack_long
+from pyspark.traceback_utils import SCCallSiteSync
+
+from bucketline.streaming.tasks.wire import Result, Routed, Sent, pack, pack_result, unpack, unpack_result
+from bucketline.streaming.tasks.worker import begin_task
+
+First = Callable[[], Iterator[Any]]
+"""A task of the first stage: yields Routed, or Result where the job has one stage."""
+Next = Callable[[Iterator[Sent]], Iterator[Any]]
+"""A task of a later stage; that of the last one yields Result."""
+
+SIMPLE_TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+_BROADCAST_BYTES = 1 << 20
+"""What a job tells its tasks is broadcast if it is larger, as PySpark does by default."""
+_END = b""
+"""What a task of the last stage says last."""
+_AS_IN_QUERIES = {"SPARK_SIMPLIFIED_TRACEBACK": "1"}
+"""What the workers of queries have in their environment: Spark keeps workers of another environment apart, and a job
+that runs queries as well would have twice as many."""
+
+
+def bytes_job(spark: Any, count: int, first: First, after: Sequence[tuple[int, Next]] = ()) -> list[Result]:
+    """Runs `count` tasks that get nothing, and after them so many tasks of each further stage, which get what is routed
+    to them. Returns what the last stage says, by the number of the task. Raises Py4JNetworkError where Spark's JVM ends
+    before it has handed over all of that.
+    """
+    context, last_count = spark.sparkContext, after[-1][0] if after else count
+    simple = spark.conf.get(SIMPLE_TRACEBACKS, "true") == "true"
+    steps: list[_Step] = [_FirstStep(first, sends=bool(after))]
+    steps += [_NextStep(task, sends=number < len(after)) for number, (_, task) in enumerate(after, 1)]
+    java = _classes(context._jvm)
+    with SCCallSiteSync(context):
+        found = context._jsc.parallelize(java.array_list(), count)
+        for step, (task_count, _) in zip(steps, after, strict=False):
+            pairs = java.pairwise_rdd(_python_rdd(context, found, step, simple)).asJavaPairRDD()
+            found = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(task_count, 0)))
+        last = _python_rdd(context, found, steps[-1], simple).asJavaRDD()
+        said: list[bytes] = RDD(last, context, NoOpSerializer()).collect()
+    if said.count(_END) != last_count:
+        # PySpark takes the end of the connection for the end of what is said.
+        raise Py4JNetworkError(f"{said.count(_END)} of {last_count} tasks have said all: the JVM has ended meanwhile")
+    return [unpack_result(data) for data in said if data != _END]
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstStep:
+    """A task of the first stage as the function that a worker calls. What there is of Spark's is read to its end: else
+    the worker is not used again."""
+
+    task: First
+    sends: bool
+
+    def __call__(self, split: int, nothing: Iterator[bytes]) -> Iterator[bytes]:
+        begin_task()
+        for data in nothing:
+            del data
+        yield from _packed(self.task(), self.sends)
+
+
+@dataclass(frozen=True, slots=True)
+class _NextStep:
+    """A task of a later stage as the function that a worker calls."""
+
+    task: Next
+    sends: bool
+
+    def __call__(self, split: int, items: Iterator[bytes]) -> Iterator[bytes]:
+        begin_task()
+        yield from _packed(self.task(map(unpack, items)), self.sends)
+
+
+_Step = _FirstStep | _NextStep
+
+
+def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
+    """Results as bytes; before what is routed comes the number of its task."""
+    if not sends:
+        yield from map(pack_result, said)
+        yield _END
+        return
+    routed: Routed
+    for routed in said:
+        yield pack_long(routed.task)
+        yield pack(routed)
+
+
+def _python_rdd(context: Any, parent: Any, step: _Step, simple_tracebacks: bool) -> Any:
+    """The RDD of what the step makes of the parent, in the JVM; bytes are passed on as they are."""
+    command = (step, None, NoOpSerializer(), NoOpSerializer())
+    pickled: bytes = CloudPickleSerializer().dumps(command)
+    broadcasts: list[Any] = []
+    if len(pickled) > _BROADCAST_BYTES:
+        pickled, broadcasts, *_ = _prepare_for_python_RDD(context, command)
+    java = _classes(context._jvm)
+    function = java.function(
+        bytearray(pickled),
+        {**context.environment, **(_AS_IN_QUERIES if simple_tracebacks else {})},
+        context._python_includes,
+        context.pythonExec,
+        context.pythonVer,
+        broadcasts,
+        context._javaAccumulator,
+    )
+    return java.python_rdd(parent.rdd(), function, False, False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Classes:
+    """Classes of the JVM."""
+
+    array_list: Any
+    function: Any
+    pairwise_rdd: Any
+    partitioner: Any
+    python_rdd: Any
+
+
+@lru_cache(1)
+def _classes(jvm: Any) -> _Classes:
+    """The classes that jobs need, looked up once: by its short name Py4J looks for a class in each package in turn."""
+    return _Classes(
+        jvm.java.util.ArrayList, jvm.SimplePythonFunction, jvm.PairwiseRDD, jvm.PythonPartitioner, jvm.PythonRDD
+    )

@@ -1,0 +1,117 @@
+"""A Spark query whose first tasks get the rows of a DataFrame; tasks send each other rows of binary columns."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.streaming.tasks.wire import (
+    RESULT_DDL,
+    ROUTED_DDL,
+    Result,
+    Routed,
+    Sent,
+    read_routed,
+    result_row,
+    routed_row,
+)
+from bucketline.streaming.tasks.worker import in_worker
+
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+"""Bounds what a write task receives at once; without it ten thousand runs would come in one record batch."""
+
+ARROW_BYTES_LIMIT = 64 << 20
+
+ADAPTIVE = "spark.sql.adaptive.enabled"
+"""Spark 4.1 and later leave it on in streams without state. A run knows its tasks before they start, so that planning
+anew between them brings a second job and nothing else; and a task must find the buckets of its number."""
+
+Batches = Iterator[pa.RecordBatch]
+First = Callable[[Batches], Iterator[Any]]
+"""A task of the first stage: yields Routed, or Result where the query has one stage."""
+Next = Callable[[Iterator[Sent]], Iterator[Any]]
+"""A task of a later stage; that of the last one yields Result."""
+
+
+def frame_job(spark: Any, frame: Any, first: First, after: Sequence[tuple[int, Next]] = ()) -> list[Result]:
+    """Runs `first` in a task for each partition of the frame, and after that so many tasks of each further stage, which
+    get what is routed to them. Returns what the last stage says, by the number of the task.
+    """
+    _bound_arrow(spark)
+    with _planned_once(spark):
+        task: First = first
+        for count, next_task in after:
+            frame = sent(frame, task, count)
+            task = _Received(next_task)
+        rows = frame.mapInArrow(in_worker(_Results(task)), RESULT_DDL).collect()
+    return [Result(row["kind"], bytes(row["payload"])) for row in rows]
+
+
+def routed_frame(frame: Any, task: First, count: int) -> Any:
+    """The frame of what tasks route to the `count` tasks of the next stage."""
+    return frame.mapInArrow(in_worker(_Rows(task, count)), ROUTED_DDL)
+
+
+def sent(frame: Any, task: First, count: int) -> Any:
+    """As `routed_frame`, sent there."""
+    return routed_frame(frame, task, count).repartition(count, "shard_key")
+
+
+def received(batches: Batches) -> Iterator[Sent]:
+    """What a task of a later stage gets."""
+    for batch in batches:
+        yield from read_routed(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a task routes, as rows."""
+
+    task: First
+    to_count: int
+
+    def __call__(self, batches: Batches) -> Batches:
+        routed: Routed
+        for routed in self.task(batches):
+            yield routed_row(routed, self.to_count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """A task of a later stage, which gets rows."""
+
+    task: Next
+
+    def __call__(self, batches: Batches) -> Iterator[Any]:
+        return self.task(received(batches))
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """What a task of the last stage says, as rows."""
+
+    task: First
+
+    def __call__(self, batches: Batches) -> Batches:
+        for result in self.task(batches):
+            yield result_row(result)
+
+
+def _bound_arrow(spark: Any) -> None:
+    """Sets how many bytes of runs a task of this session receives at once, where nobody has set it lower."""
+    current = spark.conf.get(ARROW_BYTES, None)
+    if current is None or not current.isdigit() or int(current) > ARROW_BYTES_LIMIT:
+        spark.conf.set(ARROW_BYTES, str(ARROW_BYTES_LIMIT))
+
+
+@contextmanager
+def _planned_once(spark: Any) -> Iterator[None]:
+    """Actions inside keep the plan that they start with; what the session said before holds again afterwards."""
+    before = spark.conf.get(ADAPTIVE)
+    spark.conf.set(ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(ADAPTIVE, before)

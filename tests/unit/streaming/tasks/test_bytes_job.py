@@ -1,0 +1,134 @@
+"""What tasks send each other as bytes arrives as it was, at the task that it was sent to, in whatever order."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from bucketline.state.store.write.placing import BucketNews
+from bucketline.state.store.write.sealed_runs import SealedRun, seal, seal_here, unseal
+from bucketline.streaming.batch.failure import is_jvm_lost
+from bucketline.streaming.tasks.bytes_job import bytes_job
+from bucketline.streaming.tasks.read_task import task_number
+from bucketline.streaming.tasks.wire import (
+    NOTE,
+    RUN,
+    Result,
+    Routed,
+    Sent,
+    pack,
+    pack_result,
+    read_routed,
+    routed_news,
+    routed_note,
+    routed_row,
+    unpack,
+    unpack_result,
+)
+from tests.support.tasks import Cluster
+
+ROWS = pa.table({"k": range(5), "v": ["a", None, "c", "", "e"]})
+
+
+def run_of(blob: bytes | pa.Buffer, partition: bytes = b"\0" * 12, bucket: int = 0) -> SealedRun:
+    return SealedRun(
+        partition=partition,
+        bucket=bucket,
+        origin=7,
+        flush=1 << 30,
+        consumed_rows=1 << 40,
+        rank_end=(1 << 62) + 1,
+        row_count=5,
+        blob=blob,
+    )
+
+
+@pytest.mark.parametrize(("size", "bucket"), list(product((0, 1, 4, 5, 300), (-3, 0, 1 << 30))))
+def test_a_run_is_read_from_its_bytes_as_from_a_row(size: int, bucket: int) -> None:
+    for blob in (seal(ROWS), seal_here(ROWS)):
+        routed = Routed(3, RUN, run_of(blob, bytes(range(256))[:size].ljust(size, b"x"), bucket))
+        (of_row,) = read_routed(routed_row(routed, 5))
+        kind, run = unpack(pack(routed))
+        assert (kind, *members(run)) == (of_row[0], *members(of_row[1])) == (RUN, *members(routed.run))
+        assert unseal(pa.py_buffer(run.blob)).read_all() == ROWS
+
+
+def test_the_rows_of_a_run_are_not_copied_out_of_its_bytes() -> None:
+    packed = pack(Routed(0, RUN, run_of(seal(ROWS))))
+    blob = unpack(packed)[1].blob
+    start = pa.py_buffer(packed).address
+    assert isinstance(blob, pa.Buffer) and start < blob.address and blob.address + blob.size == start + len(packed)
+    assert (blob.address - start) % 16 == 0
+
+
+def test_notes_are_read_from_their_bytes() -> None:
+    note = routed_note(NOTE, origin=4, row_count=9, blob=b"said")
+    assert unpack(pack(note)) == (NOTE, note.run)
+    news = routed_news(BucketNews(b"p", 3, b"payload"), 1)
+    assert unpack(pack(news)) == ("news", news.run)
+    for payload in (b"", b"\0a\0"):
+        assert unpack_result(pack_result(Result("given back", payload))) == Result("given back", payload)
+
+
+@dataclass(frozen=True)
+class SendToAll:
+    """Sends each task of the next stage a note that says from where it is."""
+
+    count: int
+
+    def __call__(self) -> Iterator[Routed]:
+        for task in range(self.count):
+            yield routed_note(NOTE, task=task, origin=task_number(), row_count=0, blob=b"%d" % task_number())
+
+
+@dataclass(frozen=True)
+class PassOn:
+    """Passes on what it gets, and adds its own number."""
+
+    to: int
+
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[Routed]:
+        for kind, run in sent:
+            yield routed_note(kind, task=self.to, origin=0, row_count=0, blob=bytes(run.blob) + b"%d" % task_number())
+
+
+@dataclass(frozen=True)
+class Say:
+    """Says what it has got."""
+
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+        found = sorted(bytes(run.blob) for _, run in sent)
+        yield Result(str(task_number()), b" ".join(found))
+
+
+def test_each_task_gets_what_is_sent_to_it_whatever_attempts_are_repeated() -> None:
+    for seed in range(8):
+        said = bytes_job(Cluster(random.Random(seed), unrest=0.4), 2, SendToAll(3), [(3, PassOn(1)), (2, Say())])
+        assert said == [Result("0", b""), Result("1", b"00 01 02 10 11 12")]
+
+
+@dataclass(frozen=True)
+class Number:
+    def __call__(self) -> Iterator[Result]:
+        yield Result("number", b"%d" % task_number())
+
+
+def test_a_job_of_one_stage_says_in_the_order_of_its_tasks() -> None:
+    found = bytes_job(Cluster(random.Random(1), unrest=0.3), 12, Number())
+    assert [int(result.payload) for result in found] == list(range(12))
+
+
+@pytest.mark.parametrize("most", [0, 1, 22, 23])
+def test_results_that_are_cut_short_are_an_error_of_a_lost_jvm(most: int) -> None:
+    with pytest.raises(Py4JNetworkError, match=r"of 12 tasks have said all") as caught:
+        bytes_job(Cluster(random.Random(1), serves_at_most=most), 12, Number())
+    assert is_jvm_lost(caught.value)
+
+
+def members(run: SealedRun) -> tuple[object, ...]:
+    others = (run.partition, run.bucket, run.origin, run.flush, run.consumed_rows, run.rank_end, run.row_count)
+    return (*others, bytes(run.blob))
