@@ -3,110 +3,21 @@
 Judged after every death, not only at the end: each table then shows a whole number of batches, each of them once.
 """
 
-import json
 import os
 import random
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.streaming.batch.recover import END_OFFSETS
-from tests.support.stream_job import KILL_POINTS, Kill, StreamJob
-from tests.support.streams import FileStream
+from tests.support.crash_shop import Shop, kinds
+from tests.support.stream_job import KILL_POINTS, Kill
 
 pytestmark = pytest.mark.spark
-
-COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("n", pa.int64())])
-DDL = "id long, name string, n long"
 
 KILLS = int(os.environ.get("BUCKETLINE_CRASH_KILLS", "4"))
 SEED = int(os.environ.get("BUCKETLINE_CRASH_SEED", "20240229"))
 LONGEST_SECONDS = 4.0
 """From the first batch of a run to its death; three or four batches, the first of which is slow."""
-
-
-def rows(number: int) -> pa.Table:
-    """Rows of one batch: upserts of keys that other batches write as well, some of them twice."""
-    ids = [(i * 7 + number * 3) % 90 for i in range(150)]
-    return pa.table(
-        {"id": ids, "name": [f"{number}-{i}" for i in range(150)], "n": [number * 1000 + i for i in range(150)]},
-        schema=COLUMNS,
-    )
-
-
-class Shop:
-    """A stream of files and the two tables it is written to: upserts with compaction, and a log of all rows."""
-
-    def __init__(self, root: Path) -> None:
-        self.stream = FileStream(root, DDL)
-        self.root = root
-        self.count = 0
-        options = {"bucket": "3", "full-compaction.delta-commits": "2"}
-        self.keyed = create_table(str(root / "shop.db" / "keyed"), COLUMNS, ("id",), options=options)
-        self.log = create_table(str(root / "shop.db" / "log"), COLUMNS)
-
-    def add(self, count: int) -> None:
-        for _ in range(count):
-            self.stream.add(rows(self.count))
-            self.count += 1
-
-    def run(self, kill: Kill | None = None, seconds: float | None = None) -> int:
-        tables = (self.keyed.path, self.log.path)
-        return StreamJob(str(self.root), DDL, tables, kill=kill, kill_after_seconds=seconds).run()
-
-    def finish(self) -> None:
-        """Runs to the end, and holds the tables against a run in which nothing happened."""
-        assert self.run() == 0, self.job_log()
-        assert self.check() == (self.count, self.count)
-        done = kinds(self.keyed)
-        newest = max(i for i, _ in done)
-        assert done == [
-            (i, kind) for i in range(newest + 1) for kind in (["APPEND", "COMPACT"] if i % 2 else ["APPEND"])
-        ]
-        if newest % 2:
-            assert {f["level"] for f in self.keyed.files().to_pylist()} == {5}
-
-    def check(self) -> tuple[int, int]:
-        """How many files are in each table; its rows are exactly those of so many files, and no batch came twice."""
-        found = []
-        for table in (self.keyed, self.log):
-            done = kinds(table)
-            assert len(set(done)) == len(done), done
-            appended = [i for i, kind in done if kind == "APPEND"]
-            assert appended == list(range(len(appended)))
-            # What a killed batch still owed is compacted under another name.
-            users = {u.removeprefix("compactor-") for u in table.snapshots()["commit_user"].to_pylist()}
-            assert len(users) <= 1, users
-            found.append(files_in(table))
-        keyed = open_table(self.keyed.path).to_arrow().to_pylist()
-        assert {r["id"]: r for r in keyed} == {r["id"]: r for i in range(found[0]) for r in rows(i).to_pylist()}
-        assert len({r["id"] for r in keyed}) == len(keyed)
-        log = open_table(self.log.path).to_arrow()
-        assert sum(log["n"].to_pylist()) == sum(n for i in range(found[1]) for n in rows(i)["n"].to_pylist())
-        assert log.num_rows == 150 * found[1]
-        return found[0], found[1]
-
-    def job_log(self) -> str:
-        return (self.root / "log").read_text()[-4000:]
-
-
-def kinds(table: Table) -> list[tuple[int, str]]:
-    return [(s["commit_identifier"], s["commit_kind"]) for s in table.snapshots().to_pylist()]
-
-
-def files_in(table: Table) -> int:
-    """How many input files the newest batch has taken in; a compaction that it owed says nothing of its input.
-
-    Most often one a batch. Killed between its own log of files and its log of offsets, Spark starts again with the
-    same batch id and one file more in it.
-    """
-    newest = handle_of(table).snapshot_store.latest()
-    if newest is None:
-        return 0
-    batch = next(s for s in handle_of(table).snapshot_store.newest_first(newest.id) if END_OFFSETS in s.properties)
-    return int(json.loads(batch.properties[END_OFFSETS])[0]["logOffset"]) + 1
 
 
 STEPS = (
