@@ -4,6 +4,7 @@ Source: Paimon 2.0 Snapshot (version 3; versions 1 and 2 hold a subset of its me
 """
 
 import json
+import re
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import CommitKind, Snapshot
@@ -11,6 +12,7 @@ from bucketline.state.format.near_names import check_names
 from bucketline.state.format.paths import checked_name
 
 CURRENT_VERSION = 3
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _LONG = range(-(2**63), 2**63)
 _MEMBERS = frozenset(
     (
@@ -145,7 +147,7 @@ def _text(found: dict[str, object], member: str) -> str:
 
 def _checked_text(value: object, member: str) -> str:
     # JSON can escape half a surrogate pair, which no file can be named after.
-    if not isinstance(value, str) or any("\ud800" <= c <= "\udfff" for c in value):
+    if not isinstance(value, str) or _HALF_PAIR.search(value):
         raise CorruptFileError(f"snapshot member {member} is {value!r}, no text", member=member)
     return value
 

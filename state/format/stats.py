@@ -19,14 +19,13 @@ from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.format.data_file import SimpleStats
 from bucketline.state.types.binary_row import Timestamp, encode_row
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.values import from_scalar
 
 Bound = bool | int | float | str | bytes | Decimal | Timestamp
 """A value in the internal form of `binary_row`: dates in days, times in milliseconds."""
 
 _MAX_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
-_UNITS_PER_MILLI = {"ms": 1, "us": 1000}
-
 
 KEY_MODE = StatsMode(StatsKind.TRUNCATE, 128)
 """The mode of system columns, `_KEY_*` among them, unless the column has its own. Source: StatsCollectorFactories."""
@@ -68,6 +67,14 @@ class ColumnStats:
         assert self.fields == other.fields and self.modes == other.modes, "statistics of different columns"
         columns = tuple(mine.merge(its) for mine, its in zip(self.columns, other.columns, strict=True))
         return ColumnStats(self.fields, self.modes, columns)
+
+    def of_keys(self, keys: Sequence[DataField]) -> "ColumnStats | None":
+        """The statistics of some of the columns under `KEY_MODE`; None where they were not collected in full."""
+        places = {f.name: i for i, f in enumerate(self.fields)}
+        found = [places[k.name] for k in keys if k.name in places and self.modes[places[k.name]].has_bounds]
+        if len(found) < len(keys):
+            return None
+        return ColumnStats(tuple(keys), (KEY_MODE,) * len(keys), tuple(self.columns[i] for i in found))
 
     def to_simple_stats(self) -> tuple[SimpleStats, tuple[str, ...] | None]:
         """What the manifest holds in dense form, and `_VALUE_STATS_COLS`: the columns that have statistics.
@@ -191,7 +198,7 @@ def _bounds_of(column: pa.Array | pa.ChunkedArray, data_type: DataType, mode: St
     low, high = found["min"], found["max"]
     if not low.is_valid:
         return ColumnBounds(None, None, null_count)
-    return ColumnBounds(_internal(low, data_type), _internal(high, data_type), null_count)
+    return ColumnBounds(from_scalar(low, data_type), from_scalar(high, data_type), null_count)
 
 
 def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> ColumnBounds:
@@ -206,19 +213,6 @@ def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> Column
         low = -0.0 if low == 0 and negative.any() else low
         high = 0.0 if high == 0 and not negative.all() else -0.0 if high == 0 else high
     return ColumnBounds(low, high, null_count)
-
-
-def _internal(value: pa.Scalar, data_type: DataType) -> Bound:
-    root = data_type.root
-    if root in (TypeRoot.DATE, TypeRoot.TIME):
-        found: Bound = value.cast(pa.int32()).as_py()
-        return found
-    if root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
-        per_milli = _UNITS_PER_MILLI[value.type.unit]
-        millis, rest = divmod(value.value, per_milli)
-        return Timestamp(millis, rest * (1_000_000 // per_milli))
-    found = value.as_py()
-    return found
 
 
 def _is_unbounded(data_type: DataType) -> bool:

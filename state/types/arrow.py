@@ -24,6 +24,12 @@ VALUE_KIND_FIELD_ID = 2**31 - 3
 _ELEMENT_FIELD_ID_START = 2**29 - 1
 _ELEMENT_FIELD_ID_STEP = 1024
 
+SYSTEM_FIELDS = (
+    DataField(SEQUENCE_FIELD_ID, SEQUENCE, DataType(TypeRoot.BIGINT, nullable=False)),
+    DataField(VALUE_KIND_FIELD_ID, VALUE_KIND, DataType(TypeRoot.TINYINT, nullable=False)),
+)
+"""The sequence number and the row kind, which follow the key in a file."""
+
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -82,21 +88,24 @@ def representable(fields: Sequence[DataField]) -> tuple[DataField, ...]:
 
 def arrow_schema(fields: Sequence[DataField]) -> pa.Schema:
     """The Arrow schema of the given columns, in the given order."""
+    return _arrow_schema(tuple(fields))
+
+
+@lru_cache(512)
+def _arrow_schema(fields: tuple[DataField, ...]) -> pa.Schema:
     return pa.schema([arrow_field(f) for f in fields])
 
 
 def key_value_fields(schema: TableColumns) -> tuple[DataField, ...]:
     """The system columns `_KEY_*`, sequence number and row kind as logical fields, in file order."""
-    by_name = {f.name: f for f in schema.fields}
-    keys = tuple(
-        DataField(KEY_FIELD_ID_START + by_name[k].id, KEY_PREFIX + k, by_name[k].type.not_null())
-        for k in schema.trimmed_primary_key
-    )
-    return (
-        *keys,
-        DataField(SEQUENCE_FIELD_ID, SEQUENCE, DataType(TypeRoot.BIGINT, nullable=False)),
-        DataField(VALUE_KIND_FIELD_ID, VALUE_KIND, DataType(TypeRoot.TINYINT, nullable=False)),
-    )
+    return _key_value_fields(schema.fields, schema.trimmed_primary_key)
+
+
+@lru_cache(512)
+def _key_value_fields(fields: tuple[DataField, ...], key: tuple[str, ...]) -> tuple[DataField, ...]:
+    by_name = {f.name: f for f in fields}
+    keys = tuple(DataField(KEY_FIELD_ID_START + by_name[k].id, KEY_PREFIX + k, by_name[k].type.not_null()) for k in key)
+    return (*keys, *SYSTEM_FIELDS)
 
 
 def key_value_schema(schema: TableColumns, *, thin: bool = False) -> pa.Schema:

@@ -63,10 +63,14 @@ class DataType:
         return self.root not in _CONSTRUCTED
 
     def not_null(self) -> "DataType":
-        return replace(self, nullable=False)
+        return replace(self, nullable=False) if self.nullable else self
 
     def as_nullable(self) -> "DataType":
-        return replace(self, nullable=True)
+        return self if self.nullable else replace(self, nullable=True)
+
+    def __hash__(self) -> int:
+        # Types are looked up for each column of each file. What is inside tells few of them apart.
+        return hash((self.root, self.nullable, self.length, self.precision, self.scale))
 
     def __str__(self) -> str:
         text = type_to_json(self)
@@ -82,6 +86,9 @@ class DataField:
     type: DataType
     description: str | None = None
     default_value: str | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.name))
 
 
 _CONSTRUCTED = frozenset(

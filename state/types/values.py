@@ -1,14 +1,16 @@
-"""Single internal values (see `binary_row.decode_row`) as Arrow scalars.
+"""Single internal values (see `binary_row.decode_row`) as Arrow scalars, and back.
 
 For metadata only: partition values, keys, bounds. Not for rows.
 """
+
+from typing import Any
 
 import pyarrow as pa
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.binary_row import Timestamp
-from bucketline.state.types.logical import DataType
+from bucketline.state.types.logical import DataType, TypeRoot
 
 _PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
@@ -26,3 +28,17 @@ def to_scalar(value: object, data_type: DataType) -> pa.Scalar:
         return pa.scalar(value, target)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:
         raise CorruptFileError(f"{value!r} is no value of {data_type}: {e}", type=str(data_type)) from e
+
+
+def from_scalar(value: pa.Scalar, data_type: DataType) -> Any:
+    """The internal value of a scalar of the type's Arrow type; None for a null. Nested values have none."""
+    root = data_type.root
+    if root in (TypeRoot.DATE, TypeRoot.TIME):
+        return value.cast(pa.int32()).as_py()
+    if root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
+        if not value.is_valid:
+            return None
+        per_milli = _PER_MILLI[value.type.unit]
+        millis, rest = divmod(value.value, per_milli)
+        return Timestamp(millis, rest * (1_000_000 // per_milli))
+    return value.as_py()

@@ -13,6 +13,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.engine.compaction import idle_jobs
 from bucketline.state.store.engine.engine import Jobs, Outcome, Parts, Rows
 from bucketline.state.store.engine.joined import Joined
+from bucketline.state.store.write.sealed_runs import RunForm
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.streaming.tasks.bytes_job import Next, bytes_job
@@ -69,7 +70,7 @@ class SparkEngine:
         elif write == 1 and stages.place is None and _reads_alone(stages.source):
             # Runs of a task that writes them itself do not travel: they are compressed only where they go to disk.
             alone = owning(stages, Destination(1, stages.assigners), packs_spills=True)
-            results = self._results(replace(stages, seal=replace(stages.seal, packs=False)), alone)
+            results = self._results(replace(stages, seal=replace(stages.seal, form=RunForm.PLAIN)), alone)
         else:
             results = self._results(stages, None, *_after_reading(stages, write))
         return read_outcome(results, stages.write.write.access, stages.retired)

@@ -6,6 +6,7 @@ Source: Paimon 2.0 SchemaManager.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 
 from bucketline.conf.option import StoredText
 from bucketline.state.errors import CorruptFileError
@@ -56,13 +57,10 @@ class Schemas:
         known = self._known.get(schema_id)
         if known is None:
             path = self.path(schema_id)
-            data = self._io.read(path)
-            with naming_file(path):
-                known = decode_schema(data)
+            known = _decoded(path, self._io.read(path))
             if known.id != schema_id:
                 raise CorruptFileError(f"{path} holds schema {known.id}", path=path, found=known.id)
-            options: dict[str, str] = {key: StoredText.of(text, path) for key, text in known.options.items()}
-            known = self._known[schema_id] = replace(known, options=options)
+            self._known[schema_id] = known
         return known
 
     def read_under(self, schema: TableSchema) -> Callable[[int], TableSchema]:
@@ -99,6 +97,15 @@ class Schemas:
     def path(self, schema_id: int) -> str:
         """The path of a schema's file, existing or not."""
         return f"{self._directory}/{schema_name(schema_id)}"
+
+
+@lru_cache(64)
+def _decoded(path: str, data: bytes) -> TableSchema:
+    """The schema in a file. Tables are opened again and again, and their options are then read once."""
+    with naming_file(path):
+        found = decode_schema(data)
+    options: dict[str, str] = {key: StoredText.of(text, path) for key, text in found.options.items()}
+    return replace(found, options=options)
 
 
 def readable_schemas(io: FileIO, path: str) -> list[TableSchema]:

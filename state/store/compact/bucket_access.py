@@ -18,7 +18,8 @@ from bucketline.state.lsm.tree.run import KeyOrder
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import branch_path
-from bucketline.state.store.datafile.file_settings import Postponed
+from bucketline.state.store.datafile.file_settings import Postponed, file_settings
+from bucketline.state.store.datafile.formats import FileSettings
 from bucketline.state.store.datafile.rolling_writer import RollingWriter
 from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
@@ -48,6 +49,11 @@ class BucketAccess:
             return self.schema if schema_id == self.schema.id else stored(schema_id)
 
         return FileAccess(io, path, self.schema, schema_of)
+
+    @cached_property
+    def _settings(self) -> dict[tuple[int, FileSource], FileSettings]:
+        """How files are written, by level and source: the same for all buckets."""
+        return {}
 
     @cached_property
     def compact_options(self) -> CompactOptions:
@@ -86,6 +92,11 @@ class BucketAccess:
     ) -> RollingWriter:
         """A writer of new files in a bucket."""
         partition, bucket = bucket_id
+        settings = self._settings.get((level, source)) if postponed is None else None
+        if settings is None:
+            settings = file_settings(self.schema, level=level, source=source, postponed=postponed)
+            if postponed is None:
+                self._settings[level, source] = settings
         return RollingWriter(
             self.files.io,
             self.files.table_path,
@@ -98,6 +109,7 @@ class BucketAccess:
             source=source,
             first_sequence_number=first_sequence_number,
             postponed=postponed,
+            settings=settings,
         )
 
     def changelog_writer(self, bucket_id: BucketId, *, level: int) -> RollingWriter:

@@ -25,7 +25,14 @@ from bucketline.state.store.datafile.stored_names import check_columns
 from bucketline.state.store.datafile.stored_types import check_types
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
-from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_field, arrow_type, key_value_fields
+from bucketline.state.types.arrow import (
+    SEQUENCE,
+    SYSTEM_FIELDS,
+    VALUE_KIND,
+    arrow_schema,
+    arrow_type,
+    key_value_fields,
+)
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.cast import Declare, read_column
 from bucketline.state.types.logical import DataField
@@ -52,7 +59,7 @@ class _Column:
 
 def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
     """The Arrow schema of what `read_data_file` yields for these columns, system columns included."""
-    return pa.schema([arrow_field(_field(schema, name)) for name in columns])
+    return arrow_schema(_fields(schema, columns))
 
 
 ChooseGroups: TypeAlias = Callable[[Callable[[str], list[RowGroup]]], list[RowGroup] | None]
@@ -87,7 +94,7 @@ def read_data_file(
     """
     with naming_file(path):
         sources = _sources(schema, stored, meta, columns, partition)
-    out = read_schema(schema, columns)
+    out = arrow_schema([s.wanted for s in sources])
     form = format_named(extension_of(meta.file_name))
     if form is None:
         name = extension_of(meta.file_name)
@@ -99,15 +106,21 @@ def read_data_file(
                 offset=min(source.size(), meta.file_size),
             )
         place.rows = form.rows(source, stored.settings.files)
-        _check_schema(place.rows, meta, stored)
+        is_exact = _is_exact(place.rows, stored)
+        if not is_exact:
+            _check_schema(place.rows, meta, stored)
+        is_plain = is_exact and all(s.stored is not None and s.stored.type == s.wanted.type for s in sources)
         if choose is not None and isinstance(place.rows, ParquetRows):
             chosen = choose(place.rows.row_groups)
             groups = groups if chosen is None else [g.number for g in chosen]
         bounds = instant_bounds(meta, stored)
         for batch in _stored_batches(place.rows, meta, sources, batch_rows, batch_bytes, groups):
-            arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
+            if is_plain:
+                arrays = [batch.column(s.stored.name) for s in sources if s.stored is not None]
+            else:
+                arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
             for array, s in zip(arrays, sources, strict=True):
-                if array.null_count and not s.wanted.type.nullable:
+                if not s.wanted.type.nullable and array.null_count:
                     raise CorruptFileError(f"column {s.wanted.name} is NOT NULL and holds nulls", column=s.wanted.name)
                 if s.stored is not None and s.stored.name in bounds:
                     check_instants(array, s.wanted.name, bounds[s.stored.name])
@@ -162,6 +175,19 @@ def _naming(path: str) -> Iterator[_Place]:
             raise StorageError(f"{path}: {e}", path=path, retryable=True, missing=False) from e
         with naming_file(path):
             raise CorruptFileError(str(e), offset=place.offset) from e
+
+
+def _is_exact(rows: FileRows, stored: TableSchema) -> bool:
+    """Whether an open file has exactly the columns, with their ids and types, that a file of its schema has."""
+    if not isinstance(rows, ParquetRows) or rows.int96_paths or rows.schema.metadata:
+        return False
+    system = key_value_fields(stored) if stored.primary_keys else ()
+    try:
+        declared = arrow_schema((*system, *stored.fields))
+    except UnsupportedTableError:
+        # Columns without an Arrow type may be there, and are not read.
+        return False
+    return bool(rows.schema.equals(declared, check_metadata=True))
 
 
 def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> None:
@@ -229,22 +255,19 @@ def _read_one(batch: pa.RecordBatch, column: _Column, declare: Declare) -> pa.Ar
 def _sources(
     schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
 ) -> tuple[_Column, ...]:
-    types = [f.type for f in schema.select(schema.partition_keys)]
-    values = dict(zip(schema.partition_keys, decode_row(partition, types), strict=True)) if types else {}
+    keys = schema.select(schema.partition_keys)
+    stored_values = decode_row(partition, [k.type for k in keys]) if keys else ()
+    values = dict(zip(schema.partition_keys, stored_values, strict=True))
     tracked = [f for f in TRACKED if f in stored.fields]
     of_id = {f.id: f for f in (*written_fields(stored, meta), *tracked, *key_value_fields(stored))}
-    found = []
-    for name in columns:
-        wanted = _field(schema, name)
-        if name in values:
-            found.append(_Column(wanted, constant=to_scalar(values[name], wanted.type)))
-        else:
-            found.append(_Column(wanted, stored=of_id.get(wanted.id)))
-    return tuple(found)
+    return tuple(
+        _Column(f, constant=to_scalar(values[f.name], f.type))
+        if f.name in values
+        else _Column(f, stored=of_id.get(f.id))
+        for f in _fields(schema, columns)
+    )
 
 
-def _field(schema: TableSchema, name: str) -> DataField:
-    found = next((f for f in schema.fields if f.name == name), None)
-    if found is not None or name not in (SEQUENCE, VALUE_KIND):
-        return schema.field(name) if found is None else found
-    return next(f for f in key_value_fields(schema) if f.name == name)
+def _fields(schema: TableSchema, names: Sequence[str]) -> list[DataField]:
+    known = {f.name: f for f in (*SYSTEM_FIELDS, *schema.fields)}
+    return [known.get(name) or schema.field(name) for name in names]

@@ -4,6 +4,8 @@ A dictionary for values that hardly repeat hashes every value until it exceeds i
 of the time for a file of such columns.
 """
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,8 +15,28 @@ SAMPLE_ROWS = 4096
 _LIMIT_BYTES = 1 << 20
 """Bytes at which pyarrow drops a dictionary."""
 
+_DECIDING_ROWS = 8192
+
 _FEW_ROWS = 1024
 """Columns that are shorter than this get one, and those that are mostly null: it costs nothing."""
+
+
+class DictionaryChoice:
+    """Chooses for files of one table that are written one after the other. The first that has enough rows to judge by
+    decides for those after it.
+    """
+
+    def __init__(self) -> None:
+        self._chosen: list[str] | None = None
+
+    def of(self, names: Sequence[str], first: pa.Table) -> list[str]:
+        """Those of the columns that get a dictionary in a file with these first rows."""
+        if self._chosen is not None:
+            return self._chosen
+        found = [name for name in names if is_worth_dictionary(first[name])]
+        if first.num_rows >= _DECIDING_ROWS:
+            self._chosen = found
+        return found
 
 
 def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:

@@ -4,7 +4,7 @@ It is the one place that matches file formats.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from bucketline.state.format.avro.data_schema import data_schema
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.datafile.avro_rows import AvroRows
 from bucketline.state.store.datafile.avro_sink import AvroSink
+from bucketline.state.store.datafile.dictionary_choice import DictionaryChoice
 from bucketline.state.store.datafile.orc_rows import OrcRows
 from bucketline.state.store.datafile.orc_sink import OrcSink, refuse_for_orc
 from bucketline.state.store.datafile.parquet_rows import ParquetRows
@@ -40,6 +41,7 @@ class FileSettings:
     modes: tuple[StatsMode, ...]
     is_legacy_ltz: bool = True
     """Whether ORC stores an instant as its time in UTC."""
+    dictionaries: DictionaryChoice = field(default_factory=DictionaryChoice, compare=False, repr=False)
 
 
 class FileRows(Protocol):
@@ -103,8 +105,14 @@ class _Parquet:
 
     def sink(self, settings: FileSettings, stream: pa.NativeFile, file_name: str, first: pa.Table | None) -> RowSink:
         del file_name
-        columns = arrow_schema(settings.fields)
-        return ParquetSink(stream, columns, codec=settings.codec, codec_level=settings.codec_level, first=first)
+        return ParquetSink(
+            stream,
+            arrow_schema(settings.fields),
+            codec=settings.codec,
+            codec_level=settings.codec_level,
+            first=first,
+            dictionaries=settings.dictionaries,
+        )
 
     def check(self, schema: TableSchema, fields: Sequence[DataField]) -> None:
         del fields

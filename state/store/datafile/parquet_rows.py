@@ -5,6 +5,7 @@ Source: Paimon 2.0 ParquetReaderFactory (what readers accept); a page's CRC32 is
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +58,8 @@ class ParquetRows:
     def __init__(self, source: pa.NativeFile) -> None:
         self._source = source
         self._file = self._opened("us")
+        self.schema: pa.Schema = self._file.schema_arrow
+        """The columns in Arrow's types. INT96 counts microseconds here."""
         self._row = 0
 
     @property
@@ -67,19 +70,19 @@ class ParquetRows:
     @property
     def names(self) -> list[str]:
         """The names of the top-level columns."""
-        found: list[str] = self._file.schema_arrow.names
+        found: list[str] = self.schema.names
         return found
 
-    @property
+    @cached_property
     def ids(self) -> dict[str, int]:
         """The field ids of those top-level columns that have one, by name."""
-        return ids_in(self._file.schema_arrow, b"PARQUET:field_id")
+        return ids_in(self.schema, b"PARQUET:field_id")
 
     @property
     def types(self) -> dict[str, pa.DataType]:
         """The types that the file states of the columns with a field id, by name. INT96 counts nanoseconds."""
         ids = self.ids
-        found = {f.name: f.type for f in self._file.schema_arrow if f.name in ids}
+        found = {f.name: f.type for f in self.schema if f.name in ids}
         for name in self._int96_columns(list(found)):
             if pa.types.is_timestamp(found[name]):
                 found[name] = pa.timestamp("ns")
@@ -105,7 +108,13 @@ class ParquetRows:
         while waiting:
             size = max(1, min(batch_rows, int(batch_bytes / row_bytes)))
             together, waiting = self._portion(waiting, size)
-            wanted = {"batch_size": size, "row_groups": together, "columns": list(columns)}
+            # A pool of one thread only costs switches to it and back.
+            wanted = {
+                "batch_size": size,
+                "row_groups": together,
+                "columns": list(columns),
+                "use_threads": pa.cpu_count() > 1,
+            }
             exact = iter(()) if in_nanoseconds is None else in_nanoseconds.iter_batches(**wanted)
             seen_rows = seen_bytes = 0
             for batch in self._file.iter_batches(**wanted):
@@ -133,8 +142,7 @@ class ParquetRows:
             return 1.0
         meta = self._file.metadata.row_group(groups[0])
         known, bound, packed = 1.0, 0.0, set[str]()
-        for i in range(len(self._file.schema)):
-            leaf = self._file.schema.column(i)
+        for i, leaf in enumerate(self._leaves):
             name = leaf.path.split(".")[0]
             if name not in columns:
                 continue
@@ -198,10 +206,17 @@ class ParquetRows:
 
     def _int96_columns(self, columns: Sequence[str]) -> frozenset[str]:
         """The wanted top-level columns that hold INT96 values, at any depth."""
+        return frozenset(c for c in columns if any(p == c or p.startswith(f"{c}.") for p in self.int96_paths))
+
+    @cached_property
+    def int96_paths(self) -> tuple[str, ...]:
+        """Where INT96 values are, as `column` or `column.inner`."""
+        return tuple(leaf.path for leaf in self._leaves if leaf.physical_type == "INT96")
+
+    @cached_property
+    def _leaves(self) -> tuple[pq.ColumnSchema, ...]:
         schema = self._file.schema
-        leaves = [schema.column(i) for i in range(len(schema))]
-        paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-        return frozenset(c for c in columns if any(p == c or p.startswith(f"{c}.") for p in paths))
+        return tuple(schema.column(i) for i in range(len(schema)))
 
 
 def _is_decimal(leaf: pq.ColumnSchema) -> bool:

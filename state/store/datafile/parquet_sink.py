@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.store.datafile.dictionary_choice import is_worth_dictionary
+from bucketline.state.store.datafile.dictionary_choice import DictionaryChoice
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, arrow_type
 from bucketline.state.types.logical import DataField
 
@@ -30,9 +30,12 @@ class ParquetSink:
         codec: str,
         codec_level: int | None,
         first: pa.Table | None = None,
+        dictionaries: DictionaryChoice | None = None,
     ) -> None:
         self._nested = [i for i, f in enumerate(schema) if _has_required(f.type)]
-        self._writer = parquet_writer(sink, schema, compression=codec, compression_level=codec_level, first=first)
+        self._writer = parquet_writer(
+            sink, schema, compression=codec, compression_level=codec_level, first=first, dictionaries=dictionaries
+        )
 
     def write(self, group: pa.Table) -> None:
         """Adds a row group of at least one row; its columns are in order.
@@ -57,19 +60,20 @@ def parquet_writer(
     compression: str,
     compression_level: int | None,
     first: pa.Table | None = None,
+    dictionaries: DictionaryChoice | None = None,
 ) -> pq.ParquetWriter:
     """A writer of one file with this physical schema; closing it leaves the sink open.
 
-    Columns whose values hardly repeat in the `first` rows get no dictionary.
+    Columns whose values hardly repeat in the `first` rows get no dictionary, or in those of an earlier file with the
+    same `dictionaries`.
     """
+    possible = [f.name for f in schema if _has_dictionary(f)]
     return pq.ParquetWriter(
         sink,
         schema,
         compression=compression,
         compression_level=compression_level,
-        use_dictionary=[
-            f.name for f in schema if _has_dictionary(f) and (first is None or is_worth_dictionary(first[f.name]))
-        ],
+        use_dictionary=possible if first is None else (dictionaries or DictionaryChoice()).of(possible, first),
         # Statistics of floats omit NaN, but for Java NaN is above all numbers: it would skip rows that it should find.
         write_statistics=[f.name for f in schema if not pa.types.is_floating(f.type)],
         store_decimal_as_integer=True,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,9 +24,9 @@ from bucketline.state.store.datafile.formats import FileSettings
 from bucketline.state.store.storage.errors import storage_errors
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema
-from bucketline.state.types.binary_row import encode_rows
+from bucketline.state.types.binary_row import encode_row
 from bucketline.state.types.logical import DataField
-from bucketline.state.types.row_kind import is_retract
+from bucketline.state.types.values import from_scalar
 
 _DENSEST_ROWS = 1 << 20
 """Rows of a row group at most, however narrow they are."""
@@ -42,6 +43,7 @@ class RollingWriter:
     sequence numbers from `first_sequence_number` on. Rows for the postpone bucket come in the order they arrived in,
     and need no `_SEQUENCE_NUMBER`.
     Raises UnsupportedTableError and OptionError for what `file_settings` refuses, before anything is written.
+    `settings` are what `file_settings` says of such files, where that is known.
     Use it in a `with` block: an exception removes every file it wrote. The directory is `directory`, below the table.
     """
 
@@ -59,6 +61,7 @@ class RollingWriter:
         source: FileSource = FileSource.APPEND,
         first_sequence_number: int = 0,
         postponed: Postponed | None = None,
+        settings: FileSettings | None = None,
     ) -> None:
         assert postponed is None or (bucket, level) == (POSTPONE_BUCKET, 0), "postponed rows have a bucket of their own"
         self._is_postponed = postponed is not None
@@ -70,7 +73,7 @@ class RollingWriter:
         self._clock = clock
         self._level = level
         self._source = source
-        self._settings = file_settings(schema, level=level, source=source, postponed=postponed)
+        self._settings = settings or file_settings(schema, level=level, source=source, postponed=postponed)
         self._keys = schema.select(schema.trimmed_primary_key)
         self._physical = arrow_schema(self._settings.fields)
         self._next_sequence_number = first_sequence_number
@@ -169,13 +172,16 @@ class RollingWriter:
 
     def _describe(self, file: "_OpenFile", size_bytes: int) -> DataFileMeta:
         assert file.values is not None
-        values, names = file.values.to_simple_stats()
-        if not self._settings.is_dense:
-            values, names = file.values.to_full_stats(), None
-        keys = EMPTY_STATS if file.key_stats is None else file.key_stats.to_full_stats()
+        names: tuple[str, ...] | None = None
+        if self._settings.is_dense:
+            values, names = file.values.to_simple_stats()
+        else:
+            values = file.values.to_full_stats()
         if self._is_postponed:
             # The first and last key are no bounds, and Java keeps none.
             keys = unknown_stats(self._keys)
+        else:
+            keys = EMPTY_STATS if file.key_stats is None else file.key_stats.to_full_stats()
         low, high = file.sequence_range or (
             self._next_sequence_number,
             self._next_sequence_number + file.row_count - 1,
@@ -230,9 +236,9 @@ class _OpenFile:
         """Adds a row group of at least one row."""
         with storage_errors(self._path):
             self._rows.write(group)
-        if keys:
-            self._note_keys(group, keys)
         found = collect_stats(group, fields, self._modes)
+        if keys:
+            self._note_keys(group, keys, found.of_keys(keys))
         self.values = found if self.values is None else self.values.merge(found)
         self.row_count += group.num_rows
 
@@ -251,19 +257,16 @@ class _OpenFile:
         with suppress(pa.ArrowException, OSError, StorageError):
             self._sink.close()
 
-    def _note_keys(self, group: pa.Table, keys: tuple[DataField, ...]) -> None:
-        ends = group.select([k.name for k in keys]).take([0, group.num_rows - 1]).combine_chunks()
-        columns = [_whole(ends.column(k.name)) for k in keys]
-        first, last = encode_rows(columns, [k.type for k in keys], with_arity=True).to_pylist()
+    def _note_keys(self, group: pa.Table, keys: tuple[DataField, ...], stats: ColumnStats | None) -> None:
         if self.row_count == 0:
-            self.min_key = first
-        self.max_key = last
+            self.min_key = _key_at(group, keys, 0)
+        self.max_key = _key_at(group, keys, group.num_rows - 1)
         bounds = pc.min_max(group.column(SEQUENCE))
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
         seen = self.sequence_range or (low, high)
         self.sequence_range = (min(low, seen[0]), max(high, seen[1]))
-        self.delete_row_count += pc.sum(is_retract(group.column(VALUE_KIND))).as_py() or 0
-        found = collect_stats(group, keys, [KEY_MODE] * len(keys))
+        self.delete_row_count += int(np.count_nonzero(group.column(VALUE_KIND).to_numpy() & 1))
+        found = stats or collect_stats(group, keys, [KEY_MODE] * len(keys))
         self.key_stats = found if self.key_stats is None else self.key_stats.merge(found)
 
 
@@ -275,5 +278,6 @@ def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.Reco
         return writer.close()
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+def _key_at(rows: pa.Table, keys: tuple[DataField, ...], place: int) -> bytes:
+    """The key of a row, as manifests hold it."""
+    return encode_row([from_scalar(rows.column(k.name)[place], k.type) for k in keys], [k.type for k in keys])

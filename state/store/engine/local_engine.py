@@ -9,6 +9,7 @@ from bucketline.state.store.engine.compaction import idle_jobs
 from bucketline.state.store.engine.engine import Found, Jobs, Outcome, Parts
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
+from bucketline.state.store.write.sealed_runs import RunForm
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
@@ -41,8 +42,8 @@ class LocalEngine:
             with RunBuffer(
                 budget_bytes=bucket_write.merge_memory_bytes, directory=bucket_write.local_directory, packs_spills=True
             ) as buffer:
-                # Runs that do not travel are compressed only where they go to disk.
-                seal = replace(stages.seal, packs=False)
+                # Runs that do not travel are made a stream only where they go to disk.
+                seal = replace(stages.seal, form=RunForm.ROWS)
                 for part in stages.source.parts:
                     for run in part.runs(seal):
                         if isinstance(run, Found):

@@ -23,6 +23,8 @@ from bucketline.state.store.storage.file_info import FileInfo
 _TRIES = 3
 """How often a temporary file is written that orphan removal takes, because this process is stopped in the middle."""
 
+_OUTPUT_BUFFER_BYTES = 128 << 10
+
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
@@ -147,10 +149,12 @@ class LocalIO:
     def open_output(self, path: str) -> pa.NativeFile:
         with _storage_errors(path):
             try:
-                return pa.PythonFile(_SyncedFile(path, "xb"), mode="w")
+                file = _SyncedFile(path, "xb")
             except FileNotFoundError:
                 _make_folders(os.path.dirname(path))
-                return pa.PythonFile(_SyncedFile(path, "xb"), mode="w")
+                file = _SyncedFile(path, "xb")
+            # A writer of Parquet hands over headers and small pages one by one, and each goes through Python.
+            return pa.BufferedOutputStream(pa.PythonFile(file, mode="w"), _OUTPUT_BUFFER_BYTES)
 
 
 class _SyncedFile(io.FileIO):

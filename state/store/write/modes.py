@@ -46,7 +46,7 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str], *,
     refuse_unknown_options(job_options)
     ours, paimons = split_options(job_options)
     check_job_options(paimons, schema.options)
-    effective = replace(schema, options={**schema.options, **paimons})
+    effective = replace(schema, options={**schema.options, **paimons}) if paimons else schema
     check_write_options(effective.options, effective.primary_keys, effective.partition_keys)
     check_files(effective)
     check_row_time(effective)

@@ -42,13 +42,20 @@ class SpilledBlob(io.RawIOBase):
         return SpilledBlob(self._descriptor, self._offset, self.size)
 
 
-Blob: TypeAlias = pa.Buffer | SpilledBlob
-"""A run's bytes as `unseal` takes them."""
+Blob: TypeAlias = pa.Buffer | pa.Table | SpilledBlob
+"""The rows of a run as `unseal` takes them."""
 
 
 def again(blob: Blob) -> Blob:
     """The same run for one more reader: each can be read once."""
     return blob.again() if isinstance(blob, SpilledBlob) else blob
+
+
+def size_bytes(blob: bytes | Blob) -> int:
+    """The bytes of a run: of its stream, packed or not, or of its rows in memory."""
+    if isinstance(blob, bytes):
+        return len(blob)
+    return int(blob.nbytes if isinstance(blob, pa.Table) else blob.size)
 
 
 class SpillFile(io.RawIOBase):
@@ -112,8 +119,8 @@ class RunBuffer:
     def add(self, run: SealedRun) -> None:
         """Takes a run; its blob moves to disk when the budget is used up."""
         runs = self._runs.setdefault((run.partition, run.bucket), [])
-        if self._held_bytes + len(run.blob) <= self._budget_bytes:
-            self._held_bytes += len(run.blob)
+        if self._held_bytes + size_bytes(run.blob) <= self._budget_bytes:
+            self._held_bytes += size_bytes(run.blob)
             runs.append(run)
             return
         if self._spill is None:
@@ -138,8 +145,8 @@ class RunBuffer:
         found = []
         for position, run in enumerate(runs):
             place = self._spilled.pop((bucket_id, position), None)
-            found.append((run, pa.py_buffer(run.blob) if place is None else self._spilled_blob(*place)))
-            self._held_bytes -= len(run.blob)
+            found.append((run, _held(run.blob) if place is None else self._spilled_blob(*place)))
+            self._held_bytes -= size_bytes(run.blob)
         return sorted(found, key=lambda pair: (pair[0].origin, pair[0].flush))
 
     def _spilled_blob(self, offset: int, size: int) -> SpilledBlob:
@@ -154,3 +161,7 @@ class RunBuffer:
     ) -> None:
         if self._spill is not None:
             self._spill.close()
+
+
+def _held(blob: bytes | pa.Buffer | pa.Table) -> pa.Buffer | pa.Table:
+    return blob if isinstance(blob, pa.Table) else pa.py_buffer(blob)

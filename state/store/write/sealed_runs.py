@@ -9,6 +9,7 @@ Source: Paimon 2.0 SortBufferWriteBuffer (order, one number per accepted row, me
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from io import RawIOBase
 from typing import Literal
 
@@ -32,14 +33,22 @@ BLOB_BYTES = 1 << 20
 """Rows and bytes of one record batch inside a blob: what a reader of the run holds at a time, of each run it merges."""
 
 
+class RunForm(Enum):
+    """What a run holds its rows as."""
+
+    PACKED = "an Arrow IPC stream, compressed: it travels to another task"
+    PLAIN = "an Arrow IPC stream, for the task that sealed it"
+    ROWS = "the rows themselves, for whoever sealed them in this process"
+
+
 @dataclass(frozen=True, slots=True)
 class SealedRun:
     """Rows of one bucket from one map task, sorted if the table has a key; `flush` counts the task's runs.
 
     A negative `bucket` is no bucket yet but a group of rows whose buckets the reduce side decides (`grouping`).
     `consumed_rows` counts accepted rows of this flush, those folded away included; `rank_end` is one more than the
-    highest arrival rank that the task had given out in the bucket, or group, when it sealed the run; `blob` is an Arrow
-    IPC stream, a buffer where the run stays in this process.
+    highest arrival rank that the task had given out in the bucket, or group, when it sealed the run; `blob` holds the
+    rows, in the form that the plan asks for.
     """
 
     partition: bytes
@@ -49,7 +58,7 @@ class SealedRun:
     consumed_rows: int
     rank_end: int
     row_count: int
-    blob: bytes | pa.Buffer
+    blob: bytes | pa.Buffer | pa.Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,7 @@ class SealPlan:
     `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`
     rows are neither sorted nor folded. `other_totals` are the partitions whose files were written with another bucket
     count, and that count: no row of theirs may be written. The buffer holds `budget_bytes` of rows, a run `run_bytes`
-    before compression. Runs that stay in this process need not be packed, that is compressed.
+    before compression. `form` is that of the runs.
     """
 
     schema: TableSchema
@@ -72,7 +81,7 @@ class SealPlan:
     budget_bytes: int = 64 << 20
     run_bytes: int = 8 << 20
     other_totals: Mapping[bytes, int] = field(default_factory=dict)
-    packs: bool = True
+    form: RunForm = RunForm.PACKED
 
 
 class RunSealer:
@@ -158,9 +167,15 @@ class RunSealer:
                 consumed_rows=0 if first else consumed,
                 rank_end=start + consumed,
                 row_count=piece.num_rows,
-                blob=seal(piece) if plan.packs else seal_here(piece),
+                blob=_sealed(piece, plan.form),
             )
             self._flush += 1
+
+
+def _sealed(rows: pa.Table, form: RunForm) -> bytes | pa.Buffer | pa.Table:
+    if form is RunForm.ROWS:
+        return rows
+    return seal(rows) if form is RunForm.PACKED else seal_here(rows)
 
 
 def seal(rows: pa.Table) -> bytes:
@@ -192,8 +207,10 @@ def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
     return max(1, min(BLOB_ROWS, fitting))
 
 
-def unseal(blob: pa.Buffer | bytes | RawIOBase) -> pa.RecordBatchReader:
+def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase) -> pa.RecordBatchReader:
     """The record batches of a sealed run, decompressed one at a time."""
+    if isinstance(blob, pa.Table):
+        return blob.to_reader(max_chunksize=batch_rows(blob))
     return pa.ipc.open_stream(blob)
 
 

@@ -15,6 +15,7 @@ from bucketline.conf.table.stats_mode import StatsKind, StatsMode, parse_stats_m
 from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.format.data_file import EMPTY_STATS, SimpleStats
 from bucketline.state.format.stats import (
+    KEY_MODE,
     ColumnStats,
     collect_stats,
     stats_modes,
@@ -253,3 +254,12 @@ def test_options_choose_the_mode_of_each_column() -> None:
     assert stats_modes(fields[:1], TableSettings({})) == (TRUNCATE,)
     with pytest.raises(OptionError, match="keep-first-n"):
         stats_modes(fields, TableSettings({"metadata.stats-keep-first-n-columns": "x"}))
+
+
+def test_statistics_of_keys_are_taken_from_those_of_the_columns_where_these_are_whole() -> None:
+    fields = [_field("k", "STRING NOT NULL"), _field("v", "INT", 1)]
+    table = pa.table({"k": ["a" * 200, "z" * 200], "v": pa.array([1, None], pa.int32())})
+    whole = collect_stats(table, fields, [TRUNCATE, TRUNCATE])
+    assert whole.of_keys(fields[:1]) == collect_stats(table, fields[:1], [KEY_MODE])
+    counted = collect_stats(table, fields, [StatsMode(StatsKind.COUNTS), TRUNCATE])
+    assert counted.of_keys(fields[:1]) is None

@@ -55,3 +55,11 @@ def test_a_known_schema_is_read_anew() -> None:
     io.overwrite("/t/schema/schema-0", encode_schema(replace(FIRST, comment="made anew")))
     newest = Schemas(io, "/t").latest(0)
     assert newest is not None and newest.comment == "made anew"
+
+
+def test_a_schema_file_is_decoded_once_in_a_process_as_long_as_its_bytes_are_the_same() -> None:
+    io = _schemas(0)
+    found = Schemas(io, "/t").get(0)
+    assert Schemas(io, "/t").get(0) is found
+    io.overwrite("/t/schema/schema-0", encode_schema(replace(FIRST, comment="put back from a copy")))
+    assert Schemas(io, "/t").get(0).comment == "put back from a copy"

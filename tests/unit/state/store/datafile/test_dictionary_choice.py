@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.state.store.datafile.dictionary_choice import is_worth_dictionary
+from bucketline.state.store.datafile.dictionary_choice import DictionaryChoice, is_worth_dictionary
 from bucketline.state.store.datafile.parquet_sink import ParquetSink
 from bucketline.state.store.table.table import create_table
 
@@ -71,3 +71,11 @@ def test_an_eighth_of_a_small_file_is_looked_at() -> None:
 def test_a_small_file_gets_no_dictionary_for_a_few_nulls(nulls: int, worth: bool) -> None:
     values = RANDOM.integers(0, 2**62, 3000).tolist()
     assert is_worth_dictionary(pa.array([*[None] * nulls, *values])) == worth
+
+
+def test_the_first_file_with_enough_rows_decides_for_those_after_it() -> None:
+    dictionaries = DictionaryChoice()
+    few, many = pa.table({"a": range(100), "b": [7] * 100}), pa.table({"a": range(ROWS), "b": [7] * ROWS})
+    assert dictionaries.of(["a", "b"], few) == ["a", "b"]
+    assert dictionaries.of(["a", "b"], many) == ["b"]
+    assert dictionaries.of(["a", "b"], pa.table({"a": [7] * ROWS, "b": range(ROWS)})) == ["b"]

@@ -217,3 +217,15 @@ def test_a_temporary_file_that_is_removed_as_an_orphan_is_written_again(call: st
         stop.set()
         remover.join()
     assert {(tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == {b"content"}
+
+
+def test_what_a_writer_of_a_local_file_hands_over_in_small_pieces_reaches_it_together(tmp_path: Path) -> None:
+    """A writer of Parquet hands over headers of a few bytes, and each write is a call of the system."""
+    path = tmp_path / "data"
+    with LocalIO().open_output(str(path)) as sink:
+        for _ in range(1000):
+            sink.write(b"header")
+        assert (sink.tell(), path.stat().st_size) == (6000, 0)
+        sink.write(bytes(1 << 20))
+        assert path.stat().st_size >= 1 << 20
+    assert path.read_bytes() == b"header" * 1000 + bytes(1 << 20)

@@ -14,7 +14,7 @@ def content(blob: Blob) -> bytes:
     return found
 
 
-def _run(bucket: int, origin: int, flush: int, blob: bytes) -> SealedRun:
+def _run(bucket: int, origin: int, flush: int, blob: bytes | pa.Table) -> SealedRun:
     return SealedRun(b"", bucket, origin, flush, 1, 1, 1, blob)
 
 
@@ -62,6 +62,20 @@ def test_the_record_batches_of_a_run_are_small_however_wide_its_rows(tmp_path: P
         batches = list(unseal(blob))
     assert pa.Table.from_batches(batches) == rows
     assert max(b.nbytes for b in batches) <= BLOB_BYTES < rows.nbytes
+
+
+def test_rows_that_stay_in_the_process_are_sealed_only_where_they_go_to_disk(tmp_path: Path) -> None:
+    rows = pa.table({"k": pa.array(range(5000)), "v": pa.array([bytes(2000)] * 5000)})
+    with RunBuffer(budget_bytes=rows.nbytes, directory=str(tmp_path), packs_spills=True) as buffer:
+        for flush in range(3):
+            buffer.add(_run(0, 0, flush, rows))
+        (_, held), *spilled = buffer.take((b"", 0))
+        assert held is rows
+        assert max(b.nbytes for b in unseal(held)) <= BLOB_BYTES
+        assert [unseal(blob).read_all() for _, blob in spilled] == [rows, rows]
+        assert 0 < buffer.spilled_bytes < rows.nbytes // 10
+        buffer.add(_run(1, 0, 0, rows))
+        assert [blob for _, blob in buffer.take((b"", 1))] == [rows], "what was taken takes up no budget"
 
 
 def test_runs_without_compression_are_compressed_where_they_go_to_disk(tmp_path: Path) -> None:
