@@ -38,7 +38,7 @@ class RunForm(Enum):
 
     PACKED = "an Arrow IPC stream, compressed: it travels to another task"
     PLAIN = "an Arrow IPC stream, for the task that sealed it"
-    ROWS = "the rows themselves, for whoever sealed them in this process"
+    ROWS = "the rows themselves, for whoever sealed them in this process; several runs of one bucket are plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,10 @@ class RunSealer:
         taken = taken.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
         consumed = self._consumed[partition, bucket] - start
         rows_each = max(1, taken.num_rows * plan.run_bytes // max(1, taken.nbytes))
+        form = plan.form
+        if form is RunForm.ROWS and rows_each < taken.num_rows:
+            # Slices would keep all of the rows in memory for as long as one of them is there.
+            form = RunForm.PLAIN
         for first in range(0, taken.num_rows, rows_each):
             piece = taken.slice(first, rows_each)
             yield SealedRun(
@@ -167,7 +171,7 @@ class RunSealer:
                 consumed_rows=0 if first else consumed,
                 rank_end=start + consumed,
                 row_count=piece.num_rows,
-                blob=_sealed(piece, plan.form),
+                blob=_sealed(piece, form),
             )
             self._flush += 1
 

@@ -1,6 +1,7 @@
 """A bucket with more runs than a merge can hold gets the same rows, whatever the merge engine does with them."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from bucketline.state.store.write import bucket_writer
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.run_passes import few_runs, runs_at_once
-from bucketline.state.store.write.sealed_runs import RunSealer
+from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, unseal
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.store.write.write_session import WriteSession
@@ -89,3 +90,18 @@ def test_neighbours_are_merged_and_only_as_many_as_needed(tmp_path: Path) -> Non
     assert left(9, 4) == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
     assert [n for run in left(100, 3) for n in run] == list(range(100))
     assert runs_at_once(256 << 20) == 42 and runs_at_once(1 << 20) == 8
+
+
+@pytest.mark.parametrize("run_bytes", [1 << 20, 100])
+def test_rows_stay_rows_unless_they_are_cut_into_several_runs(run_bytes: int, tmp_path: Path) -> None:
+    """A run that is a slice of rows would keep all of them in memory, also those that went to disk."""
+    table: Table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
+    session = WriteSession(table.path, {})
+    session.refresh()
+    stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
+    sealer = RunSealer(replace(stages.seal, form=RunForm.ROWS, run_bytes=run_bytes), origin=0)
+    rows = pa.table({"id": range(60), "s": ["x"] * 60, "n": [1] * 60}, schema=COLUMNS)
+    runs = [*sealer.add(accept_rows(rows, session.plan.schema)), *sealer.finish()]
+    assert (len(runs) > 1) == (run_bytes == 100)
+    assert {isinstance(run.blob, pa.Table) for run in runs} == {run_bytes > 100}
+    assert pa.concat_tables([unseal(run.blob).read_all() for run in runs])["id"].to_pylist() == list(range(60))
