@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from io import RawIOBase
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -122,11 +123,10 @@ class RunSealer:
         rows = rows.select([f.name for f in plan.schema.fields])
         lowest = int(buckets.min())
         groups = row_partitions.astype(np.int64) * (int(buckets.max()) - lowest + 1) + (buckets - lowest)
-        names, group_of_row = np.unique(groups, return_inverse=True)
-        by_group = np.argsort(_narrow(group_of_row, len(names)), kind="stable")
-        borders = np.append(np.flatnonzero(np.diff(group_of_row[by_group], prepend=-1)), len(by_group))
-        for g in range(len(names)):
-            members = by_group[borders[g] : borders[g + 1]]
+        by_group = np.argsort(_narrow(groups), kind="stable")
+        borders = np.append(np.flatnonzero(np.diff(groups[by_group], prepend=-1)), len(by_group))
+        for first, end in pairwise(borders.tolist()):
+            members = by_group[first:end]
             partition = partitions[int(row_partitions[members[0]])]
             yield from self._seal_bucket(rows, kinds, members, partition=partition, bucket=int(buckets[members[0]]))
 
@@ -256,6 +256,12 @@ def _check_totals(partitions: list[bytes], plan: SealPlan) -> None:
             )
 
 
-def _narrow(codes: np.ndarray, count: int) -> np.ndarray:
-    """Codes in 16 bits where they fit: numpy then sorts them by radix, several times faster."""
-    return codes.astype(np.uint16) if count <= 1 << 16 else codes
+def _narrow(groups: np.ndarray) -> np.ndarray:
+    """Numbers that sort as these do, none below 0, in 16 bits where they fit: numpy sorts them by radix, several times
+    faster.
+    """
+    if int(groups.max()) >= 1 << 16:
+        names, groups = np.unique(groups, return_inverse=True)
+        if len(names) > 1 << 16:
+            return groups
+    return groups.astype(np.uint16)

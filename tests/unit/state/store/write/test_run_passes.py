@@ -14,6 +14,7 @@ from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.write import bucket_writer
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.grouping import GivenBuckets
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.run_passes import few_runs, runs_at_once
 from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, unseal
@@ -105,3 +106,21 @@ def test_rows_stay_rows_unless_they_are_cut_into_several_runs(run_bytes: int, tm
     assert (len(runs) > 1) == (run_bytes == 100)
     assert {isinstance(run.blob, pa.Table) for run in runs} == {run_bytes > 100}
     assert pa.concat_tables([unseal(run.blob).read_all() for run in runs])["id"].to_pylist() == list(range(60))
+
+
+@pytest.mark.parametrize("buckets", [[3, 0, 3, 1, 0], [70_000, 3, 70_000, 9, 3], [-2, 5, -2, -1, 5]])
+def test_runs_come_by_bucket_with_their_rows_in_order_however_large_the_numbers_are(
+    buckets: list[int], tmp_path: Path
+) -> None:
+    table: Table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
+    session = WriteSession(table.path, {})
+    session.refresh()
+    stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
+    sealer = RunSealer(replace(stages.seal, grouping=GivenBuckets(), keep_order=True), origin=0)
+    rows = pa.table({"id": range(5), "s": ["x"] * 5, "n": [1] * 5}, schema=COLUMNS)
+    accepted = accept_rows(rows, session.plan.schema)
+    placed = replace(accepted, rows=accepted.rows.append_column(GivenBuckets.column, pa.array(buckets)))
+    runs = [*sealer.add(placed), *sealer.finish()]
+    expected = {b: [i for i, bucket in enumerate(buckets) if bucket == b] for b in sorted(set(buckets))}
+    assert [run.bucket for run in runs] == list(expected)
+    assert {run.bucket: unseal(run.blob).read_all()["id"].to_pylist() for run in runs} == expected
