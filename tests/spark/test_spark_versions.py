@@ -152,7 +152,10 @@ def test_the_order_of_rows_holds_where_spark_plans_anew_within_streams(spark: An
 
 @dataclass(frozen=True)
 class Parents:
-    """Says which process the worker was forked from, and which task of how many bytes it was."""
+    """Says which process the worker was forked from, and which task of how many bytes it was. What it carries makes it
+    larger than what Spark sends with each task."""
+
+    carried: bytes = b""
 
     def __call__(self, *given: Any) -> Iterator[Result]:
         size = sum(len(run.blob) for sent in given for _, run in sent)
@@ -176,7 +179,7 @@ class SendLarge:
 def test_tasks_that_get_nothing_share_the_workers_of_queries(spark: Any) -> None:
     """Else a job that runs both would keep twice as many workers."""
     size = (5 << 20) + 1
-    of_bytes = bytes_job(spark, 3, SendLarge(size), [(3, Parents())])
+    of_bytes = bytes_job(spark, 3, SendLarge(size), [(3, Parents(bytes(2 << 20)))])
     of_rows = frame_job(spark, spark.range(0, 2, 1, 2), SendLarge(size), [(3, Parents())])
     assert [result.payload for result in of_bytes] == [b"%d %d" % (task, 3 * size) for task in range(3)]
     assert [result.payload for result in of_rows] == [b"0 %d" % (3 * size), b"1 0", b"2 %d" % (3 * size)]
