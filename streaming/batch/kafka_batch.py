@@ -47,7 +47,8 @@ class Planned:
 
 @dataclass(slots=True)
 class Asked:
-    """What Spark has planned for the newest batch whose plan was looked at; but for the ranges it is so for all."""
+    """What Spark has planned for the newest batch that it was asked about. All but the ranges is the same for each
+    batch of a run."""
 
     plan: Planned | None = None
 

@@ -207,5 +207,5 @@ def stats_blob(stats: TaskStats) -> bytes:
 
 
 def read_stats(payload: bytes) -> TaskStats:
-    """The statistics in a result row."""
+    """The statistics in a result."""
     return TaskStats(**json.loads(payload))
