@@ -7,6 +7,7 @@ import random
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Lock
 
 import pyarrow as pa
 import pytest
@@ -90,14 +91,18 @@ def test_a_commit_whose_keys_end_at_any_step_is_made_once(
     folder: str, lender: KeyLender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = f"s3://{BUCKET}/{uuid.uuid4().hex}/shop.db/t"
-    struck: list[str] = []
+    struck: dict[int, str] = {}
+    one_at_a_time = Lock()
 
     def choose(method: str, path: str) -> Trouble | None:
-        if method == "PUT" and folder in path and path not in struck:
-            struck.append(path)
-            lender.end_now()
+        # Manifests are put side by side: keys end once a write, else the new ones would end under another request.
+        with one_at_a_time:
+            if method == "PUT" and folder in path and number not in struck:
+                struck[number] = path
+                lender.end_now()
         return None
 
+    number = -1
     with FaultProxy(lender.endpoint, lambda method, path: None) as proxy:
         create_table(uri, COLUMNS, storage_options=place(proxy.endpoint))
         proxy.choose = choose
