@@ -3,7 +3,7 @@
 Source: Paimon 2.0 MergeFileSplitRead, RawFileSplitRead, KeyValueTableRead.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -36,10 +36,10 @@ from bucketline.state.store.datafile.data_files import (
 from bucketline.state.store.datafile.parquet_rows import RowGroup
 from bucketline.state.store.index.deletion_vectors import DeletedRows, Positions, drop_deleted
 from bucketline.state.store.read.evolved_rows import columns_of_files, fill_tracked, side_by_side
-from bucketline.state.store.read.known_columns import known_columns, with_known
 from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.store.read.prune import BucketFiles, SchemaOf
 from bucketline.state.store.read.row_groups import FileShare, GroupChoice, group_choice
+from bucketline.state.store.read.run_ages import are_ages_known, with_sequence
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.open_ahead import OpenAhead, open_ahead
 from bucketline.state.store.storage.parallel import answers_late
@@ -297,19 +297,19 @@ def merge_section(
     fold: Fold,
     batch_rows: int = BATCH_ROWS,
     memory_bytes: int = MERGE_BYTES,
-    known: Collection[str] = (),
+    ages_known: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a section, one for each key, retracts included, in key order.
 
     `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
-    (`merge_columns`). The fold decides which columns come out. Those that are `known` are not read, and are not to be
-    looked at in what comes out (`known_columns`).
+    (`merge_columns`). The fold decides which columns come out. With `ages_known` (`are_ages_known`) sequence numbers
+    are not read, and those that come out are not the rows' own.
 
     Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included; but a run takes some 3 MB
     however little that is, and one of an ORC file a stripe.
     """
     access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
-    read = _leveled_reader if needs_levels(fold) else partial(_knowing_reader, known=known) if known else _reader
+    read = _leveled_reader if needs_levels(fold) else _reader_of_ages if ages_known else _reader
     settings = access.schema.settings.merge
     return merge_runs(
         [chain.from_iterable(map(read(access, bucket, columns, batch_rows), run.files)) for run in runs],
@@ -384,9 +384,9 @@ def _merged_rows(
             # Other versions of a row may not pass the filter: what is left out must hold none of its key.
             choice = None if access.choice is None else access.choice.only(schema.trimmed_primary_key)
             merged = replace(access, choice=choice)
-            known = known_columns(runs, fold)
-            rows = merge_section(merged, bucket, runs, with_system, fold=fold, batch_rows=batch_rows, known=known)
-            yield from rows if VALUE_KIND in known else drop_deletes(rows)
+            known = are_ages_known(runs, fold)
+            rows = merge_section(merged, bucket, runs, with_system, fold=fold, batch_rows=batch_rows, ages_known=known)
+            yield from drop_deletes(rows)
             continue
         # The files of one run share no key, so each row is the only one of its key.
         for file in chain.from_iterable(run.files for run in runs):
@@ -418,12 +418,12 @@ def _reader(
     return lambda file: access.rows(bucket, file, columns, batch_rows=batch_rows)
 
 
-def _knowing_reader(
-    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int, known: Collection[str]
+def _reader_of_ages(
+    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
-    """As `_reader`, but what is known of all rows of a file is not read from it."""
-    out, read = read_schema(access.schema, columns), [name for name in columns if name not in known]
-    return lambda file: with_known(access.rows(bucket, file, read, batch_rows=batch_rows), file, out, known)
+    """As `_reader`, but sequence numbers are not read: each row has the lowest of its file."""
+    out, read = read_schema(access.schema, columns), [name for name in columns if name != SEQUENCE]
+    return lambda file: with_sequence(access.rows(bucket, file, read, batch_rows=batch_rows), file, out)
 
 
 def _leveled_reader(
