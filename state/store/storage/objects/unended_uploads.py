@@ -5,7 +5,7 @@ boto3 asks for them, and gives them up: obstore does neither. Only S3 and what s
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from bucketline.conf.storage_options import oss_settings, s3_settings
@@ -55,13 +55,15 @@ def unended_uploads(io: object, directory: str) -> list[FileInfo]:
 
 
 def end_upload(io: object, upload: FileInfo) -> None:
-    """Gives up one of `unended_uploads`: its parts are removed. Raises StorageError."""
+    """Gives up one of `unended_uploads`, unless it has ended: its parts are removed. Raises StorageError."""
     store = bare(io)
     assert isinstance(store, ObjectIO)
     path, _, upload_id = upload.path.partition(_SIGN)
     bucket, _, key = path.partition("/")
     with _errors(path):
-        _client(store).abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
+        client = _client(store)
+        with suppress(client.exceptions.NoSuchUpload):
+            client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
 
 
 def _client(store: ObjectIO) -> Any:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bucketline as bl
-from bucketline.state.store.storage.objects.unended_uploads import unended_uploads
+from bucketline.state.store.storage.objects.unended_uploads import end_upload, unended_uploads
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 from bucketline.state.store.table.table import handle_of
 from tests.support.fault_proxy import FaultProxy, Trouble
@@ -49,6 +49,7 @@ def test_what_a_killed_process_has_uploaded_is_found_and_given_up(name: str, req
     assert found.path.startswith(f"{table.path}/bucket-0/data-killed-0.parquet?uploadId=")
     [removed] = table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True).files
     assert removed == found
+    end_upload(io, found)
     [left] = unended_uploads(io, folder)
     assert left.path.startswith(f"{table.path}/of-others/")
     assert table.remove_orphan_files(older_than=timedelta(0)).files == () and table.to_arrow().num_rows == 1
