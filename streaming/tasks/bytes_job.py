@@ -7,12 +7,13 @@ Source: Spark 4.0 pyspark.core.rdd (RDD.partitionBy, PipelinedRDD), PairwiseRDD,
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from py4j.protocol import Py4JNetworkError
-from pyspark.core.rdd import RDD, _prepare_for_python_RDD
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.core.rdd import RDD
 from pyspark.serializers import CloudPickleSerializer, NoOpSerializer, pack_long
 from pyspark.traceback_utils import SCCallSiteSync
 
@@ -44,12 +45,12 @@ def bytes_job(spark: Any, count: int, first: First, after: Sequence[tuple[int, N
     steps: list[_Step] = [_FirstStep(first, sends=bool(after))]
     steps += [_NextStep(task, sends=number < len(after)) for number, (_, task) in enumerate(after, 1)]
     java = _classes(context._jvm)
-    with SCCallSiteSync(context):
+    with ExitStack() as job, SCCallSiteSync(context):
         found = context._jsc.parallelize(java.array_list(), count)
         for step, (task_count, _) in zip(steps, after, strict=False):
-            pairs = java.pairwise_rdd(_python_rdd(context, found, step, simple)).asJavaPairRDD()
+            pairs = java.pairwise_rdd(_python_rdd(job, context, found, step, simple)).asJavaPairRDD()
             found = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(task_count, 0)))
-        last = _python_rdd(context, found, steps[-1], simple).asJavaRDD()
+        last = _python_rdd(job, context, found, steps[-1], simple).asJavaRDD()
         said: list[bytes] = RDD(last, context, NoOpSerializer()).collect()
     if said.count(_END) != last_count:
         # PySpark takes the end of the connection for the end of what is said.
@@ -99,16 +100,22 @@ def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
         yield pack(routed)
 
 
-def _python_rdd(context: Any, parent: Any, step: _Step, simple_tracebacks: bool) -> Any:
-    """The RDD of what the step makes of the parent, in the JVM; bytes are passed on as they are."""
-    command = (step, None, NoOpSerializer(), NoOpSerializer())
-    pickled: bytes = CloudPickleSerializer().dumps(command)
+def _python_rdd(job: ExitStack, context: Any, parent: Any, step: _Step, simple_tracebacks: bool) -> Any:
+    """The RDD of what the step makes of the parent, in the JVM; bytes are passed on as they are. What is broadcast for
+    it is destroyed at the end of the job: else its file stays on the driver as long as the application runs.
+    """
+    pickler = CloudPickleSerializer()
+    command: bytes = pickler.dumps((step, None, NoOpSerializer(), NoOpSerializer()))
     broadcasts: list[Any] = []
-    if len(pickled) > _BROADCAST_BYTES:
-        pickled, broadcasts, *_ = _prepare_for_python_RDD(context, command)
+    if len(command) > _BROADCAST_BYTES:
+        broadcast = context.broadcast(command)
+        job.callback(_destroy, broadcast)
+        command = pickler.dumps(broadcast)
+        context._pickled_broadcast_vars.clear()
+        broadcasts.append(broadcast._jbroadcast)
     java = _classes(context._jvm)
     function = java.function(
-        bytearray(pickled),
+        bytearray(command),
         {**context.environment, **(_AS_IN_QUERIES if simple_tracebacks else {})},
         context._python_includes,
         context.pythonExec,
@@ -117,6 +124,12 @@ def _python_rdd(context: Any, parent: Any, step: _Step, simple_tracebacks: bool)
         context._javaAccumulator,
     )
     return java.python_rdd(parent.rdd(), function, False, False)
+
+
+def _destroy(broadcast: Any) -> None:
+    """Takes back what was broadcast. Where Spark has ended, so has that: what the job itself says of it counts."""
+    with suppress(Py4JError, OSError):
+        broadcast.destroy()
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,9 +177,11 @@ class SendLarge:
 
 
 def test_tasks_that_get_nothing_share_the_workers_of_queries(spark: Any) -> None:
-    """Else a job that runs both would keep twice as many workers."""
-    size = (5 << 20) + 1
+    """Else a job that runs both would keep twice as many workers. Nothing is left of what was broadcast for it."""
+    size, folder = (5 << 20) + 1, Path(spark.sparkContext._temp_dir)
+    before = set(folder.iterdir())
     of_bytes = bytes_job(spark, 3, SendLarge(size), [(3, Parents(bytes(2 << 20)))])
+    assert set(folder.iterdir()) <= before
     of_rows = frame_job(spark, spark.range(0, 2, 1, 2), SendLarge(size), [(3, Parents())])
     assert [result.payload for result in of_bytes] == [b"%d %d" % (task, 3 * size) for task in range(3)]
     assert [result.payload for result in of_rows] == [b"0 %d" % (3 * size), b"1 0", b"2 %d" % (3 * size)]

@@ -70,13 +70,8 @@ class FakeJvm:
     def util(self) -> "FakeJvm":
         return self
 
-    PythonUtils = property(lambda self: self)
-
     def ArrayList(self) -> list[Any]:
         return []
-
-    def getBroadcastThreshold(self, context: object) -> int:
-        return 1 << 30
 
     def setCallSite(self, text: str | None) -> None:
         """Only for Spark's pages."""

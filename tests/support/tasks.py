@@ -38,6 +38,22 @@ class KilledError(BaseException):
 
 
 @dataclass
+class FakeBroadcast:
+    """What is broadcast: each task can have it until it is destroyed."""
+
+    value: bytes
+    is_destroyed: bool = False
+
+    @property
+    def _jbroadcast(self) -> "FakeBroadcast":
+        return self
+
+    def destroy(self) -> None:
+        assert not self.is_destroyed
+        self.is_destroyed = True
+
+
+@dataclass
 class Cluster:
     """A Spark session, as far as the sink sees one. `unrest` is how likely an attempt of a task is made again.
 
@@ -53,6 +69,7 @@ class Cluster:
     after_action: Callable[[], object] = lambda: None
     settings: dict[str, str] = field(default_factory=dict)
     serves_at_most: int | None = None
+    broadcasts: "list[FakeBroadcast]" = field(default_factory=list)
 
     @property
     def sparkContext(self) -> "Cluster":
@@ -86,11 +103,16 @@ class Cluster:
     def _pickled_broadcast_vars(self) -> Any:
         return {}
 
+    def broadcast(self, value: bytes) -> "FakeBroadcast":
+        self.broadcasts.append(FakeBroadcast(value))
+        return self.broadcasts[-1]
+
     def _of_bytes(self, command: bytes, number: int, items: list[bytes]) -> list[bytes]:
         """What a task of a job of RDDs puts out."""
 
         def run(at_most: int | None) -> list[bytes]:
-            function, _, taken, _ = cloudpickle.loads(command)
+            told = cloudpickle.loads(command)
+            function, _, taken, _ = cloudpickle.loads(told.value) if isinstance(told, FakeBroadcast) else told
             sent, ended = BytesIO(), []
             taken.dump_stream(items, sent)
             sent.seek(0)

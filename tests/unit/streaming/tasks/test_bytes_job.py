@@ -129,6 +129,28 @@ def test_results_that_are_cut_short_are_an_error_of_a_lost_jvm(most: int) -> Non
     assert is_jvm_lost(caught.value)
 
 
+@dataclass(frozen=True)
+class Carry:
+    """Carries bytes to each task, and may fail."""
+
+    data: bytes
+    fails: bool = False
+
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+        assert not self.fails, "as it is told"
+        yield Result(str(sum(1 for _ in sent)), self.data[:1])
+
+
+def test_what_is_broadcast_for_a_job_is_destroyed_when_the_job_ends() -> None:
+    cluster, large = Cluster(random.Random(3)), b"x" * (2 << 20)
+    assert bytes_job(cluster, 2, SendToAll(3), [(3, Carry(large))]) == [Result("2", b"x")] * 3
+    with pytest.raises(AssertionError, match="as it is told"):
+        bytes_job(cluster, 2, SendToAll(3), [(3, Carry(large, fails=True))])
+    assert [b.is_destroyed for b in cluster.broadcasts] == [True, True]
+    assert len(bytes_job(cluster, 2, SendToAll(3), [(3, Carry(b"x"))])) == 3
+    assert len(cluster.broadcasts) == 2, "what is small is sent with each task"
+
+
 def members(run: SealedRun) -> tuple[object, ...]:
     others = (run.partition, run.bucket, run.origin, run.flush, run.consumed_rows, run.rank_end, run.row_count)
     return (*others, bytes(run.blob))
