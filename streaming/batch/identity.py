@@ -19,8 +19,8 @@ from bucketline.streaming.batch.classic import require_classic
 from bucketline.streaming.batch.offsets_log import Offsets, aligned, parse_offsets, records_behind
 
 QUERY_ID = "sql.streaming.queryId"
-RUN_ID = "spark.jobGroup.id"
-"""Spark makes the run id the job group of the query's thread."""
+JOB_GROUP = "spark.jobGroup.id"
+"""Spark begins a run with its id as the job group of the query's thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,7 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
             "no streaming query runs on this thread, so the batch has no identity to be recognised by; call the sink "
             "directly from foreachBatch, not from a thread pool, and use table.write(...) for batch data"
         )
-    run = _run_of(context.getLocalProperty(RUN_ID))
-    if run.query is None:
-        run.query = _running(spark, query_id)
+    run = _run_of(spark, query_id, context.getLocalProperty(JOB_GROUP))
     root = checkpoint if checkpoint is not None else _checkpoint_of(run.query)
     if root is None:
         raise UnsupportedTableError(
@@ -150,7 +148,7 @@ class _Run:
     """
 
     id: str | None
-    query: Any = None
+    query: Any
     ends: dict[tuple[str, int], Offsets] = field(default_factory=dict)
 
 
@@ -159,12 +157,16 @@ _runs: "OrderedDict[str, _Run]" = OrderedDict()
 """The runs of queries that had a batch lately, by their ids."""
 
 
-def _run_of(run_id: str | None) -> _Run:
-    """What is known of a run; a run without an id is new each time."""
-    if run_id is None:
-        return _Run(None)
-    found = _runs.pop(run_id, None) or _Run(run_id)
-    _runs[run_id] = found
+def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
+    """The run that has this job group. It is asked anew each time where the group is not its id: a function that is
+    called for each batch may have set another, which several queries and runs share."""
+    found = None if group is None else _runs.pop(group, None)
+    if found is None:
+        query = _running(spark, query_id)
+        found = _Run(group if query is None else str(query.runId()), query)
+    if group is None or found.query is None or found.id != group:
+        return found
+    _runs[group] = found
     while len(_runs) > _RUNS_KEPT:
         _runs.popitem(last=False)
     return found

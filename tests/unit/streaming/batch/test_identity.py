@@ -12,10 +12,14 @@ ROOT = "mem:/checkpoint"
 
 @dataclass
 class FakeSpark:
-    """A session in whose JVM a query runs; `files` are those of its checkpoint, `read` the names of what was read."""
+    """A session in whose JVM a query runs; `files` are those of its checkpoint, `read` the names of what was read.
+
+    `group` is the job group of the query's thread, where a function has set another than the id of the run.
+    """
 
     files: dict[str, str]
     run: str = "run-1"
+    group: str | None = None
     read: list[str] = field(default_factory=list)
     queries_asked: int = 0
     waiting: dict[str, int] = field(default_factory=lambda: {"0": 9})
@@ -25,7 +29,7 @@ class FakeSpark:
         return self
 
     def getLocalProperty(self, key: str) -> str:
-        return {"sql.streaming.queryId": "query", "spark.jobGroup.id": self.run}[key]
+        return {"sql.streaming.queryId": "query", "spark.jobGroup.id": self.group or self.run}[key]
 
     @property
     def _jsc(self) -> Any:
@@ -49,7 +53,7 @@ class FakeSpark:
         self.queries_asked += 1
         progress = {"sources": [{"latestOffset": {"t": self.waiting}}, {"latestOffset": "7"}, {}]}
         says = SimpleNamespace(json=lambda: json.dumps(progress))
-        return SimpleNamespace(resolvedCheckpointRoot=lambda: ROOT, lastProgress=lambda: says)
+        return SimpleNamespace(runId=lambda: self.run, resolvedCheckpointRoot=lambda: ROOT, lastProgress=lambda: says)
 
     def _path(self, path: str) -> Any:
         def opened(of: Any) -> Any:
@@ -89,6 +93,15 @@ def test_another_run_reads_where_a_batch_begins_anew() -> None:
     found = read_identity(rewritten, 2, None)
     assert span(found) == ([{"t": {"0": 5}}], [{"t": {"0": 9}}])
     assert (rewritten.read, rewritten.queries_asked) == (["offsets/2", "offsets/1"], 1)
+
+
+def test_runs_that_share_a_job_group_of_the_users_own_are_told_apart() -> None:
+    read_identity(spark({0: 4, 1: 6}, run="first", group="etl"), 1, None)
+    other = spark({1: 5, 2: 9, 3: 11}, run="second", group="etl", waiting={"0": 12})
+    found = [read_identity(other, n, None) for n in (2, 3)]
+    assert [span(f) for f in found] == [([{"t": {"0": a}}], [{"t": {"0": b}}]) for a, b in ((5, 9), (9, 11))]
+    assert [f.behind for f in found] == [3, 1]
+    assert [f.run_id for f in found] == ["second", "second"]
 
 
 def test_a_batch_that_is_no_follower_of_the_last_one_reads_where_it_begins() -> None:
