@@ -126,8 +126,8 @@ def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...
 
 
 def read_by_one_task(found: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
-    """The source with one task that reads it, where Spark's Kafka source shares so few records among several: what one
-    task reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`.
+    """The source, read by one task where its records are few, however Spark's Kafka source splits them: what one task
+    reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`.
 
     Only for a frame that nobody has put work into. Spark joins Kafka's partitions in their order, as either none of
     them has a preferred place, or each.

@@ -45,8 +45,8 @@ _LOG = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Job:
     """What a job says of all its batches; the fields are as in `TableSink`. With `kafka`, tasks read Kafka themselves;
-    with `joins_partitions` one task reads what of Kafka's records is little, however Spark has split it: only a job
-    that has made the frame knows that it holds Kafka's records and nothing else.
+    with `joins_partitions` one task reads a batch of few records, however Spark splits it: only a job that has made the
+    frame knows that it holds Kafka's records and nothing else.
     """
 
     decoder: Decoder | None = None

@@ -101,7 +101,8 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     if catalog is None and given_storage():
         raise click.UsageError("--storage says how to reach a storage; name the warehouse that lies there: --warehouse")
     with signals_to(ending):
-        done = spark_module("job.quickstart").run_quickstart(
+        job = spark_module("job.quickstart")
+        done = job.run_quickstart(
             directory,
             catalog=catalog,
             batches=batches,
@@ -111,7 +112,7 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
             log=SparkLog.EVERYTHING if program.debug else SparkLog.OURS_ONCE,
         )
     table = done.table.refreshed()
-    place = table.path if catalog is None else f"shop.orders{given_place_arguments()}"
+    place = table.path if catalog is None else f"{job.TABLE}{given_place_arguments()}"
     if done.ended_by is not None:
         click.echo(f"{done.ended_by}: ended after the batch that was running; the table so far: {place}")
         return

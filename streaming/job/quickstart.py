@@ -34,8 +34,8 @@ from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.start_report import StartReport
 
 COLUMNS = "id BIGINT NOT NULL, customer STRING, status STRING, amount DECIMAL(12, 2), updated TIMESTAMP(6)"
-DATABASE = "shop"
-TABLE = f"{DATABASE}.orders"
+_DATABASE, _NAME = "shop", "orders"
+TABLE = f"{_DATABASE}.{_NAME}"
 OPTIONS = {"bucket": "2", "num-sorted-run.compaction-trigger": "3"}
 
 _SPARK_COLUMNS = (
@@ -103,8 +103,8 @@ def run_quickstart(
 
 def _new_table(root: Path, catalog: Catalog | None) -> Table:
     if catalog is None:
-        return create_table(str(root / "shop.db" / "orders"), COLUMNS, primary_key=["id"], options=OPTIONS)
-    catalog.create_database(DATABASE, exist_ok=True)
+        return create_table(str(root / f"{_DATABASE}.db" / _NAME), COLUMNS, primary_key=["id"], options=OPTIONS)
+    catalog.create_database(_DATABASE, exist_ok=True)
     return catalog.create_table(TABLE, COLUMNS, primary_key=["id"], options=OPTIONS)
 
 

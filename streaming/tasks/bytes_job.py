@@ -17,13 +17,11 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import CloudPickleSerializer, NoOpSerializer, pack_long
 from pyspark.traceback_utils import SCCallSiteSync
 
-from bucketline.streaming.tasks.wire import Result, Routed, Sent, pack, pack_result, unpack, unpack_result
+from bucketline.streaming.tasks.wire import Next, Result, Routed, pack, pack_result, unpack, unpack_result
 from bucketline.streaming.tasks.worker import begin_task
 
 First = Callable[[], Iterator[Any]]
 """A task of the first stage: yields Routed, or Result where the job has one stage."""
-Next = Callable[[Iterator[Sent]], Iterator[Any]]
-"""A task of a later stage; that of the last one yields Result."""
 
 SIMPLE_TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _BROADCAST_BYTES = 1 << 20

@@ -10,6 +10,7 @@ import pyarrow as pa
 from bucketline.streaming.tasks.wire import (
     RESULT_DDL,
     ROUTED_DDL,
+    Next,
     Result,
     Routed,
     Sent,
@@ -31,8 +32,6 @@ anew between them brings a second job and nothing else; and a task must find the
 Batches = Iterator[pa.RecordBatch]
 First = Callable[[Batches], Iterator[Any]]
 """A task of the first stage: yields Routed, or Result where the query has one stage."""
-Next = Callable[[Iterator[Sent]], Iterator[Any]]
-"""A task of a later stage; that of the last one yields Result."""
 
 
 def frame_job(spark: Any, frame: Any, first: First, after: Sequence[tuple[int, Next]] = ()) -> list[Result]:

@@ -16,7 +16,7 @@ from bucketline.state.store.engine.joined import Joined
 from bucketline.state.store.write.sealed_runs import RunForm
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.streaming.tasks.bytes_job import Next, bytes_job
+from bucketline.streaming.tasks.bytes_job import bytes_job
 from bucketline.streaming.tasks.frame_job import frame_job
 from bucketline.streaming.tasks.given_frame import given_frame
 from bucketline.streaming.tasks.job_task import job_task
@@ -26,7 +26,7 @@ from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.place_task import PlaceTask
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import Reading, ReadKafkaTask, ReadPartsTask, ReadTask, Records
-from bucketline.streaming.tasks.wire import Result, Routed
+from bucketline.streaming.tasks.wire import Next, Result, Routed
 from bucketline.streaming.tasks.write_task import WriteTask, owning
 
 _MOST_TASKS = 1 << 31

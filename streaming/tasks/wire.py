@@ -5,9 +5,11 @@ get nothing from Spark sends each value as bytes; where Spark hands rows to task
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from struct import Struct
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +56,9 @@ ANY_TASK = 0
 
 _KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, FOUND)
 _HEAD = Struct("<BxxxIiiiqqq")
-"""The kind, the length of the partition, and the other members of a run but the blob."""
+"""The kind, the length of the partition, and the numbers of a run."""
+_numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count")
+"""The members of a run between its partition and its blob, in the order of rows and bytes."""
 _ALIGNED = 16
 """The blob begins at a multiple of this, where Arrow reads it best."""
 
@@ -82,9 +86,13 @@ class Result:
     payload: bytes
 
 
-def routed_note(kind: str, *, task: int = ANY_TASK, origin: int, row_count: int, blob: bytes) -> Routed:
+Next = Callable[[Iterator[Sent]], Iterator[Any]]
+"""A task of a later stage: yields Routed, and that of the last stage Result."""
+
+
+def routed_note(kind: str, *, origin: int, row_count: int, blob: bytes) -> Routed:
     """What is no run and belongs to no bucket: rejected records, statistics, the token of a note."""
-    return Routed(task, kind, _no_run(b"", 0, origin, row_count, blob))
+    return Routed(ANY_TASK, kind, _no_run(b"", 0, origin, row_count, blob))
 
 
 def routed_news(news: BucketNews, task: int) -> Routed:
@@ -108,16 +116,7 @@ def _no_run(partition: bytes, bucket: int, origin: int, row_count: int, blob: by
 def pack(routed: Routed) -> bytes:
     """What is routed as bytes, but for the task; the blob is copied once."""
     run = routed.run
-    head = _HEAD.pack(
-        _KINDS.index(routed.kind),
-        len(run.partition),
-        run.bucket,
-        run.origin,
-        run.flush,
-        run.consumed_rows,
-        run.rank_end,
-        run.row_count,
-    )
+    head = _HEAD.pack(_KINDS.index(routed.kind), len(run.partition), *_numbers(run))
     size = len(head) + len(run.partition)
     return b"".join((head, run.partition, bytes(-size % _ALIGNED), memoryview(run.blob)))
 
@@ -143,17 +142,7 @@ def unpack(data: bytes) -> Sent:
 def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
     """What is routed as a row whose key Spark's hash sends to the task; the blob, which may be large, is not copied."""
     run = routed.run
-    values = (
-        shard_keys(task_count)[routed.task],
-        routed.kind,
-        run.partition,
-        run.bucket,
-        run.origin,
-        run.flush,
-        run.consumed_rows,
-        run.rank_end,
-        run.row_count,
-    )
+    values = (shard_keys(task_count)[routed.task], routed.kind, run.partition, *_numbers(run))
     columns = [pa.array([value], field.type) for value, field in zip(values, list(ROUTED)[:-1], strict=True)]
     offsets = pa.py_buffer(np.array([0, len(run.blob)], np.int32))
     columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(run.blob)]))

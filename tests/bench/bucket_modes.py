@@ -5,7 +5,6 @@ some of the modes, with commas. The details have the CPU seconds of all processe
 than the clock.
 """
 
-import os
 import shutil
 import time
 from collections import defaultdict
@@ -22,7 +21,7 @@ from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.table.table import create_table
 from bucketline.streaming.batch.sink import TableSink
 from tests.bench.engine import input_stream, session, timed_run
-from tests.bench.result import Result, Size, folder_bytes, paired_ratio
+from tests.bench.result import Result, Size, folder_bytes, is_asked, paired_ratio
 from tests.bench.rows import COLUMNS, upserts
 from tests.bench.watch import WorkerWatch, cpu_seconds
 
@@ -68,8 +67,7 @@ class Spent:
 
 
 def run(size: Size, root: Path) -> Sequence[Result]:
-    asked = os.environ.get("BUCKETLINE_BENCH_MODES")
-    modes = {n: m for n, m in MODES.items() if asked is None or n == FIXED or n in asked.split(",")}
+    modes = {n: m for n, m in MODES.items() if n == FIXED or is_asked("BUCKETLINE_BENCH_MODES", n)}
     rows, keys = size.rows(BATCH_ROWS), size.rows(KEYS)
     stream = input_stream(root / "source", upserts(BATCHES, rows, key_range=keys, seed=3))
     spent = {mode: Spent() for mode in modes}

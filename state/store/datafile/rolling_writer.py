@@ -8,7 +8,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +25,7 @@ from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema
 from bucketline.state.types.binary_row import encode_row
 from bucketline.state.types.logical import DataField
+from bucketline.state.types.row_kind import is_retract
 from bucketline.state.types.values import from_scalar
 
 _DENSEST_ROWS = 1 << 20
@@ -265,7 +265,7 @@ class _OpenFile:
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
         seen = self.sequence_range or (low, high)
         self.sequence_range = (min(low, seen[0]), max(high, seen[1]))
-        self.delete_row_count += int(np.count_nonzero(group.column(VALUE_KIND).to_numpy() & 1))
+        self.delete_row_count += pc.sum(is_retract(group.column(VALUE_KIND))).as_py() or 0
         found = stats or collect_stats(group, keys, [KEY_MODE] * len(keys))
         self.key_stats = found if self.key_stats is None else self.key_stats.merge(found)
 

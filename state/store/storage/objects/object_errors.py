@@ -36,7 +36,7 @@ _NOT_RENEWED = (
 _BAD_REQUEST = 400
 _NOT_KNOWN = frozenset({405, 501})
 _NOT_TAKEN = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented"})
-"""Answers of stores that do not know the condition of a put, or a put; the codes stand in bad requests."""
+"""What stores answer that do not know the condition of a put: as a status, or as a code beside status 400."""
 
 
 def _classes(*names: str) -> tuple[type[Exception], ...]:
@@ -62,7 +62,7 @@ def status_of(error: Exception) -> int | None:
 def says_keys_have_ended(error: Exception) -> bool:
     """Whether the store has done nothing because the keys that signed the request have ended.
 
-    An answer to HEAD has no text that says why it is a bad request, and ours are not.
+    An answer to HEAD has no text that says why. No request of ours is bad in itself, so that a 400 means the keys.
     """
     code = _CODE.search(str(error))
     return code[1] in _ENDED if code is not None else status_of(error) == _BAD_REQUEST

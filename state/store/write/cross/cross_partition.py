@@ -6,6 +6,7 @@ The one bucket mode that needs RocksDB; `modes` imports this module when it meet
 import logging
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, cast
 
 from bucketline.conf.errors import OptionError
@@ -104,16 +105,16 @@ def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: 
     )
 
 
-_warned = set[str]()
-
-
 def _is_within_reach(checkpoint: str, storage: Mapping[str, str] | None) -> bool:
     """Whether the checkpoint lies on a storage that this library knows; Spark knows more. A warning says so once."""
     try:
         file_io_for(checkpoint, storage)
     except OptionError as e:
-        if checkpoint not in _warned:
-            _warned.add(checkpoint)
-            _LOG.warning("the key index gets no backup in the checkpoint, and is built anew where it is lost: %s", e)
+        _warn_once(e.message)
         return False
     return True
+
+
+@cache
+def _warn_once(why: str) -> None:
+    _LOG.warning("the key index gets no backup in the checkpoint, and is built anew where it is lost: %s", why)

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import pyarrow as pa
@@ -82,7 +82,7 @@ class SendToAll:
 
     def __call__(self) -> Iterator[Routed]:
         for task in range(self.count):
-            yield routed_note(NOTE, task=task, origin=task_number(), row_count=0, blob=b"%d" % task_number())
+            yield replace(routed_note(NOTE, origin=task_number(), row_count=0, blob=b"%d" % task_number()), task=task)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ class PassOn:
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[Routed]:
         for kind, run in sent:
-            yield routed_note(kind, task=self.to, origin=0, row_count=0, blob=bytes(run.blob) + b"%d" % task_number())
+            note = routed_note(kind, origin=0, row_count=0, blob=bytes(run.blob) + b"%d" % task_number())
+            yield replace(note, task=self.to)
 
 
 @dataclass(frozen=True)
