@@ -13,7 +13,6 @@ import logging
 from typing import Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
@@ -28,6 +27,7 @@ from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.step_for_table import step_for
+from bucketline.streaming.tasks.frame_schema import frame_schema
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def fit_frame(frame: Any, session: WriteSession) -> Any:
     known = {f.name for f in session.plan.schema.fields}
     data_columns = [c for c in frame.columns if c != ROW_KIND_COLUMN or c in known]
     if policy is EvolutionPolicy.EVOLVE:
-        evolve_table(session.table, to_arrow_schema(frame.select(*data_columns).schema), policy)
+        evolve_table(session.table, frame_schema(frame.select(*data_columns)), policy)
         session.refresh()
         known = {f.name for f in session.plan.schema.fields}
     fitting = frame.select(*[c for c in frame.columns if c in known or c == ROW_KIND_COLUMN])

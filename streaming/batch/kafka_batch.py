@@ -126,8 +126,8 @@ def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...
 
 
 def read_by_one_task(found: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
-    """The source, read by one task where its records are few, however Spark's Kafka source splits them: what one task
-    reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`.
+    """The source, to be read by one task where its records are few, however Spark's Kafka source splits them: what one
+    task reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`.
 
     Only for a frame that nobody has put work into. Spark joins Kafka's partitions in their order, as either none of
     them has a preferred place, or each.
@@ -138,7 +138,7 @@ def read_by_one_task(found: Records, identity: BatchIdentity, parallelism: int, 
     records = record_count(identity.start_offsets, identity.end_offsets)
     if records is None or task_count(records, parallelism, record_bytes) > 1:
         return found
-    return replace(found, frame=found.frame.coalesce(1), is_alone=True)
+    return replace(found, is_alone=True)
 
 
 def record_count(start: str | None, end: str | None) -> int | None:

@@ -7,7 +7,6 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.reader_options import (
@@ -40,6 +39,7 @@ from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.procedures import spark_engine
 from bucketline.streaming.reader.source import FORMAT, register
 from bucketline.streaming.sql.write_frame import write_frame
+from bucketline.streaming.tasks.frame_schema import frame_schema
 
 _OWN_OPTIONS = "spark."
 _PAIMON_OPTIONS = "spark.paimon."
@@ -86,7 +86,7 @@ class SparkQueries:
     def spread(self, session: SqlSession, query: Query) -> SpreadRows:
         frame = self.frame(session, query)
         with explained_in_one_line():
-            return SpreadRows(to_arrow_schema(frame.schema), frame)
+            return SpreadRows(frame_schema(frame), frame)
 
     def write(self, session: SqlSession, query: Query, target: Target) -> WriteResult:
         return write_frame(self._engine, self.frame(session, query), target)

@@ -1,4 +1,4 @@
-"""A Spark job whose tasks get nothing from Spark but what other tasks of the job send them.
+"""A Spark job whose tasks get nothing from Spark but bytes: what other tasks of the job send them, or an RDD of bytes.
 
 It is a job of RDDs: bytes go from a task to Spark's shuffle and to the next task as they are. The same as a query of
 DataFrames costs planning and compiling for each job, and turns each value into Arrow, into a row and back.
@@ -17,11 +17,15 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import CloudPickleSerializer, NoOpSerializer, pack_long
 from pyspark.traceback_utils import SCCallSiteSync
 
+from bucketline.streaming.tasks.read_task import drain
 from bucketline.streaming.tasks.wire import Next, Result, Routed, pack, pack_result, unpack, unpack_result
 from bucketline.streaming.tasks.worker import begin_task
 
 First = Callable[[], Iterator[Any]]
 """A task of the first stage: yields Routed, or Result where the job has one stage."""
+
+FirstOfBytes = Callable[[Iterator[bytes]], Iterator[Any]]
+"""As First, of a job that has an RDD."""
 
 SIMPLE_TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _BROADCAST_BYTES = 1 << 20
@@ -38,13 +42,26 @@ def bytes_job(spark: Any, count: int, first: First, after: Sequence[tuple[int, N
     to them. Returns what the last stage says, by the number of the task. Raises Py4JNetworkError where Spark's JVM ends
     before it has handed over all of that.
     """
-    context, last_count = spark.sparkContext, after[-1][0] if after else count
+    return rdd_job(spark, nothing(spark, count), count, _Nothing(first), after)
+
+
+def nothing(spark: Any, count: int) -> Any:
+    """An RDD of Java with so many partitions and no items."""
+    context = spark.sparkContext
+    return context._jsc.parallelize(_classes(context._jvm).array_list(), count)
+
+
+def rdd_job(
+    spark: Any, rdd: Any, count: int, first: FirstOfBytes, after: Sequence[tuple[int, Next]] = ()
+) -> list[Result]:
+    """As `bytes_job`, for the `count` partitions of an RDD of bytes in Java: `first` gets the items of one."""
+    context, found = spark.sparkContext, rdd
+    last_count = after[-1][0] if after else count
     simple = spark.conf.get(SIMPLE_TRACEBACKS, "true") == "true"
     steps: list[_Step] = [_FirstStep(first, sends=bool(after))]
     steps += [_NextStep(task, sends=number < len(after)) for number, (_, task) in enumerate(after, 1)]
     java = _classes(context._jvm)
     with ExitStack() as job, SCCallSiteSync(context):
-        found = context._jsc.parallelize(java.array_list(), count)
         for step, (task_count, _) in zip(steps, after, strict=False):
             pairs = java.pairwise_rdd(_python_rdd(job, context, found, step, simple)).asJavaPairRDD()
             found = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(task_count, 0)))
@@ -57,18 +74,28 @@ def bytes_job(spark: Any, count: int, first: First, after: Sequence[tuple[int, N
 
 
 @dataclass(frozen=True, slots=True)
+class _Nothing:
+    """A task that is given nothing."""
+
+    task: First
+
+    def __call__(self, items: Iterator[bytes]) -> Iterator[Any]:
+        drain(items)
+        return self.task()
+
+
+@dataclass(frozen=True, slots=True)
 class _FirstStep:
     """A task of the first stage as the function that a worker calls. What there is of Spark's is read to its end: else
     the worker is not used again."""
 
-    task: First
+    task: FirstOfBytes
     sends: bool
 
-    def __call__(self, split: int, nothing: Iterator[bytes]) -> Iterator[bytes]:
+    def __call__(self, split: int, items: Iterator[bytes]) -> Iterator[bytes]:
         begin_task()
-        for data in nothing:
-            del data
-        yield from _packed(self.task(), self.sends)
+        yield from _packed(self.task(items), self.sends)
+        drain(items)
 
 
 @dataclass(frozen=True, slots=True)

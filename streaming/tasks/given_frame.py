@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
@@ -20,6 +19,7 @@ from bucketline.state.store.engine.engine import ShapedFrame
 from bucketline.state.store.table.write import with_kinds
 from bucketline.state.store.write.sealed_runs import seal, unseal
 from bucketline.streaming.decode.decoder import DecodedRows, Decoder
+from bucketline.streaming.tasks.frame_schema import frame_schema
 from bucketline.streaming.tasks.read_task import Frame, decoded, drain
 from bucketline.streaming.tasks.worker import in_worker
 
@@ -103,7 +103,7 @@ def given_frame(spark: Any, data: object, row_kinds: Any) -> Iterator[GivenFrame
     # Spark reads dots in a name, and finds two columns whose names differ in case alone.
     frame = given.toDF(*(f"c{i}" for i in range(len(names))))
     decode = Shaped(names, shape)
-    schema = decode(to_arrow_schema(frame.schema).empty_table()).rows.schema
+    schema = decode(frame_schema(frame).empty_table()).rows.schema
     is_kept = given.storageLevel == StorageLevel.NONE
     try:
         yield GivenFrame(schema, Frame(frame, decode, None), is_kept)

@@ -30,7 +30,8 @@ class Frame:
     """A source: the records of a Spark DataFrame, which `decode` turns into rows; without it they are rows.
 
     A task says of about `reject_limit` records why they were refused: when that is more than the job allows, more would
-    change nothing. With None the first bad row is a SchemaMismatchError. `is_alone` when one task reads all of it.
+    change nothing. With None the first bad row is a SchemaMismatchError. `is_alone` when one task is to
+    read all of it, for it has few records.
     """
 
     frame: Any
@@ -38,6 +39,9 @@ class Frame:
     reject_limit: int | None = 1
     is_alone: bool = False
 
+
+_MOST_ROWS, _MOST_BYTES = 10_000, 64 << 20
+"""Of rows that come in small parts, so many are read at a time."""
 
 _NONE_REFUSED: tuple[tuple[pa.Table, pa.Array], ...] = ()
 
@@ -102,6 +106,17 @@ class ReadTask:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadMessagesTask:
+    """Reads the records of a frame from messages of Arrow; plain values only, so that it travels."""
+
+    reading: Reading
+    schema: pa.Schema
+
+    def __call__(self, messages: Iterator[bytes]) -> Iterator[Routed]:
+        return self.reading.runs(joined_messages(messages, self.schema))
+
+
+@dataclass(frozen=True, slots=True)
 class ReadKafkaTask:
     """Reads the offset ranges of its share from Kafka; plain values only, so that it travels."""
 
@@ -147,6 +162,19 @@ def _rejects(rejects: RejectedRows, origin: int) -> Routed:
     return routed_note(REJECTS, origin=origin, row_count=rejects.row_count, blob=rejects.blob)
 
 
+def joined_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of messages, about as many at a time as Spark hands to a task at once."""
+    kept, rows, size = list[pa.RecordBatch](), 0, 0
+    for message in messages:
+        kept.append(pa.ipc.read_record_batch(pa.py_buffer(message), schema))
+        rows, size = rows + kept[-1].num_rows, size + len(message)
+        if rows >= _MOST_ROWS or size >= _MOST_BYTES:
+            yield pa.Table.from_batches(kept, schema).combine_chunks()
+            kept, rows, size = [], 0, 0
+    if kept:
+        yield pa.Table.from_batches(kept, schema).combine_chunks()
+
+
 def decoded(batches: Iterable[pa.RecordBatch], decode: Decoder | None) -> Iterator[pa.Table]:
     """The rows of a frame whose records are all good."""
     for batch in batches:
@@ -160,7 +188,7 @@ def task_number() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def drain(batches: Iterator[pa.RecordBatch]) -> None:
+def drain(given: Iterator[Any]) -> None:
     """Takes what Spark hands to a task that has its work from elsewhere."""
-    for batch in batches:
-        del batch
+    for item in given:
+        del item

@@ -16,8 +16,9 @@ from bucketline.state.store.engine.joined import Joined
 from bucketline.state.store.write.sealed_runs import RunForm
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.streaming.tasks.bytes_job import bytes_job
+from bucketline.streaming.tasks.bytes_job import bytes_job, rdd_job
 from bucketline.streaming.tasks.frame_job import frame_job
+from bucketline.streaming.tasks.frame_messages import frame_messages
 from bucketline.streaming.tasks.given_frame import given_frame
 from bucketline.streaming.tasks.job_task import job_task
 from bucketline.streaming.tasks.join_task import join_stage
@@ -25,7 +26,14 @@ from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.place_task import PlaceTask
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.read_task import Reading, ReadKafkaTask, ReadPartsTask, ReadTask, Records
+from bucketline.streaming.tasks.read_task import (
+    Reading,
+    ReadKafkaTask,
+    ReadMessagesTask,
+    ReadPartsTask,
+    ReadTask,
+    Records,
+)
 from bucketline.streaming.tasks.wire import Next, Result, Routed
 from bucketline.streaming.tasks.write_task import WriteTask, owning
 
@@ -93,7 +101,11 @@ class SparkEngine:
         reading = Reading(stages.seal, to, source.decode, source.reject_limit)
         if isinstance(source, KafkaRanges):
             return bytes_job(self.spark, len(source.shares), _then(ReadKafkaTask(reading, source), write), after)
-        return frame_job(self.spark, source.frame, _then(ReadTask(reading), write), after)
+        few = frame_messages(self.spark, source.frame) if source.is_alone else None
+        if few is not None:
+            return rdd_job(self.spark, few.rdd, 1, _then(ReadMessagesTask(reading, few.schema), write), after)
+        frame = source.frame.coalesce(1) if source.is_alone else source.frame
+        return frame_job(self.spark, frame, _then(ReadTask(reading), write), after)
 
     def _tasks(self, count: int) -> Any:
         """A frame of so many tasks that get nothing."""

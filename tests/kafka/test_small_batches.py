@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("batch", pa.int32()), ("part", pa.int32())])
 PARTITIONS, BATCHES, KEYS = 4, 4, 5
 TOPIC = "small-batches"
-MOST_CALLS = {"spark": 110, "native": 80}
+MOST_CALLS = {"spark": 65, "native": 80}
 """Calls of the sink into the JVM for a batch that is not the first."""
 
 

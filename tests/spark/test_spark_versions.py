@@ -14,13 +14,14 @@ import pytest
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.table import create_table, handle_of, open_table
-from bucketline.state.store.write.sealed_runs import SealedRun
+from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.recover import END_OFFSETS, START_OFFSETS
 from bucketline.streaming.batch.sink import TableSink
-from bucketline.streaming.tasks.bytes_job import bytes_job
+from bucketline.streaming.tasks.bytes_job import bytes_job, rdd_job
 from bucketline.streaming.tasks.frame_job import frame_job
-from bucketline.streaming.tasks.read_task import drain, task_number
+from bucketline.streaming.tasks.frame_messages import frame_messages
+from bucketline.streaming.tasks.read_task import drain, joined_messages, task_number
 from bucketline.streaming.tasks.wire import RUN, Result, Routed, Sent
 from tests.support.streams import FileStream
 
@@ -174,6 +175,39 @@ class SendLarge:
         for part in range(3):
             run = SealedRun(b"", 0, task_number(), part, 1, 1, 1, bytes(self.size))
             yield Routed((task_number() + 2) % 3, RUN, run)
+
+
+@dataclass(frozen=True)
+class SayRows:
+    """Says all that it reads, of messages or of record batches, as one stream of Arrow."""
+
+    of_messages: pa.Schema | None = None
+
+    def __call__(self, given: Iterator[Any]) -> Iterator[Result]:
+        if self.of_messages is None:
+            yield Result("rows", seal(pa.Table.from_batches(given)))
+        else:
+            yield Result("rows", seal(pa.concat_tables(joined_messages(given, self.of_messages))))
+
+
+def test_the_messages_of_a_frame_are_what_a_query_hands_out(spark: Any) -> None:
+    """All columns of Spark's Kafka source, in partitions of which one is empty."""
+    frame = spark.range(0, 400, 1, 4).where("id < 100 or id >= 200").selectExpr(
+        "encode(string(id), 'utf-8') as key",
+        "if(id % 7 = 0, null, encode(repeat('v', int(id % 40)), 'utf-8')) as value",
+        "concat('t', id % 2) as topic", "cast(id % 3 as int) as partition", "id as offset",
+        "timestamp_millis(1700000000123 + id) as timestamp", "0 as timestampType",
+        "if(id % 5 = 0, null, array(named_struct('key', 'h', 'value', encode(string(id), 'utf-8')), null)) as headers",
+    )  # fmt: skip
+    for large in ("false", "true"):
+        with settings(spark, spark__sql__execution__arrow__useLargeVarTypes=large, spark__sql__session__timeZone="UTC"):
+            messages = frame_messages(spark, frame)
+            assert messages is not None
+            (found,) = rdd_job(spark, messages.rdd, 1, SayRows(messages.schema))
+            (asked,) = frame_job(spark, frame.coalesce(1), SayRows())
+        tables = [unseal(pa.py_buffer(said.payload)).read_all() for said in (found, asked)]
+        assert tables[0].schema == tables[1].schema and tables[0].num_rows == 300
+        assert tables[0] == tables[1]
 
 
 def test_tasks_that_get_nothing_share_the_workers_of_queries(spark: Any) -> None:

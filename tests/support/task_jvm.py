@@ -35,6 +35,17 @@ class FakeRdd:
     def asJavaPairRDD(self) -> "FakeRdd":
         return self
 
+    def toJavaRDD(self) -> "FakeRdd":
+        return self
+
+    def getNumPartitions(self) -> int:
+        return len(self.parts)
+
+    def coalesce(self, count: int) -> "FakeRdd":
+        """Into one partition at most, as none are joined into none."""
+        assert count == 1
+        return FakeRdd([[item for part in self.parts for item in part]] if self.parts else [])
+
 
 @dataclass
 class FakePairs(FakeRdd):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -205,29 +205,18 @@ def test_spark_is_asked_by_the_first_batch_and_where_it_splits_partitions() -> N
             records_of(_never(), IDENTITY, by, 4)
 
 
-@dataclass
-class Joined:
-    """A frame that notes into how many partitions it is joined."""
-
-    into: list[int] = field(default_factory=list)
-
-    def coalesce(self, count: int) -> "Joined":
-        return Joined([*self.into, count])
-
-
 @pytest.mark.parametrize(
     ("end", "record_bytes", "joins"),
     [(39_999, 0, True), (40_000, 0, False), (1_000, 1 << 20, False), (3, 1 << 20, True)],
 )
 def test_one_task_reads_what_spark_splits_where_it_is_little(end: int, record_bytes: int, joins: bool) -> None:
     offsets = [json.dumps([{"t": {"0": 5, "1": until}}]) for until in (0, end)]
-    given = Frame(Joined(), STEP)
+    given = Frame(None, STEP)
     found = read_by_one_task(given, BatchIdentity("q", 1, *offsets, None), 2, record_bytes)
-    assert isinstance(found, Frame)
-    assert (found.frame.into, found.is_alone) == (([1], True) if joins else ([], False))
+    assert found == replace(given, is_alone=joins)
 
 
 def test_a_batch_whose_records_are_not_counted_keeps_sparks_split() -> None:
     for start, end in ((START, json.dumps([{"logOffset": 3}])), (START, json.dumps([{}, {}])), (None, END)):
-        given = Frame(Joined(), STEP)
+        given = Frame(None, STEP)
         assert read_by_one_task(given, BatchIdentity("q", 1, start, end, None), 2) is given
