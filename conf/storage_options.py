@@ -233,9 +233,14 @@ def _check_scheme(options: Mapping[str, str]) -> None:
 
 
 def known_storage_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Those of the options that are storage options, under their names here: a server sends others too."""
+    """Those of the options that are storage options, under their names here: a server sends others too, also settings
+    of Hadoop that are for other clients."""
     found = {_named(key): text for key, text in given.items()}
-    return {key: text for key, text in found.items() if key in STORAGE_OPTIONS or key.startswith(_FAMILIES)}
+    return {
+        key: text
+        for key, text in found.items()
+        if key in STORAGE_OPTIONS or (key.startswith(_FAMILIES) and not _is_for_others(key))
+    }
 
 
 def s3_settings(options: Mapping[str, str]) -> S3Settings:
@@ -321,15 +326,22 @@ def hdfs_settings(options: Mapping[str, str]) -> HdfsSettings:
     """
     hadoop = sorted((key.removeprefix(HADOOP), text) for key, text in options.items() if key.startswith(HADOOP))
     for name, _ in hadoop:
-        if not name.startswith(_HDFS_READS):
+        key = HADOOP + name
+        if _is_for_others(key):
+            twice = f"write '{HADOOP}{key}', as the first '{HADOOP}' is not a part of the name, or "
             raise OptionError(
-                f"'{HADOOP}{name}' has no effect: the client of HDFS reads no '{name}', only settings that begin with "
-                f"{', '.join(_HDFS_READS)}; remove it",
-                key=f"{HADOOP}{name}",
+                f"'{key}' has no effect: the client of HDFS reads no '{name}', only settings that begin with "
+                f"{', '.join(_HDFS_READS)}; {'' if _is_for_others(HADOOP + key) else twice}remove it",
+                key=key,
             )
     return HdfsSettings(
         tuple(hadoop), HADOOP_CONF.find(options), KERBEROS_PRINCIPAL.find(options), KERBEROS_KEYTAB.find(options)
     )
+
+
+def _is_for_others(key: str) -> bool:
+    """Whether a key is a setting of Hadoop that the client of HDFS does not read."""
+    return key.startswith(HADOOP) and not key.removeprefix(HADOOP).startswith(_HDFS_READS)
 
 
 def _named(key: str) -> str:

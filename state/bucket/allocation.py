@@ -116,11 +116,13 @@ class Allocation:
 class Assigners:
     """How many assigners share the keys of each partition, `first` for partitions that are not in `counts`.
 
-    Without numbers there are none: each bucket is written by a task of its own choice.
+    Without numbers there are none: each bucket is written by a task of its own choice. With `across_partitions` the
+    n-th assigner is the same task in all partitions.
     """
 
     counts: Mapping[bytes, int] = field(default_factory=dict)
     first: int | None = None
+    across_partitions: bool = False
 
     def count(self, partition: bytes) -> int:
         """The number of assigners of a partition."""

@@ -39,6 +39,7 @@ def plan_batch(
         key_shares=state.key_shares,
         checkpoint=identity.checkpoint,
         batch_id=identity.batch_id,
+        by_share=not state.shares_buckets,
     )
     limited = replace(source, reject_limit=min(plan.sink.bad_records_max, MOST_REJECTS) + 1000)
     stages = plan.mode.stages(plan, session, scope, limited)

@@ -15,7 +15,7 @@ from bucketline.state.commit.outcome import Committed
 from bucketline.state.store.catalog.postpone_backlog import Waiting, find_waiting
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
-from bucketline.state.store.engine.engine import Outcome
+from bucketline.state.store.engine.engine import GivenBack, Outcome
 from bucketline.state.store.maintenance.upkeep import Upkept
 from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.table.postpone_compact import compact_postponed
@@ -130,7 +130,7 @@ def plan_run_commit(target: Target, identity: BatchIdentity, engine: SparkEngine
     """A batch that is not in the table yet: what was done for it until its commit."""
     stages = plan(target, identity, engine, rows)
     planned = time.monotonic()
-    stages, outcome = run(target, identity, engine, stages, rows)
+    target, stages, outcome = run(target, identity, engine, stages, rows)
     ran = time.monotonic()
     target, report = commit_batch(target, identity, outcome, stages.key_shares)
     target = _advised(target, stages, engine)
@@ -145,16 +145,31 @@ def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Rec
 
 def run(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
-) -> tuple[Stages[Records], Outcome]:
+) -> tuple[Target, Stages[Records], Outcome]:
     """What the tasks have written, and by which stages: they run again where records need columns that are missing."""
-    outcome = engine.run(stages)
+    target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
     if not outcome.need:
-        return stages, outcome
+        return target, stages, outcome
     grow_table(target.session, outcome)
     stages = plan(target, identity, engine, rows)
-    outcome = engine.run(stages)
+    target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
     refuse_need(target.session, outcome)
-    return stages, outcome
+    return target, stages, outcome
+
+
+def _run_by_share(
+    target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
+) -> tuple[Target, Stages[Records], Outcome]:
+    """Stages run again, with one stage more, where keys of several shares lie in one bucket; so do all later ones."""
+    try:
+        return target, stages, engine.run(stages)
+    except GivenBack as e:
+        if target.state.shares_buckets:
+            raise
+        _LOG.info("%s: %s; its batches take one stage more", target.session.table.path, e)
+    target = target.at(replace(target.state, shares_buckets=True))
+    stages = plan(target, identity, engine, rows)
+    return target, stages, engine.run(stages)
 
 
 def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkEngine) -> Done:

@@ -41,7 +41,7 @@ def storage_arguments(command: Command) -> Command:
     """Adds `--storage`, `--warehouse`, `--catalog` and their files; the command reads them with `given_storage` and
     `given_catalog`."""
     command = _settings_options(
-        command, _CATALOG, "--catalog", "Option of the catalog, as metastore=jdbc; PATH is a name then; repeatable."
+        command, _CATALOG, "--catalog", "Option of the catalog, as metastore=jdbc; tables are names then; repeatable."
     )
     command = click.option(
         "--warehouse",
@@ -50,7 +50,7 @@ def storage_arguments(command: Command) -> Command:
         callback=lambda context, parameter, path: _keep(
             context, _CATALOG, "warehouse", {} if path is None else {WAREHOUSE.key: path}
         ),
-        help="Folder or URI with databases; PATH is a table's name then, as shop.orders.",
+        help="Folder or URI with databases; tables are names then, as shop.orders.",
     )(command)
     return _settings_options(
         command, _STORAGE, "--storage", "Storage option, as s3.endpoint=http://localhost:9000; repeatable."

@@ -55,9 +55,9 @@ class OwnedBuckets:
 
 def owned_buckets(stage: WriteStage, idle: Collection[BucketId], among: Destination) -> OwnedBuckets:
     """Packs what tasks have to know, to which `among` sends the rows of buckets. Where rows come without a bucket, any
-    of them may get to any task.
+    of them may get to any task, unless the same assigners have all partitions.
     """
-    waiting, is_shared_out = frozenset(idle), stage.groups is None
+    waiting, is_shared_out = frozenset(idle), stage.groups is None or among.assigners.across_partitions
     shares: list[list[BucketId]] = [[] for _ in range(among.task_count if is_shared_out else 1)]
     for bucket_id in stage.states:
         shares[among.task(*bucket_id) if is_shared_out else 0].append(bucket_id)

@@ -72,4 +72,6 @@ class Destination:
         """The task that gets the rows of a bucket, or of a group of keys (`grouping`)."""
         share = share_of_group(bucket)
         number = self.assigners.writer(partition, bucket) if share is None else share
+        if self.assigners.across_partitions:
+            return number % self.task_count
         return shard_of_bucket(partition, number, self.task_count)

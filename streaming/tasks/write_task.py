@@ -14,7 +14,7 @@ from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import IdleBucket
 from bucketline.state.store.engine.engine import GivenBack, TaskStats
-from bucketline.state.store.write.placing import SnapshotNote
+from bucketline.state.store.write.placing import SharedBucket, SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.stages import Stages, WriteStage
 from bucketline.state.store.write.write_buckets import write_buckets
@@ -46,7 +46,7 @@ class WriteTask:
         """
         try:
             yield from self._results(sent)
-        except GivenBack as e:
+        except (GivenBack, SharedBucket) as e:
             yield Result(GIVEN_BACK, str(e).encode())
 
     def _results(self, sent: Iterator[Sent]) -> Iterator[Result]:

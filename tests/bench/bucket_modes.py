@@ -21,7 +21,7 @@ from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.table.table import create_table
 from bucketline.streaming.batch.sink import TableSink
 from tests.bench.engine import input_stream, session, timed_run
-from tests.bench.result import Result, Size, folder_bytes, is_asked, paired_ratio
+from tests.bench.result import Result, Size, asked, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, upserts
 from tests.bench.watch import WorkerWatch, cpu_seconds
 
@@ -67,7 +67,7 @@ class Spent:
 
 
 def run(size: Size, root: Path) -> Sequence[Result]:
-    modes = {n: m for n, m in MODES.items() if n == FIXED or is_asked("BUCKETLINE_BENCH_MODES", n)}
+    modes = {name: MODES[name] for name in dict.fromkeys((FIXED, *asked("BUCKETLINE_BENCH_MODES", MODES)))}
     rows, keys = size.rows(BATCH_ROWS), size.rows(KEYS)
     stream = input_stream(root / "source", upserts(BATCHES, rows, key_range=keys, seed=3))
     spent = {mode: Spent() for mode in modes}

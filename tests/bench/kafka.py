@@ -25,7 +25,7 @@ from bucketline.state.store.table.table import create_table
 from bucketline.streaming.job.run import run_job
 from tests.bench.engine import session
 from tests.bench.paimon_sink import connector, write_with_paimon
-from tests.bench.result import Result, Size, folder_bytes, is_asked, paired_ratio
+from tests.bench.result import Result, Size, asked, folder_bytes, paired_ratio
 from tests.bench.rows import DDL, batches
 from tests.bench.upserts import DeltaMerge
 from tests.bench.watch import WorkerWatch, cpu_seconds
@@ -60,13 +60,15 @@ def run(size: Size, root: Path) -> Sequence[Result]:
     jar = connector()
     paimon = ("paimon",) if jar else ()
     more_jars = (*spark_kafka_jars(pyspark.__version__), *jar)
-    kinds = [k for k in KINDS if is_asked("BUCKETLINE_BENCH_KINDS", k.name)]
+    names = asked("BUCKETLINE_BENCH_KINDS", (kind.name for kind in KINDS))
+    wanted = asked("BUCKETLINE_BENCH_AGAINST", _TARGETS)
+    kinds = [kind for kind in KINDS if kind.name in names]
     with KafkaBroker() as broker, session(root, delta=True, paimon=bool(paimon), more_jars=more_jars) as spark:
         for kind in kinds:
             records = _fill(broker, kind, size.rows(kind.full))
             # Paimon's sink has no decoder for events of Debezium.
             others = kind.against + (paimon if kind.decode == "json" else ())
-            against = [n for n in others if is_asked("BUCKETLINE_BENCH_AGAINST", n)]
+            against = [name for name in others if name in wanted]
             found += _compare(spark, broker, replace(kind, against=tuple(against)), records, size.repeats, root)
             broker.delete_topic(kind.name)
     return found

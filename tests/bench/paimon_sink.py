@@ -18,7 +18,7 @@ from typing import Any
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.sink import TableSink
 from tests.bench.engine import input_stream, session
-from tests.bench.result import Result, Size, folder_bytes, is_asked, paired_ratio
+from tests.bench.result import Result, Size, asked, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, upserts
 from tests.bench.watch import WorkerWatch, cpu_seconds
 from tests.support.streams import FileStream
@@ -103,7 +103,8 @@ def run(size: Size, root: Path) -> Sequence[Result]:
     more = connector()
     if not more:
         return []
-    cases = [case for case in CASES if is_asked("BUCKETLINE_BENCH_CASES", case.name)]
+    names = asked("BUCKETLINE_BENCH_CASES", (case.name for case in CASES))
+    cases = [case for case in CASES if case.name in names]
     with session(root, paimon=True, more_jars=more) as spark:
         return [_compare(case, size, root / case.name, spark) for case in cases]
 

@@ -1,7 +1,7 @@
 """What a measurement found, and the target it is compared with."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -71,10 +71,16 @@ Bench = Callable[[Size, Path], Sequence[Result]]
 """Measures in a folder that is removed afterwards."""
 
 
-def is_asked(variable: str, name: str) -> bool:
-    """Whether the names in a variable, with commas, have this one; without the variable all are asked for."""
-    names = os.environ.get(variable)
-    return names is None or name in names.split(",")
+def asked(variable: str, known: Iterable[str]) -> list[str]:
+    """Those of the known names that a variable has, with commas; without the variable all. Raises SystemExit for a name
+    that is not known."""
+    names = list(known)
+    given = os.environ.get(variable)
+    wanted = names if given is None else given.split(",")
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        raise SystemExit(f"${variable}: there is no {', '.join(unknown)}; there are {', '.join(names)}")
+    return [name for name in names if name in wanted]
 
 
 def paired_ratio(ours: Sequence[float], others: Sequence[float]) -> float:

@@ -42,5 +42,9 @@ def test_a_stream_moves_keys_between_partitions_across_restarts_and_lost_indexes
         if number == 3:
             shutil.rmtree(local)
     assert len(list((stream.checkpoint / "bucketline").rglob("current.json"))) == 3
+    # Keys of two shares lie in one bucket from here on.
+    stream.add(batch(6))
+    expected |= {r["id"]: (r["n"], r["pt"]) for r in batch(6).to_pylist()}
+    stream.run(spark, TableSink(table.path, {"assigner-parallelism": "2", "local-directory": str(local)}))
     open_table(table.path).compact()
     assert content(table) == sorted((i, n, p) for i, (n, p) in expected.items())

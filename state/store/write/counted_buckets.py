@@ -10,7 +10,7 @@ from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.write.grouping import FixedBuckets
 from bucketline.state.store.write.placing import BucketNews, Placing
-from bucketline.state.store.write.run_buffer import Blob, size_bytes
+from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, unseal
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
@@ -63,6 +63,13 @@ def _buckets_for(settings: PostponeSettings, runs: Sequence[tuple[SealedRun, Blo
     if rows_each is not None:
         wanted = -(-(waiting_rows + sum(run.row_count for run, _ in runs)) // rows_each)
     else:
-        # Blobs are compressed; rows are taken to be three times as large.
-        wanted = -(-3 * sum(size_bytes(blob) for _, blob in runs) // settings.bytes_per_bucket)
-    return max(1, min(int(wanted), settings.most_buckets_of_batch))
+        # Runs may be packed, and some of a task's may be while others are not: only their rows say how large they are.
+        row_bytes = sum(rows.nbytes for _, blob in runs for rows in _rows(blob))
+        wanted = -(-row_bytes // settings.bytes_per_bucket)
+    return max(1, min(wanted, settings.most_buckets_of_batch))
+
+
+def _rows(blob: Blob) -> Iterator[pa.RecordBatch]:
+    """The columns of the table's rows, without those of a run."""
+    for batch in unseal(blob):
+        yield batch.drop_columns([SEQUENCE, VALUE_KIND])

@@ -22,6 +22,11 @@ class BucketNews:
     payload: bytes
 
 
+class SharedBucket(Exception):
+    """Rows of a share have to go to a bucket that is not the share's alone: the task that places them cannot write
+    them."""
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotNote:
     """A token that the snapshot of this write has to carry."""

@@ -104,7 +104,7 @@ class SpillFile(io.RawIOBase):
 
 class RunBuffer:
     """Sealed runs by bucket; close it to free the spill file. With `packs_spills` runs come as they are, and are
-    compressed where they go to disk.
+    compressed where they go to disk, as rows that are no stream always are.
     """
 
     def __init__(self, *, budget_bytes: int, directory: str | None = None, packs_spills: bool = False) -> None:
@@ -125,7 +125,8 @@ class RunBuffer:
             return
         if self._spill is None:
             self._spill = SpillFile(self._directory)
-        blob = seal(unseal(run.blob).read_all()) if self._packs_spills else run.blob
+        is_loose = self._packs_spills or isinstance(run.blob, pa.Table)
+        blob = seal(unseal(run.blob).read_all()) if is_loose else run.blob
         place = (self._spill.tell(), len(blob))
         self._spill.write(blob)
         self.spilled_bytes += len(blob)

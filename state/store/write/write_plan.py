@@ -51,7 +51,8 @@ class WriteScope:
     `user` commits it. `expected_rows` is a guess at what it brings to each partition it touches, `touched` are the
     partitions of the last one; None where nothing is known. `key_shares` is the number of shares of the keys that the
     last one asked to keep. `checkpoint` is a folder that outlives the machine, and `batch_id` counts the writes of a
-    stream.
+    stream. With `by_share` the task that places a share of the keys may write it as well: whoever asks for it runs
+    other stages, planned without it, where that ends with SharedBucket.
     """
 
     trigger: CompactTrigger
@@ -62,6 +63,7 @@ class WriteScope:
     key_shares: int | None = None
     checkpoint: str | None = None
     batch_id: int | None = None
+    by_share: bool = False
     clock: Clock = SYSTEM_CLOCK
     ids: IdSource = SYSTEM_IDS
 

@@ -16,7 +16,13 @@ from pyarrow import fs
 import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_settings, resolve_job
-from bucketline.conf.storage_options import STORAGE_OPTIONS, check_storage_options, s3_settings
+from bucketline.conf.storage_options import (
+    STORAGE_OPTIONS,
+    check_storage_options,
+    hdfs_settings,
+    known_storage_options,
+    s3_settings,
+)
 from bucketline.state.commit.schema_change import SetOption
 from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
@@ -490,6 +496,21 @@ def test_without_hdfs_native_tables_on_hdfs_name_the_extra() -> None:
 def test_a_login_with_kerberos_that_cannot_work_is_refused(given: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         check_storage_options(given)
+
+
+@pytest.mark.parametrize(
+    ("key", "remedy"),
+    [
+        ("hadoop.security.authentication", "write 'hadoop.hadoop.security.authentication'.* or remove it"),
+        ("hadoop.dfs.replication", "'dfs.replication', only settings .*; remove it"),
+    ],
+)
+def test_a_setting_of_hadoop_without_effect_is_refused_unless_a_server_sends_it(key: str, remedy: str) -> None:
+    sent = {key: "2", "hadoop.dfs.nameservices": "lake", "hadoop.hadoop.security.authentication": "simple"}
+    with pytest.raises(OptionError, match=f"'{key}' has no effect: .*{remedy}"):
+        hdfs_settings(check_storage_options(sent))
+    names = [name for name, _ in hdfs_settings(known_storage_options(sent)).hadoop]
+    assert names == ["dfs.nameservices", "hadoop.security.authentication"]
 
 
 def test_the_page_about_storage_options_names_them_all_with_their_meaning() -> None:

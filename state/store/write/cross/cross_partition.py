@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, cast
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.write.cross.cross_overwrite import CrossOverwriteKeys
@@ -39,7 +40,8 @@ class CrossPartition(Mode):
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed by share of the keys in the order they come; a stage of its own finds where they go.
+        """Rows are sealed by share of the keys in the order they come. The task of a share finds where they go, and
+        writes them if the scope allows it; else a stage of its own does, as more tasks may be asked for, or needed.
 
         The number of shares is kept from batch to batch: another one costs a new key index.
         """
@@ -49,13 +51,23 @@ class CrossPartition(Mode):
         shares = min(shares, plan.allocation_rule.bucket_limit)
         seal = plan.seal_plan(KeyShares(shares, plan.schema.primary_keys, across_partitions=True))
         write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
-        return Stages(
+        place, stage = _cross_write(plan, table, scope, shares), WriteStage(write, table.bucket_states(scope.trigger))
+        found: Stages[Source] = Stages(
             source=source,
             seal=replace(seal, keep_order=True, fold=None),
-            write=WriteStage(write, table.bucket_states(scope.trigger)),
-            place=_cross_write(plan, table, scope, shares),
+            write=stage,
+            place=place,
             tasks=TaskCounts(workers.tasks(plan.sink.write_parallelism or 2 * workers.parallelism), shares),
             key_shares=shares,
+        )
+        if not scope.by_share or shares < workers.tasks(plan.sink.write_parallelism):
+            return found
+        return replace(
+            found,
+            write=replace(stage, groups=replace(place, writes_alone=True)),
+            place=None,
+            assigners=Assigners(first=shares, across_partitions=True),
+            tasks=TaskCounts(shares, shares),
         )
 
     def replacing(self, plan: WritePlan) -> Mode:
@@ -64,7 +76,7 @@ class CrossPartition(Mode):
 
     def advice(self, plan: WritePlan, stages: Stages[Any], workers: Workers) -> str | None:
         """How to share the keys among more tasks, where half of Spark's have none to place."""
-        shares, most = stages.tasks.place, min(workers.parallelism, plan.allocation_rule.bucket_limit)
+        shares, most = stages.key_shares or 1, min(workers.parallelism, plan.allocation_rule.bucket_limit)
         if asked_assigners(plan) is not None or most < 2 * shares:
             return None
         return (

@@ -46,9 +46,9 @@ from bucketline.state.store.key_index.table_keys import ShardKeys
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.write.cross.key_assign import PlacedBatch, place_batch
 from bucketline.state.store.write.grouping import GivenBuckets
-from bucketline.state.store.write.placing import Placing, SnapshotNote
+from bucketline.state.store.write.placing import Placing, SharedBucket, SnapshotNote
 from bucketline.state.store.write.run_buffer import Blob
-from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, partition_codes, unseal
+from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, SealedRun, SealPlan, partition_codes, unseal
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.distinct import distinct
 from bucketline.state.types.logical import DataType
@@ -64,7 +64,8 @@ class CrossWrite(Placing):
     """How keys get partition and bucket; plain values, so that it travels. Memory is in bytes.
 
     `snapshot` is what the batch is written on, None for the empty table. `backup` is a folder that outlives the
-    machine, and `back_up_now` asks for a copy of the index there.
+    machine, and `back_up_now` asks for a copy of the index there. With `writes_alone` the task that has placed a share
+    writes its buckets, which no other share may have keys in.
     """
 
     uri: str
@@ -78,12 +79,14 @@ class CrossWrite(Placing):
     back_up_now: bool = False
     budget_bytes: int = 64 << 20
     run_bytes: int = 8 << 20
+    writes_alone: bool = False
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | SnapshotNote]:
         """The rows of a share's runs, in arrival order, as runs of the buckets they go to.
 
         A note of what becomes of the keys may be left for the next batch: the snapshot of this one has to carry it.
-        Raises IndexStateError when another process holds the index, or the batch is an old one.
+        Raises IndexStateError when another process holds the index, or the batch is an old one; SharedBucket where the
+        share is written alone and has keys in a bucket that another number of shares has opened.
         """
         plan = self.index_plan(share)
         index, report = ready_index(plan, self.source(), self.snapshot)
@@ -97,18 +100,27 @@ class CrossWrite(Placing):
             first, second = next(chunks, None), next(chunks, None)
             if first is not None and second is None:
                 placed, note = _place_whole(self, index, plan, first, SYSTEM_IDS.new_uuid())
+                self.check_owned(share, placed.buckets)
                 grown = placed.effect.growth
                 yield from sealer.add(AcceptedRows(_with_buckets(placed.rows, placed.buckets), placed.kinds))
             elif first is not None and second is not None:
                 placer = _Placer(self, index, plan)
                 for chunk in chain((first, second), chunks):
-                    yield from sealer.add(placer.place(chunk))
+                    rows = placer.place(chunk)
+                    self.check_owned(share, np.asarray(rows.rows[GivenBuckets.column].combine_chunks()))
+                    yield from sealer.add(rows)
                 grown = placer.growth
             yield from sealer.finish()
             if note is not None:
                 yield note
             if self.schema.settings.bucket.index_ttl_ms is not None:
                 forget_expired(index, alive_since=alive_since, grown_by=grown)
+
+    def check_owned(self, share: int, buckets: Int32s) -> None:
+        """Raises SharedBucket for a bucket that the task of the share may not write. A key stays in the bucket of its
+        first write, whatever the number of shares has become since."""
+        if self.writes_alone and (buckets % self.shares != share).any():
+            raise SharedBucket(f"share {share} of {self.shares} has keys in buckets of other shares")
 
     def index_plan(self, share: int) -> IndexPlan:
         """Which index the share needs."""
@@ -140,6 +152,7 @@ class CrossWrite(Placing):
             total_buckets=-1,
             budget_bytes=self.budget_bytes,
             run_bytes=self.run_bytes,
+            form=RunForm.ROWS if self.writes_alone else RunForm.PACKED,
         )
 
 

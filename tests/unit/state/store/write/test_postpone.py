@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
@@ -112,6 +113,18 @@ def test_batch_writes_go_to_real_buckets_by_default(tmp_path: Path) -> None:
     table.write(rows((1, "a", 1), (2, "a", 2)))
     assert content(table) == {("a", 1): 1, ("a", 2): 2}
     assert {f["bucket"] for f in table.files().to_pylist()} == {0}
+
+
+@pytest.mark.parametrize("pieces", [1, 8])
+def test_the_bucket_count_of_a_batch_write_follows_the_bytes_of_its_rows(tmp_path: Path, pieces: int) -> None:
+    table = postponed(
+        tmp_path, **{"postpone.batch-write-fixed-bucket": "true", "postpone.target-size-per-bucket": "8 kb"}
+    )
+    given = rows(*((n, "a", n) for n in range(2000)))
+    table.write(pa.RecordBatchReader.from_batches(COLUMNS, given.to_batches(2000 // pieces)))
+    newest = handle_of(table).snapshot_store.latest()
+    assert newest is not None
+    assert {e.total_buckets for e in handle_of(table).manifests.live_entries(newest)} == {-(-given.nbytes // 8192)}
 
 
 def test_the_bucket_count_follows_the_rows_that_wait(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Cross-partition batches: the task that places a share of the keys writes its buckets, where nobody else does."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.bucket.allocation import Assigners
+from bucketline.state.format.data_file import EMPTY_ROW
+from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.write_plan import Workers
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.plan import plan_batch
+from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.batch.target import StreamState, Target
+from bucketline.streaming.decode.decoder import DecodedRows
+from bucketline.streaming.tasks.placement import Destination
+from bucketline.streaming.tasks.read_task import Frame
+from tests.support.tasks import Cluster
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
+_AGAIN = "one stage more"
+
+
+def as_is(records: pa.Table) -> DecodedRows:
+    return DecodedRows(records)
+
+
+class Stream:
+    """A stream into a cross-partition table, and what the table has to hold."""
+
+    def __init__(self, path: Path, *, unrest: float = 0.0, **options: str) -> None:
+        options = {"bucket": "-1", "dynamic-bucket.target-row-num": "20", **options}
+        self.table = create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), options)
+        self.local, self.unrest, self.batches = path / "local", unrest, 0
+        self.expected: dict[int, tuple[int, int]] = {}
+
+    def write(self, shares: int | None = None, **options: str) -> int:
+        """Writes a batch; says how many attempts of tasks there were."""
+        number, self.batches = self.batches, self.batches + 1
+        draw = random.Random(number)
+        rows = [(draw.randrange(200), number * 1000 + i, draw.randrange(3)) for i in range(80)]
+        self.expected |= {i: (v, pt) for i, v, pt in rows}
+        data = pa.Table.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in rows], schema=COLUMNS)
+        cluster = Cluster(draw, 2, self.unrest)
+        asked = {} if shares is None else {"assigner-parallelism": str(shares)}
+        sink = TableSink(self.table.path, {"local-directory": str(self.local), **asked, **options}, decode=as_is)
+        identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
+        sink.write(cluster.frame(data, 1), identity)
+        return cluster.tasks_run
+
+    def is_right(self) -> bool:
+        found = open_table(self.table.path).to_arrow().to_pylist()
+        assert len(found) == len(self.expected)
+        return {r["id"]: (r["v"], r["pt"]) for r in found} == self.expected
+
+
+def data_files(table: Table) -> set[str]:
+    return {p.name for p in Path(table.path).rglob("data-*")}
+
+
+def test_a_batch_takes_one_shuffle_and_as_many_tasks_as_there_are_shares(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    assert [stream.write() for _ in range(4)] == [3] * 4
+    assert stream.is_right()
+
+
+def test_where_a_bucket_has_keys_of_other_shares_batches_take_one_stage_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "bucketline.streaming.batch.write_batch")
+    stream = Stream(tmp_path)
+    none = {"compaction": "none"}
+    assert [stream.write(2, **none), stream.write(2, **none)] == [3, 3]
+    # Written by share in vain, then with a stage between: one that reads, three that place, four that write.
+    assert stream.write(3, **none) == 4 + 8
+    assert stream.write(3, **none) == 8
+    assert [_AGAIN in r.getMessage() for r in caplog.records].count(True) == 1
+    assert stream.is_right()
+    live = {f["file_path"].rpartition("/")[2] for f in stream.table.files().to_pylist()}
+    assert data_files(stream.table) == live, "what was written in vain is removed"
+
+
+def test_keys_move_among_tasks_that_start_again_and_shares_that_change(tmp_path: Path) -> None:
+    stream = Stream(tmp_path, unrest=0.3, **{"num-sorted-run.compaction-trigger": "3"})
+    for shares in (2, 2, 2, 2, 3, 3, 2):
+        stream.write(shares)
+        assert stream.is_right()
+    assert {s["commit_kind"] for s in stream.table.snapshots().to_pylist()} == {"APPEND", "COMPACT"}
+
+
+@pytest.mark.parametrize(
+    ("options", "parallelism", "by_share"),
+    [
+        ({}, 2, True),
+        ({"write-parallelism": "2"}, 2, True),
+        ({"assigner-parallelism": "2", "write-parallelism": "3"}, 2, False),
+        ({"assigner-parallelism": "2"}, 3, False),
+        ({"assigner-parallelism": "4"}, 3, True),
+    ],
+)
+def test_more_tasks_write_than_place_where_that_is_asked_for_or_spark_runs_more(
+    tmp_path: Path, options: dict[str, str], parallelism: int, by_share: bool
+) -> None:
+    session = WriteSession(Stream(tmp_path).table.path, options)
+    session.refresh()
+    source, workers = Frame(None), Workers(parallelism, 100)
+    target, identity = Target(session, "q"), BatchIdentity("q", 1, None, None, None)
+    stages = plan_batch(target, identity, source, workers)
+    assert (stages.place is None, stages.write.groups is not None) == (by_share, by_share)
+    other = plan_batch(target.at(StreamState(shares_buckets=True)), identity, source, workers)
+    assert other.place is not None and other.write.groups is None
+
+
+def test_a_share_and_its_buckets_of_all_partitions_are_one_task_s() -> None:
+    among = Destination(3, Assigners(first=3, across_partitions=True))
+    partitions = [EMPTY_ROW, *(bytes([0, 0, 0, 1]) + bytes([n] * 12) for n in range(9))]
+    for share in range(3):
+        own = {among.task(p, bucket) for p in partitions for bucket in range(share, 60, 3)}
+        assert own == {among.task(EMPTY_ROW, -1 - share)} == {share}
