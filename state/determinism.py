@@ -84,6 +84,18 @@ class SystemIds:
         return str(uuid.uuid4())
 
 
+@dataclass(slots=True)
+class NumberedIds:
+    """UUIDs of one part of some work: they follow from its `seed`, whatever other parts do at the same time."""
+
+    seed: str
+    _count: int = 0
+
+    def new_uuid(self) -> str:
+        self._count += 1
+        return str(uuid.uuid5(uuid.UUID(self.seed), str(self._count)))
+
+
 @dataclass(frozen=True, slots=True)
 class SystemRandom:
     """The interpreter's generator, seeded by the machine."""

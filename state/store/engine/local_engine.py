@@ -1,4 +1,6 @@
-"""The engine of this process: stages run one after the other, here, and so do jobs."""
+"""The engine of this process: stages run one after the other, here, and so do jobs. Within a stage, buckets are sorted
+and written by several threads.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,12 +9,16 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import idle_jobs
 from bucketline.state.store.engine.engine import Found, Jobs, Outcome, Parts
+from bucketline.state.store.storage.parallel import core_count
+from bucketline.state.store.write.bucket_writer import BucketWrite
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.sealed_runs import RunForm
+from bucketline.state.store.write.sealed_runs import SMALL_BYTES, RunForm
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
+
+_MOST_THREADS = 8
 
 
 def _nobody(done: int, total: int) -> None:
@@ -42,15 +48,19 @@ class LocalEngine:
             with RunBuffer(
                 budget_bytes=bucket_write.merge_memory_bytes, directory=bucket_write.local_directory, packs_spills=True
             ) as buffer:
+                threads = threads_of(bucket_write)
                 # Runs that do not travel are made a stream only where they go to disk.
-                seal = replace(stages.seal, form=RunForm.ROWS)
+                seal = replace(
+                    stages.seal, form=RunForm.ROWS, threads=threads, sorting_bytes=bucket_write.merge_memory_bytes
+                )
                 for part in stages.source.parts:
                     for run in part.runs(seal):
                         if isinstance(run, Found):
                             found.append(run.payload)
                         else:
                             buffer.add(run)
-                for made in write_buckets(write, buffer):
+                threads = 1 if buffer.size_bytes < SMALL_BYTES else threads
+                for made in write_buckets(write, buffer, threads=threads):
                     if isinstance(made, SnapshotNote):
                         notes.append(made.token)
                     else:
@@ -69,6 +79,11 @@ class LocalEngine:
                 messages.append(job.message())
                 self.watch(done, len(jobs))
         return tuple(messages)
+
+
+def threads_of(write: BucketWrite) -> int:
+    """How many buckets are sorted or written at the same time: as many as the options say, else one on each core."""
+    return min(core_count(), _MOST_THREADS) if write.parallelism is None else max(1, write.parallelism)
 
 
 LOCAL_ENGINE = LocalEngine()

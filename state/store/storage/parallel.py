@@ -58,15 +58,15 @@ def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> 
         reading.end()
 
 
-def all_items(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> list[T]:
+def all_items(sources: Sequence[Callable[[], Iterator[T]]], readers: int, over: Event | None = None) -> list[T]:
     """The items of all sources, in order, read by up to `readers` threads, each of them one source at a time. With one
     reader they are read in this thread. An error of a source ends the reading and is raised; of several, that of the
-    first source that has one.
+    first source that has one. `over` is set when the reading ends early, for sources that can stop between two items.
     """
     readers = min(readers, len(sources))
     if readers < 2:
         return [item for source in sources for item in source()]
-    over = Event()
+    over = Event() if over is None else over
 
     def items(source: Callable[[], Iterator[T]]) -> list[T]:
         found: list[T] = []

@@ -80,7 +80,8 @@ def unwatched() -> None:
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
     """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data. `watch` is called
-    again and again during the work, and ends it by what it raises.
+    again and again during the work, and ends it by what it raises. `parallelism` is how many buckets one process may
+    write at the same time, if the options say so.
     """
 
     access: BucketAccess
@@ -90,6 +91,7 @@ class BucketWrite:
     compact_memory_bytes: int
     local_directory: str | None = None
     watch: Callable[[], None] = unwatched
+    parallelism: int | None = None
 
 
 def write_bucket(

@@ -137,6 +137,15 @@ class RunBuffer:
         """The buckets that have runs, in order."""
         return sorted(self._runs)
 
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all runs, those on disk included."""
+        return self._held_bytes + self.spilled_bytes
+
+    def row_count(self, bucket_id: BucketId) -> int:
+        """The rows of a bucket's runs."""
+        return sum(run.row_count for run in self._runs.get(bucket_id, ()))
+
     def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
         """The runs of a bucket and their blobs, by (origin, flush): arrival order. They leave the buffer.
 

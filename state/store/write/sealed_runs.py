@@ -7,9 +7,10 @@ bucket), which the reduce side turns into Paimon's sequence numbers by adding wh
 Source: Paimon 2.0 SortBufferWriteBuffer (order, one number per accepted row, merged-away rows included).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from io import RawIOBase
 from itertools import pairwise
 from typing import Literal
@@ -24,6 +25,7 @@ from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import Fold, Selection
+from bucketline.state.store.storage.parallel import all_items
 from bucketline.state.store.write.grouping import Grouping, KeyShares
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.binary_row import encode_rows
@@ -32,6 +34,9 @@ from bucketline.state.types.order import key_changes, sort_indices
 BLOB_ROWS = 65536
 BLOB_BYTES = 1 << 20
 """Rows and bytes of one record batch inside a blob: what a reader of the run holds at a time, of each run it merges."""
+
+SMALL_BYTES = 4 << 20
+"""Bytes of rows that one thread sorts, or writes, as fast as several do."""
 
 
 class RunForm(Enum):
@@ -69,7 +74,8 @@ class SealPlan:
     `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`
     rows are neither sorted nor folded. `other_totals` are the partitions whose files were written with another bucket
     count, and that count: no row of theirs may be written. The buffer holds `budget_bytes` of rows, a run `run_bytes`
-    before compression. `form` is that of the runs.
+    before compression. `form` is that of the runs. Up to `threads` groups of rows are sorted at the same time, if they
+    have at most `sorting_bytes` together.
     """
 
     schema: TableSchema
@@ -83,6 +89,8 @@ class SealPlan:
     run_bytes: int = 8 << 20
     other_totals: Mapping[bytes, int] = field(default_factory=dict)
     form: RunForm = RunForm.PACKED
+    threads: int = 1
+    sorting_bytes: int = 0
 
 
 class RunSealer:
@@ -125,10 +133,33 @@ class RunSealer:
         groups = row_partitions.astype(np.int64) * (int(buckets.max()) - lowest + 1) + (buckets - lowest)
         by_group = np.argsort(_narrow(groups), kind="stable")
         borders = np.append(np.flatnonzero(np.diff(groups[by_group], prepend=-1)), len(by_group))
+        found: list[_Group] = []
         for first, end in pairwise(borders.tolist()):
             members = by_group[first:end]
-            partition = partitions[int(row_partitions[members[0]])]
-            yield from self._seal_bucket(rows, kinds, members, partition=partition, bucket=int(buckets[members[0]]))
+            group_id = partitions[int(row_partitions[members[0]])], int(buckets[members[0]])
+            start = self._consumed.get(group_id, 0)
+            self._consumed[group_id] = start + len(members)
+            found.append(_Group(*group_id, members, start))
+        for together in self._together(found, rows):
+            sort = [partial(self._sorted, rows, kinds, group) for group in together]
+            for group, taken in zip(together, all_items(sort, plan.threads), strict=True):
+                yield from self._sealed_group(group, taken)
+
+    def _together(self, groups: Sequence["_Group"], rows: pa.Table) -> Iterator[Sequence["_Group"]]:
+        """The groups, in order, as those that are sorted before the first of them is handed out."""
+        if self._plan.threads < 2 or rows.nbytes < SMALL_BYTES:
+            yield from ([group] for group in groups)
+            return
+        most_rows = self._plan.sorting_bytes * rows.num_rows // rows.nbytes
+        together: list[_Group] = []
+        count = 0
+        for group in groups:
+            count += len(group.members)
+            if together and count > most_rows:
+                yield together
+                together, count = [], len(group.members)
+            together.append(group)
+        yield together
 
     def _partitions(self, rows: pa.Table) -> tuple[list[bytes], np.ndarray]:
         grouping = self._plan.grouping
@@ -136,13 +167,10 @@ class RunSealer:
             return [EMPTY_ROW], np.zeros(rows.num_rows, np.int32)
         return partition_codes(rows, self._plan.schema)
 
-    def _seal_bucket(
-        self, rows: pa.Table, kinds: pa.Array, members: np.ndarray, *, partition: bytes, bucket: int
-    ) -> Iterator[SealedRun]:
-        plan = self._plan
-        start = self._consumed.get((partition, bucket), 0)
-        self._consumed[partition, bucket] = start + len(members)
-        ranks = np.arange(start, start + len(members), dtype=np.int64)
+    def _sorted(self, rows: pa.Table, kinds: pa.Array, group: "_Group") -> Iterator[pa.Table]:
+        """One table: the rows of a group as its runs hold them."""
+        plan, members = self._plan, group.members
+        ranks = np.arange(group.start, group.end, dtype=np.int64)
         keys = plan.schema.trimmed_primary_key
         if keys and not plan.keep_order:
             sort_columns = rows.select(list(dict.fromkeys((*keys, *plan.sequence_fields)))).take(members)
@@ -154,8 +182,10 @@ class RunSealer:
                 chosen = order[plan.fold.select(starts, np.asarray(kinds.take(members))[order])]
             ranks, members = ranks[chosen], members[chosen]
         taken = rows.take(members)
-        taken = taken.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
-        consumed = self._consumed[partition, bucket] - start
+        yield taken.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
+
+    def _sealed_group(self, group: "_Group", taken: pa.Table) -> Iterator[SealedRun]:
+        plan = self._plan
         rows_each = max(1, taken.num_rows * plan.run_bytes // max(1, taken.nbytes))
         form = plan.form
         if form is RunForm.ROWS and rows_each < taken.num_rows:
@@ -164,16 +194,30 @@ class RunSealer:
         for first in range(0, taken.num_rows, rows_each):
             piece = taken.slice(first, rows_each)
             yield SealedRun(
-                partition=partition,
-                bucket=bucket,
+                partition=group.partition,
+                bucket=group.bucket,
                 origin=self._origin,
                 flush=self._flush,
-                consumed_rows=0 if first else consumed,
-                rank_end=start + consumed,
+                consumed_rows=0 if first else group.end - group.start,
+                rank_end=group.end,
                 row_count=piece.num_rows,
                 blob=_sealed(piece, form),
             )
             self._flush += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The positions of a bucket's rows among those of a flush, and the arrival rank of the first one."""
+
+    partition: bytes
+    bucket: int
+    members: np.ndarray
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.members)
 
 
 def _sealed(rows: pa.Table, form: RunForm) -> bytes | pa.Buffer | pa.Table:

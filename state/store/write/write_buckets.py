@@ -1,13 +1,14 @@
 """All runs of a buffer → commit messages: rows without a bucket get one first, then bucket after bucket is written."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
-from bucketline.state.store.write.bucket_writer import BucketState, write_bucket
+from bucketline.state.store.write.bucket_lanes import written_buckets
 from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.store.write.placing import BucketNews, SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
@@ -16,11 +17,11 @@ from bucketline.state.store.write.stages import Result, WriteStage
 
 
 def write_buckets(
-    stage: WriteStage, buffer: RunBuffer, news: Mapping[BucketId, bytes] | None = None
+    stage: WriteStage, buffer: RunBuffer, news: Mapping[BucketId, bytes] | None = None, *, threads: int = 1
 ) -> Iterator[CommitMessage | SnapshotNote]:
-    """The message of each bucket that has runs, as it is written; the buffer is empty afterwards.
+    """The message of each bucket that has runs, in their order; the buffer is empty afterwards.
 
-    `news` are those of runs that got their buckets elsewhere.
+    `news` are those of runs that got their buckets elsewhere. Up to `threads` buckets are written at the same time.
     """
     known = dict(news or {})
     for partition, group in buffer.buckets():
@@ -36,16 +37,15 @@ def write_buckets(
                     known[placed.partition, placed.bucket] = placed.payload
                 case _:
                     yield placed
-    for bucket_id in buffer.buckets():
-        state = stage.states.get(bucket_id, BucketState())
-        message = write_bucket(stage.write, bucket_id, state, buffer.take(bucket_id))
-        payload = known.get(bucket_id)
-        if payload is not None:
-            assert stage.groups is not None, "news are for those who made them"
-            with discarded_on_error(stage.write.access) as made:
-                made.append(message)
-                message = stage.groups.with_news(message, payload)
-        yield as_result(message, stage)
+    with closing(written_buckets(stage.write, stage.states, buffer, threads)) as written:
+        for message in written:
+            payload = known.get((message.partition, message.bucket))
+            if payload is not None:
+                assert stage.groups is not None, "news are for those who made them"
+                with discarded_on_error(stage.write.access) as made:
+                    made.append(message)
+                    message = stage.groups.with_news(message, payload)
+            yield as_result(message, stage)
 
 
 def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:

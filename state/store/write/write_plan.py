@@ -224,6 +224,7 @@ class WritePlan:
             merge_memory_bytes=self.sink.merge_memory_bytes,
             compact_memory_bytes=self.sink.compact_memory_bytes,
             local_directory=self.sink.local_directory,
+            parallelism=self.sink.write_parallelism,
         )
 
     def seal_plan(self, grouping: Grouping) -> SealPlan:

@@ -1,0 +1,104 @@
+"""Runs of a buffer → messages of buckets, by one thread or by several: what comes out does not depend on their timing.
+
+Each thread has a lane: buckets that it writes one after the other. Which bucket is in which lane follows from the
+number of rows, and the names of a lane's files follow from one name that is drawn before the work starts. Encoding and
+compression run outside of Python, so that lanes advance at the same time.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from threading import Event, Lock
+
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import NumberedIds
+from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.store.commit.discard import discarded_on_error
+from bucketline.state.store.storage.parallel import all_items
+from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, write_bucket
+from bucketline.state.store.write.run_buffer import RunBuffer
+
+LANE_BYTES = 64 << 20
+"""What a lane needs of the memory for merging: a row group, what its encoding takes, and batches of the runs."""
+
+_UNKNOWN = BucketState()
+
+
+def written_buckets(
+    write: BucketWrite, states: Mapping[BucketId, BucketState], buffer: RunBuffer, threads: int
+) -> Generator[CommitMessage, None, None]:
+    """The message of each bucket, in the order of the buffer, which is empty afterwards. An error, and closing the
+    generator, leave nothing behind of buckets whose messages have not come out.
+
+    Memory is that of one thread: the lanes share it, and there are no more of them than it is enough for.
+    """
+    bucket_ids = buffer.buckets()
+    count = min(threads, len(bucket_ids), write.merge_memory_bytes // LANE_BYTES)
+    if count < 2:
+        for bucket_id in bucket_ids:
+            yield write_bucket(write, bucket_id, states.get(bucket_id, _UNKNOWN), buffer.take(bucket_id))
+        return
+    with discarded_on_error(write.access) as left:
+        made = _in_lanes(write, states, buffer, lanes_of({b: buffer.row_count(b) for b in bucket_ids}, count))
+        left += [made[bucket_id] for bucket_id in bucket_ids]
+        while left:
+            yield left.pop(0)
+
+
+def lanes_of(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:
+    """The buckets in so many lanes: each in turn goes to the lane that has the fewest rows by then."""
+    lanes: list[list[BucketId]] = [[] for _ in range(count)]
+    rows = [0] * count
+    for bucket_id, row_count in row_counts.items():
+        lane = rows.index(min(rows))
+        lanes[lane].append(bucket_id)
+        rows[lane] += row_count
+    return lanes
+
+
+class _OverError(Exception):
+    """Another lane has failed, or whoever waits for the lanes has been interrupted."""
+
+
+def _in_lanes(
+    write: BucketWrite, states: Mapping[BucketId, BucketState], buffer: RunBuffer, lanes: Sequence[Sequence[BucketId]]
+) -> dict[BucketId, CommitMessage]:
+    over, taking = Event(), Lock()
+
+    def watch() -> None:
+        if over.is_set():
+            raise _OverError
+        write.watch()
+
+    with discarded_on_error(write.access) as made:
+
+        def messages(of_lane: BucketWrite, lane: Sequence[BucketId]) -> Iterator[CommitMessage]:
+            try:
+                for bucket_id in lane:
+                    watch()
+                    with taking:
+                        runs = buffer.take(bucket_id)
+                    message = write_bucket(of_lane, bucket_id, states.get(bucket_id, _UNKNOWN), runs)
+                    made.append(message)
+                    yield message
+            except _OverError:
+                return
+            except BaseException:
+                over.set()
+                raise
+
+        works = [partial(messages, _lane_write(write, len(lanes), watch), lane) for lane in lanes]
+        found = all_items(works, len(lanes), over)
+        return {(m.partition, m.bucket): m for m in found}
+
+
+def _lane_write(write: BucketWrite, lanes: int, watch: Callable[[], None]) -> BucketWrite:
+    """How one of so many lanes writes: with its part of the memory, and with names of its own."""
+    # A copy of the access also chooses dictionaries by the rows of its own lane.
+    return replace(
+        write,
+        access=replace(write.access, ids=NumberedIds(write.access.ids.new_uuid())),
+        merge_memory_bytes=write.merge_memory_bytes // lanes,
+        compact_memory_bytes=write.compact_memory_bytes // lanes,
+        watch=watch,
+    )
