@@ -16,8 +16,8 @@ from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.paths import SCHEMA_DIR, extension_of, schema_name
-from bucketline.state.format.row_ranges import TRACKED, written_fields
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.datafile.column_mapping import ColumnSource, Mappings, wanted_fields
 from bucketline.state.store.datafile.formats import FileRows, format_named
 from bucketline.state.store.datafile.orc_instants import check_instants, instant_bounds
 from bucketline.state.store.datafile.parquet_rows import ParquetRows, RowGroup
@@ -27,16 +27,12 @@ from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.types.arrow import (
     SEQUENCE,
-    SYSTEM_FIELDS,
     VALUE_KIND,
     arrow_schema,
     arrow_type,
-    key_value_fields,
 )
-from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.cast import Declare, read_column
 from bucketline.state.types.logical import DataField
-from bucketline.state.types.values import to_scalar
 
 BATCH_ROWS = 32768
 """Default for the rows in a reader's record batch."""
@@ -48,18 +44,9 @@ LIBRARY_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, MemoryErr
 """What format libraries raise, besides their own errors, for invalid bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """Where one wanted column comes from: a file column under its stored name and type, or the same value for all."""
-
-    wanted: DataField
-    stored: DataField | None = None
-    constant: pa.Scalar | None = None
-
-
 def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
     """The Arrow schema of what `read_data_file` yields for these columns, system columns included."""
-    return arrow_schema(_fields(schema, columns))
+    return arrow_schema(wanted_fields(schema, columns))
 
 
 ChooseGroups: TypeAlias = Callable[[Callable[[str], list[RowGroup]]], list[RowGroup] | None]
@@ -79,6 +66,7 @@ def read_data_file(
     batch_bytes: int = BATCH_BYTES,
     groups: Sequence[int] | None = None,
     choose: ChooseGroups | None = None,
+    mappings: Mappings | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The file's rows in file order, as batches of at most `batch_rows` with schema `read_schema(schema, columns)`.
 
@@ -88,13 +76,13 @@ def read_data_file(
 
     `columns` are columns of `schema` (the current one), `_SEQUENCE_NUMBER` or `_VALUE_KIND`; `stored` is the schema
     version the file was written under. Partition columns get their value from `partition`, columns the file does not
-    have are null, columns of another type are cast.
+    have are null, columns of another type are cast. `mappings` are those of other files of the same read.
     Raises CorruptFileError when the file is not what its metadata says, UnsupportedTableError for another format,
     StorageError when it cannot be fetched.
     """
     with naming_file(path):
-        sources = _sources(schema, stored, meta, columns, partition)
-    out = arrow_schema([s.wanted for s in sources])
+        mapping = (mappings or Mappings()).of(schema, stored, meta, columns, partition)
+    sources = mapping.sources
     form = format_named(extension_of(meta.file_name))
     if form is None:
         name = extension_of(meta.file_name)
@@ -106,10 +94,12 @@ def read_data_file(
                 offset=min(source.size(), meta.file_size),
             )
         place.rows = form.rows(source, stored.settings.files)
-        is_exact = _is_exact(place.rows, stored)
+        if isinstance(place.rows, ParquetRows):
+            place.rows.sizes = mapping.sizes
+        is_exact = _is_exact(place.rows, mapping.declared)
         if not is_exact:
             _check_schema(place.rows, meta, stored)
-        is_plain = is_exact and all(s.stored is not None and s.stored.type == s.wanted.type for s in sources)
+        is_plain = is_exact and mapping.is_plain
         if choose is not None and isinstance(place.rows, ParquetRows):
             chosen = choose(place.rows.row_groups)
             groups = groups if chosen is None else [g.number for g in chosen]
@@ -124,7 +114,7 @@ def read_data_file(
                     raise CorruptFileError(f"column {s.wanted.name} is NOT NULL and holds nulls", column=s.wanted.name)
                 if s.stored is not None and s.stored.name in bounds:
                     check_instants(array, s.wanted.name, bounds[s.stored.name])
-            yield pa.RecordBatch.from_arrays(arrays, schema=out)
+            yield pa.RecordBatch.from_arrays(arrays, schema=mapping.out)
 
 
 def parquet_groups(
@@ -177,17 +167,11 @@ def _naming(path: str) -> Iterator[_Place]:
             raise CorruptFileError(str(e), offset=place.offset) from e
 
 
-def _is_exact(rows: FileRows, stored: TableSchema) -> bool:
+def _is_exact(rows: FileRows, declared: pa.Schema | None) -> bool:
     """Whether an open file has exactly the columns, with their ids and types, that a file of its schema has."""
     if not isinstance(rows, ParquetRows) or rows.int96_paths or rows.schema.metadata:
         return False
-    system = key_value_fields(stored) if stored.primary_keys else ()
-    try:
-        declared = arrow_schema((*system, *stored.fields))
-    except UnsupportedTableError:
-        # Columns without an Arrow type may be there, and are not read.
-        return False
-    return bool(rows.schema.equals(declared, check_metadata=True))
+    return declared is not None and bool(rows.schema.equals(declared, check_metadata=True))
 
 
 def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> None:
@@ -203,7 +187,7 @@ def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> No
 def _stored_batches(
     rows: FileRows,
     meta: DataFileMeta,
-    sources: Sequence[_Column],
+    sources: Sequence[ColumnSource],
     batch_rows: int,
     batch_bytes: int,
     groups: Sequence[int] | None,
@@ -240,7 +224,7 @@ def _blank(row_count: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.nulls(rows)], names=[""])
 
 
-def _read_one(batch: pa.RecordBatch, column: _Column, declare: Declare) -> pa.Array:
+def _read_one(batch: pa.RecordBatch, column: ColumnSource, declare: Declare) -> pa.Array:
     if column.constant is not None:
         return pa.repeat(column.constant, batch.num_rows)
     position = -1 if column.stored is None else batch.schema.get_field_index(column.stored.name)
@@ -250,24 +234,3 @@ def _read_one(batch: pa.RecordBatch, column: _Column, declare: Declare) -> pa.Ar
         return read_column(batch.column(position), column.stored.type, column.wanted.type, declare=declare)
     except UnsupportedTableError as e:
         raise UnsupportedTableError(f"column {column.wanted.name}: {e.message}", column=column.wanted.name) from e
-
-
-def _sources(
-    schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
-) -> tuple[_Column, ...]:
-    keys = schema.select(schema.partition_keys)
-    stored_values = decode_row(partition, [k.type for k in keys]) if keys else ()
-    values = dict(zip(schema.partition_keys, stored_values, strict=True))
-    tracked = [f for f in TRACKED if f in stored.fields]
-    of_id = {f.id: f for f in (*written_fields(stored, meta), *tracked, *key_value_fields(stored))}
-    return tuple(
-        _Column(f, constant=to_scalar(values[f.name], f.type))
-        if f.name in values
-        else _Column(f, stored=of_id.get(f.id))
-        for f in _fields(schema, columns)
-    )
-
-
-def _fields(schema: TableSchema, names: Sequence[str]) -> list[DataField]:
-    known = {f.name: f for f in (*SYSTEM_FIELDS, *schema.fields)}
-    return [known.get(name) or schema.field(name) for name in names]

@@ -4,7 +4,7 @@ Source: Paimon 2.0 MergeFileSplitRead, RawFileSplitRead, KeyValueTableRead.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -25,6 +25,7 @@ from bucketline.state.lsm.merge.merge_engines import columns_to_merge
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.lsm.tree.run import SortedRun
+from bucketline.state.store.datafile.column_mapping import Mappings
 from bucketline.state.store.datafile.data_files import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -50,6 +51,9 @@ from bucketline.state.types.row_kind import RowKind
 MERGE_BYTES = 256 << 20
 """Default for the bytes of Arrow data in memory while the runs of one section are merged."""
 
+_MERGED_BATCH_ROWS = 16384
+"""Rows of each run that a read merges at a time: twice as many do not stay in the processor's cache."""
+
 _SMALLEST_BATCH_BYTES = 64 << 10
 _MOST_GROUPS = 8
 """Row groups of a file with deleted rows that are read one by one; of more the whole file is."""
@@ -73,6 +77,7 @@ class FileAccess:
     age: RowAge | None = None
     choice: GroupChoice | None = None
     share: FileShare | None = None
+    mappings: Mappings = field(default_factory=Mappings, compare=False, repr=False)
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """The place of a data file: on the table's storage, or at its full path."""
@@ -104,6 +109,7 @@ class FileAccess:
             partition=bucket.partition,
             batch_rows=batch_rows,
             batch_bytes=self.batch_bytes,
+            mappings=None if is_tracked else self.mappings,
         )
         if is_tracked:
             found = fill_tracked(read(), file)
@@ -385,7 +391,8 @@ def _merged_rows(
             choice = None if access.choice is None else access.choice.only(schema.trimmed_primary_key)
             merged = replace(access, choice=choice)
             known = are_ages_known(runs, fold)
-            rows = merge_section(merged, bucket, runs, with_system, fold=fold, batch_rows=batch_rows, ages_known=known)
+            some = min(batch_rows, _MERGED_BATCH_ROWS)
+            rows = merge_section(merged, bucket, runs, with_system, fold=fold, batch_rows=some, ages_known=known)
             yield from drop_deletes(rows)
             continue
         # The files of one run share no key, so each row is the only one of its key.

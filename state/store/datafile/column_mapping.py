@@ -1,0 +1,107 @@
+"""Which column of a file each wanted column is read from: found once for all files of a read written alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.row_ranges import TRACKED, written_fields
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.datafile.parquet_rows import PackedSizes
+from bucketline.state.types.arrow import SYSTEM_FIELDS, arrow_schema, key_value_fields
+from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.values import to_scalar
+
+_MOST_MAPPINGS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSource:
+    """Where one wanted column comes from: a file column under its stored name and type, or the same value for all."""
+
+    wanted: DataField
+    stored: DataField | None = None
+    constant: pa.Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileMapping:
+    """How files are read: a source for each wanted column, and `out`, the schema of the rows.
+
+    `declared` are the columns of a file of the schema that it was written under, None if one of them has no Arrow type.
+    With `is_plain` every wanted column is in such files, with the type it has in the table. `sizes` are those of the
+    files that were read.
+    """
+
+    sources: tuple[ColumnSource, ...]
+    out: pa.Schema
+    declared: pa.Schema | None
+    is_plain: bool
+    sizes: PackedSizes = field(default_factory=PackedSizes)
+
+
+class Mappings:
+    """Mappings of the files of one table, some of the last ones."""
+
+    def __init__(self) -> None:
+        self._found: dict[object, tuple[FileMapping, object]] = {}
+
+    def __reduce__(self) -> tuple[type["Mappings"], tuple[()]]:
+        # They are kept by the identity of schemas, which are others where they arrive.
+        return Mappings, ()
+
+    def of(
+        self, schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
+    ) -> FileMapping:
+        """The mapping of a file in a partition, written under `stored` and read under `schema`."""
+        key = (id(schema), id(stored), meta.write_cols, tuple(columns), partition if schema.partition_keys else b"")
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= _MOST_MAPPINGS:
+                self._found = {}
+            # The schemas are kept as well, so that no other one gets their identity.
+            found = self._found[key] = _mapping(schema, stored, meta, columns, partition), (schema, stored)
+        return found[0]
+
+
+def wanted_fields(schema: TableSchema, names: Sequence[str]) -> list[DataField]:
+    """The columns with these names, system columns included."""
+    known = {f.name: f for f in (*SYSTEM_FIELDS, *schema.fields)}
+    return [known.get(name) or schema.field(name) for name in names]
+
+
+def _mapping(
+    schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
+) -> FileMapping:
+    sources = _sources(schema, stored, meta, columns, partition)
+    system = key_value_fields(stored) if stored.primary_keys else ()
+    try:
+        declared = arrow_schema((*system, *stored.fields))
+    except UnsupportedTableError:
+        # Columns without an Arrow type may be there, and are not read.
+        declared = None
+    return FileMapping(
+        sources,
+        arrow_schema([s.wanted for s in sources]),
+        declared,
+        all(s.stored is not None and s.stored.type == s.wanted.type for s in sources),
+    )
+
+
+def _sources(
+    schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
+) -> tuple[ColumnSource, ...]:
+    keys = schema.select(schema.partition_keys)
+    stored_values = decode_row(partition, [k.type for k in keys]) if keys else ()
+    values = dict(zip(schema.partition_keys, stored_values, strict=True))
+    tracked = [f for f in TRACKED if f in stored.fields]
+    of_id = {f.id: f for f in (*written_fields(stored, meta), *tracked, *key_value_fields(stored))}
+    return tuple(
+        ColumnSource(f, constant=to_scalar(values[f.name], f.type))
+        if f.name in values
+        else ColumnSource(f, stored=of_id.get(f.id))
+        for f in wanted_fields(schema, columns)
+    )
