@@ -48,13 +48,16 @@ def plan_batch(
 
 def _in_one_task(stages: Stages[Records], most_bytes: int) -> Stages[Records]:
     """The stages with one task that writes, where one task reads and little is to be compacted: a shuffle costs a small
-    batch more than its rows."""
+    batch more than its rows. The assigners of a dynamic table stay as they are."""
     stage = stages.write
-    if not stages.source.is_alone or stages.place is not None or stages.tasks.write is None or stage.groups is not None:
+    if not stages.source.is_alone or stages.place is not None or stages.tasks.write is None:
         return stages
+    if stage.groups is not None and not stages.assigners.across_partitions:
+        return stages
+    groups = None if stage.groups is None else stage.groups.in_one_task()
     if sum(map(_next_compaction_bytes, repeat(stage), stage.states.values())) > most_bytes:
         return stages
-    return replace(stages, tasks=TaskCounts(1))
+    return replace(stages, write=replace(stage, groups=groups), tasks=TaskCounts(1))
 
 
 def _next_compaction_bytes(stage: WriteStage, state: BucketState) -> int:

@@ -45,6 +45,10 @@ class Placing:
         """What comes of the rows of one share of the keys; `runs` are in arrival order, and there is at least one."""
         raise NotImplementedError
 
+    def in_one_task(self) -> "Placing":
+        """The same for a task that places and writes all shares."""
+        return self
+
     def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
         """The message of a bucket that was written, with what its news ask for."""
         del payload

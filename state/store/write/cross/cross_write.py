@@ -122,6 +122,10 @@ class CrossWrite(Placing):
         if self.writes_alone and (buckets % self.shares != share).any():
             raise SharedBucket(f"share {share} of {self.shares} has keys in buckets of other shares")
 
+    def in_one_task(self) -> "CrossWrite":
+        """Where one task writes all buckets, it does not matter which share has keys in them."""
+        return replace(self, writes_alone=False)
+
     def index_plan(self, share: int) -> IndexPlan:
         """Which index the share needs."""
         root = self.local_directory or f"{tempfile.gettempdir()}/bucketline"

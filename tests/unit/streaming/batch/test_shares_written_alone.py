@@ -1,6 +1,7 @@
 """Cross-partition batches: the task that places a share of the keys writes its buckets, where nobody else does."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,6 +9,8 @@ import pytest
 
 from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.format.data_file import EMPTY_ROW
+from bucketline.state.store.engine.engine import Parts
+from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.store.write.write_session import WriteSession
@@ -18,6 +21,7 @@ from bucketline.streaming.batch.target import StreamState, Target
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import Frame
+from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
@@ -120,3 +124,26 @@ def test_a_share_and_its_buckets_of_all_partitions_are_one_task_s() -> None:
     for share in range(3):
         own = {among.task(p, bucket) for p in partitions for bucket in range(share, 60, 3)}
         assert own == {among.task(EMPTY_ROW, -1 - share)} == {share}
+
+
+@pytest.mark.parametrize("shares", ["2", "3"])
+def test_one_task_that_reads_all_writes_all_shares(tmp_path: Path, shares: str) -> None:
+    stream, none = Stream(tmp_path), {"compaction": "none"}
+    stream.write(2, **none)
+    session = WriteSession(stream.table.path, {"assigner-parallelism": shares, "local-directory": str(stream.local)})
+    session.refresh()
+    cluster = Cluster(random.Random(1), 2)
+    data = pa.table({"id": range(200), "v": range(200), "pt": [7] * 200}).cast(COLUMNS)
+    source, rows = Frame(None, is_alone=True), Parts([GivenRows([data])])
+    target, identity = Target(session, "q"), BatchIdentity("q", 1, None, None, None)
+    engine = SparkEngine(cluster)
+    outcome = engine.run(replace(plan_batch(target, identity, source, engine.workers), source=rows))
+    known = len(stream.expected)
+    assert (cluster.tasks_run, outcome.accepted_rows) == (1, 200)
+    # The rows, and a retract in the partition that each known key has left.
+    assert sum(f.row_count for m in outcome.messages for f in m.new_files) == 200 + known
+    assert sum(f.delete_row_count or 0 for m in outcome.messages for f in m.new_files) == known
+    assert len(outcome.messages) == len({(m.partition, m.bucket) for m in outcome.messages})
+    # One that compacts much takes several tasks, where each has its share.
+    other = plan_batch(target, identity, source, engine.workers, most_bytes=-1)
+    assert other.tasks.write == int(shares)
