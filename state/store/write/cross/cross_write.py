@@ -6,7 +6,8 @@ itself does goes into it with the next batch, from the table. What earlier rows 
 
 import logging
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -95,14 +96,20 @@ class CrossWrite(Placing):
         with index:
             if plan.backup is not None and (self.back_up_now or report.origin is IndexOrigin.BUILT):
                 _back_up(index, plan.backup)
-            sealer = RunSealer(self.seal_plan(), origin=share)
-            chunks = _chunks(runs)
+            # Nothing is held that has been used: what is placed is held by the caller beside it.
+            chunks = _chunks(deque(runs))
+            del runs
             first, second = next(chunks, None), next(chunks, None)
+            is_loose = self.writes_alone and second is None and first is not None and first.nbytes <= self.budget_bytes
+            sealer = RunSealer(self.seal_plan(RunForm.ROWS if is_loose else RunForm.PACKED), origin=share)
             if first is not None and second is None:
                 placed, note = _place_whole(self, index, plan, first, SYSTEM_IDS.new_uuid())
                 self.check_owned(share, placed.buckets)
                 grown = placed.effect.growth
-                yield from sealer.add(AcceptedRows(_with_buckets(placed.rows, placed.buckets), placed.kinds))
+                accepted = AcceptedRows(_with_buckets(placed.rows, placed.buckets), placed.kinds)
+                del first, placed
+                yield from sealer.add(accepted)
+                del accepted
             elif first is not None and second is not None:
                 placer = _Placer(self, index, plan)
                 for chunk in chain((first, second), chunks):
@@ -147,7 +154,7 @@ class CrossWrite(Placing):
         """The manifests of the table at a path, which say what the index holds."""
         return Manifests(io, path, partition_types)
 
-    def seal_plan(self) -> SealPlan:
+    def seal_plan(self, form: RunForm) -> SealPlan:
         """How placed rows become runs."""
         return SealPlan(
             schema=self.schema,
@@ -156,7 +163,7 @@ class CrossWrite(Placing):
             total_buckets=-1,
             budget_bytes=self.budget_bytes,
             run_bytes=self.run_bytes,
-            form=RunForm.ROWS if self.writes_alone else RunForm.PACKED,
+            form=form,
         )
 
 
@@ -262,12 +269,12 @@ class _Placer:
         return replace(placement, partitions=numbered), [named[code] for code in used.tolist()]
 
 
-def _chunks(runs: Iterable[tuple[SealedRun, Blob]]) -> Iterator[pa.Table]:
-    """The rows of runs in arrival order, in pieces of about CHUNK_BYTES."""
+def _chunks(runs: deque[tuple[SealedRun, Blob]]) -> Iterator[pa.Table]:
+    """The rows of runs in arrival order, in pieces of about CHUNK_BYTES; the runs are taken one by one."""
     waiting: list[pa.RecordBatch] = []
     size = 0
-    for _, blob in runs:
-        for batch in unseal(blob):
+    while runs:
+        for batch in unseal(runs.popleft()[1]):
             waiting.append(batch)
             size += batch.nbytes
             if size >= CHUNK_BYTES:

@@ -12,6 +12,9 @@ from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.cross.cross_write import CrossWrite
+from bucketline.state.store.write.grouping import share_of_group
+from bucketline.state.store.write.sealed_runs import SealedRun
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -147,3 +150,19 @@ def test_one_task_that_reads_all_writes_all_shares(tmp_path: Path, shares: str) 
     # One that compacts much takes several tasks, where each has its share.
     other = plan_batch(target, identity, source, engine.workers, most_bytes=-1)
     assert other.tasks.write == int(shares)
+
+
+def test_rows_of_a_large_share_are_held_compressed(tmp_path: Path) -> None:
+    session = WriteSession(Stream(tmp_path).table.path, {"local-directory": str(tmp_path / "local")})
+    session.refresh()
+    stages = plan_batch(Target(session, "q"), BatchIdentity("q", 1, None, None, None), Frame(None), Workers(2, 100))
+    place = stages.write.groups
+    assert isinstance(place, CrossWrite)
+    data = pa.table({"id": range(200), "v": range(200), "pt": [7] * 200}).cast(COLUMNS)
+    (run, *_) = (run for run in GivenRows([data]).runs(stages.seal) if share_of_group(run.bucket) == 0)
+
+    def held(budget_bytes: int) -> set[type]:
+        runs = replace(place, budget_bytes=budget_bytes).place(0, [(run, pa.py_buffer(run.blob))])
+        return {type(r.blob) for r in runs if isinstance(r, SealedRun)}
+
+    assert (held(1 << 20), held(100)) == ({pa.Table}, {bytes})
