@@ -41,7 +41,7 @@ class RecordFormat(Enum):
 
 
 class ReaderChoice(Enum):
-    """Who reads the records of a Kafka source."""
+    """Who reads the records of a Kafka source, and Parquet files."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -57,7 +57,8 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """A Spark streaming source; `options` go to Spark as they are. `reader` says who reads Kafka's records."""
+    """A Spark streaming source; `options` go to Spark as they are. `reader` says who reads
+    Kafka's records and Parquet files."""
 
     format: str
     options: Mapping[str, str]
@@ -134,7 +135,7 @@ SOURCE_READER = Option(
     "source.reader",
     parse_enum(ReaderChoice),
     ReaderChoice.AUTO,
-    "who reads Kafka: Spark's source, or tasks themselves (native); auto: native where every option has a counterpart",
+    "who reads Kafka, and Parquet files: Spark, or tasks themselves (native); auto: native where the rows are the same",
 )
 CHECKPOINT = Option("checkpoint", parse_given_text, None, "directory where Spark keeps the job's progress")
 TRIGGER = Option("trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow")

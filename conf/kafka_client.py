@@ -11,10 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bucketline.conf.errors import OptionError
-from bucketline.conf.job import SOURCE_READER, ReaderChoice, RecordFormat, SourceConfig
 from bucketline.conf.secrets import MaskedOptions
-from bucketline.conf.source_options import KAFKA
 
 OF_KAFKA = "kafka."
 
@@ -115,24 +112,6 @@ def kafka_client(options: Mapping[str, str]) -> KafkaClient:
         elif key not in known and not key.startswith(("ssl.truststore.", "ssl.keystore.")):
             obstacles.append(f"{OF_KAFKA}{key} has no counterpart")
     return KafkaClient(MaskedOptions(found), tuple(sorted(set(obstacles))))
-
-
-def check_reader(source: SourceConfig, options: Mapping[str, str]) -> None:
-    """Returns if the reader that a job asks for goes with its source. Raises OptionError."""
-    if source.reader is not ReaderChoice.NATIVE:
-        return
-    why = obstacles(source, options)
-    if why:
-        raise OptionError(f"source.reader = native: {why[0]}; use auto or spark", key=SOURCE_READER.key)
-
-
-def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
-    """Why the tasks of a job with these options cannot read themselves; empty when they can."""
-    if source.format != KAFKA:
-        return (f"the source is {source.format!r}, and tasks read Kafka alone themselves",)
-    if source.decode is RecordFormat.NONE:
-        return ("without source.decode the table's rows are what Spark makes of the records",)
-    return kafka_client(options).obstacles
 
 
 def _take_transport(given: Mapping[str, str], found: dict[str, str], obstacles: list[str]) -> None:

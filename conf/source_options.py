@@ -14,6 +14,7 @@ from bucketline.conf.option import parse_bool
 from bucketline.conf.secrets import mask_text
 
 KAFKA = "kafka"
+PARQUET = "parquet"
 SERVERS = "kafka.bootstrap.servers"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 MAX_OFFSETS = "maxOffsetsPerTrigger"
@@ -45,7 +46,7 @@ KAFKA_OPTIONS = (
     INCLUDE_HEADERS,
 )
 """Spark's options of a Kafka source; Kafka's own follow `kafka.`."""
-PARSED_FORMATS = ("json", "csv", "parquet", "orc", "xml", "avro")
+PARSED_FORMATS = ("json", "csv", PARQUET, "orc", "xml", "avro")
 """Formats that Spark reads into columns, with a given schema."""
 
 _MAY_BE_MALFORMED = ("json", "csv", "xml")

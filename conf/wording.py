@@ -9,3 +9,11 @@ def counted(count: int, word: str, plural: str | None = None) -> str:
 def span(first: int, last: int, word: str) -> str:
     """A range by its first and last number: `snapshot 3`, `snapshots 3 to 7`."""
     return f"{word} {first}" if first == last else f"{word}s {first} to {last}"
+
+
+def age_text(seconds: int) -> str:
+    """A duration in its largest whole unit."""
+    for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:,} {name}s"
+    return "less than a second" if seconds < 1 else f"{seconds} second{'' if seconds == 1 else 's'}"

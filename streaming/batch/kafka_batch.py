@@ -133,7 +133,7 @@ def read_by_one_task(found: Records, identity: BatchIdentity, parallelism: int, 
     them has a preferred place, or each.
     Source: Spark 4.0 DefaultPartitionCoalescer, KafkaOffsetRangeCalculator.
     """
-    if isinstance(found, KafkaRanges):
+    if not isinstance(found, Frame):
         return found
     records = record_count(identity.start_offsets, identity.end_offsets)
     if records is None or task_count(records, parallelism, record_bytes) > 1:

@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from bucketline.conf.wording import counted
+from bucketline.conf.wording import age_text, counted
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import CommitKind
@@ -13,7 +13,6 @@ from bucketline.state.store.catalog.postpone_backlog import Waiting
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.write.visibility import Hidden
-from bucketline.streaming.batch.age import age_text
 from bucketline.streaming.batch.back_pressure import Relief
 from bucketline.streaming.batch.commit import CommitReport
 

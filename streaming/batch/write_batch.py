@@ -30,12 +30,14 @@ from bucketline.streaming.batch.history import check_rolled_back, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, read_identity
 from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
+from bucketline.streaming.batch.parquet_batch import ParquetReader, files_of
 from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
 from bucketline.streaming.batch.target import Target, taken_over
 from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.read_task import Frame, Records
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
@@ -44,9 +46,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a job says of all its batches; the fields are as in `TableSink`. With `kafka`, tasks read Kafka themselves;
-    with `joins_partitions` one task reads a batch of few records, however Spark splits it: only a job that has made the
-    frame knows that it holds Kafka's records and nothing else.
+    """What a job says of all its batches; the fields are as in `TableSink`. With `kafka`, tasks read Kafka themselves,
+    with `parquet` Parquet files; with `joins_partitions` one task reads a batch of few records, however Spark splits
+    it: only a job that has made the frame knows that it holds Kafka's records and nothing else.
     """
 
     decoder: Decoder | None = None
@@ -56,6 +58,7 @@ class Job:
     allow_reprocess: bool = False
     kafka: KafkaReader | None = None
     joins_partitions: bool = False
+    parquet: ParquetReader | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +98,27 @@ def write_once(
     target, relief = relieve(target, engine)
     of_kafka = job.joins_partitions or job.kafka is not None
     row_bytes = stored_row_bytes(target.session.view) if of_kafka else 0
-    found = records_of(conform(target, rows), identity, job.kafka, engine.workers.parallelism, row_bytes)
+    fitting = conform(target, rows)
+    if job.parquet is not None:
+        target, done = _of_files(target, identity, engine, fitting, rows.frame, job.parquet)
+        return target, replace(done, relief=relief)
+    found = records_of(fitting, identity, job.kafka, engine.workers.parallelism, row_bytes)
     if job.joins_partitions:
         found = read_by_one_task(found, identity, engine.workers.parallelism, row_bytes)
     target, done = plan_run_commit(target, identity, engine, found)
     return target, replace(done, relief=relief)
+
+
+def _of_files(
+    target: Target, identity: BatchIdentity, engine: SparkEngine, fitting: Frame, frame: Any, parquet: ParquetReader
+) -> tuple[Target, Done]:
+    """A batch of files: Spark reads it where a task has found a file that is for Spark to read."""
+    found = files_of(fitting, frame, parquet)
+    try:
+        return plan_run_commit(target, identity, engine, found)
+    except UnfitFileError as e:
+        parquet.give_up(e)
+    return plan_run_commit(target, identity, engine, fitting)
 
 
 def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:

@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from bucketline.conf.wording import counted
+from bucketline.conf.wording import age_text, counted
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import Snapshot
@@ -19,7 +19,6 @@ from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.read.views import partition_text
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.table.table import handle_of
-from bucketline.streaming.batch.age import age_text
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, console, print_table

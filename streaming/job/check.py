@@ -2,7 +2,7 @@
 
 from bucketline.conf.catalog_options import Metastore
 from bucketline.conf.job import JobConfig
-from bucketline.conf.kafka_client import check_reader
+from bucketline.conf.reader_choice import check_reader
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.source_options import source_options

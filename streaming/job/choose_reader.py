@@ -1,4 +1,4 @@
-"""Who reads the Kafka records of a job: Spark's Kafka source, or tasks themselves; chosen once, and logged.
+"""Who reads the Kafka records or Parquet files of a job: Spark's source, or tasks themselves; chosen once, and logged.
 
 What tasks can do is asked of tasks, and Spark takes seconds to start the first ones. That runs beside the start of the
 query, which takes seconds too, so that the first batch finds workers that are up.
@@ -13,9 +13,11 @@ from typing import Any
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_READER, ReaderChoice, SourceConfig
-from bucketline.conf.kafka_client import kafka_client, obstacles
-from bucketline.conf.source_options import KAFKA, find_option
+from bucketline.conf.kafka_client import kafka_client
+from bucketline.conf.reader_choice import obstacles
+from bucketline.conf.source_options import KAFKA, PARQUET, find_option
 from bucketline.streaming.batch.kafka_batch import KafkaReader
+from bucketline.streaming.batch.parquet_batch import ParquetReader
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.tasks.kafka_trial import client_error, try_tasks
@@ -36,10 +38,11 @@ class JobSink(TableSink):
 
     kafka: Chosen | None = None
     joins_partitions: bool = False
+    parquet: ParquetReader | None = None
 
     def _job(self) -> Job:
         kafka = None if self.kafka is None else self.kafka()
-        return replace(TableSink._job(self), kafka=kafka, joins_partitions=self.joins_partitions)
+        return replace(TableSink._job(self), kafka=kafka, joins_partitions=self.joins_partitions, parquet=self.parquet)
 
 
 def splits(options: Mapping[str, str]) -> bool:
@@ -52,7 +55,7 @@ def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str]) 
 
     Raises OptionError where `native` is asked for and it is known that it cannot be.
     """
-    if source.reader is ReaderChoice.SPARK or (source.format != KAFKA and source.reader is ReaderChoice.AUTO):
+    if source.reader is ReaderChoice.SPARK or source.format != KAFKA:
         return None
     why = obstacles(source, options) or _obstacles_here(spark, options)
     if why:
@@ -65,6 +68,18 @@ def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str]) 
         keeps_split=splits(options),
     )
     return _Tried(reader, source, beside(lambda: try_tasks(spark, settings)))
+
+
+def choose_file_reader(source: SourceConfig, options: Mapping[str, str]) -> ParquetReader | None:
+    """That tasks read Parquet files themselves; None when Spark reads, and where the source is another.
+
+    Raises OptionError where `native` is asked for and the options do not allow it.
+    """
+    if source.format != PARQUET or source.reader is ReaderChoice.SPARK:
+        return None
+    why = obstacles(source, options)
+    _settle(source, *why)
+    return None if why else ParquetReader(source.reader is ReaderChoice.NATIVE)
 
 
 class _Tried:
@@ -100,12 +115,13 @@ def beside(work: Callable[[], str]) -> "Future[str]":
 
 def _settle(source: SourceConfig, *why: str) -> None:
     """Logs who reads, and why Spark does; without a reason tasks do. Raises OptionError where tasks must and cannot."""
+    what = "Kafka" if source.format == KAFKA else "the files"
     if not why:
-        _LOG.info("tasks read Kafka themselves (source.reader = %s)", source.reader.value)
+        _LOG.info("tasks read %s themselves (source.reader = %s)", what, source.reader.value)
     elif source.reader is ReaderChoice.NATIVE:
         raise OptionError(f"source.reader = native: {why[0]}; use auto or spark", key=SOURCE_READER.key)
     else:
-        _LOG.info("Spark reads Kafka (source.reader = auto): %s", "; ".join(why))
+        _LOG.info("Spark reads %s (source.reader = auto): %s", what, "; ".join(why))
 
 
 def _obstacles_here(spark: Any, options: Mapping[str, str]) -> tuple[str, ...]:

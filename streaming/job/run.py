@@ -27,7 +27,7 @@ from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.await_end import await_end
 from bucketline.streaming.job.check import check_job, sink_options_of
-from bucketline.streaming.job.choose_reader import JobSink, choose_reader, splits
+from bucketline.streaming.job.choose_reader import JobSink, choose_file_reader, choose_reader, splits
 from bucketline.streaming.job.ending import Ending, process_ending, signals_to
 from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.job_table import open_or_create
@@ -101,6 +101,7 @@ def run_job(
             storage_options=handle_of(table).storage,
             kafka=reader,
             joins_partitions=kafka and not splits(given.options),
+            parquet=choose_file_reader(config.source, given.options),
         )
         gate = BatchGate(sink)
         with kafka_failures(given.options if kafka else None), explained():

@@ -8,21 +8,37 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.engine import GivenBack, Outcome
 from bucketline.state.types.schema_need import decode_need
 from bucketline.streaming.decode.schema_needs import joined_needs
-from bucketline.streaming.tasks.wire import FOUND, GIVEN_BACK, MESSAGES, NEEDS, NOTE, REJECTS, STATS, Result, read_stats
+from bucketline.streaming.tasks.parquet_fit import UnfitFileError
+from bucketline.streaming.tasks.wire import (
+    FOUND,
+    GIVEN_BACK,
+    MESSAGES,
+    NEEDS,
+    NOTE,
+    REJECTS,
+    STATS,
+    UNFIT,
+    Result,
+    read_stats,
+)
+
+_KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, FOUND, GIVEN_BACK, UNFIT)
 
 
 def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
     """The outcome in the results of tasks; `retired` are messages that go with theirs.
 
-    Raises GivenBack where a task says so: what the others have made is removed then.
+    Raises GivenBack and UnfitFileError where a task says so: what the others have made is removed then.
     """
-    by_kind: dict[str, list[bytes]] = {kind: [] for kind in (MESSAGES, REJECTS, NOTE, STATS, NEEDS, FOUND, GIVEN_BACK)}
+    by_kind: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
     for result in results:
         by_kind[result.kind].append(result.payload)
     with discarded_on_error(access) as messages:
         messages += [m for payload in by_kind[MESSAGES] for m in decode_messages(payload)]
         if by_kind[GIVEN_BACK]:
             raise GivenBack(by_kind[GIVEN_BACK][0].decode())
+        if by_kind[UNFIT]:
+            raise UnfitFileError(by_kind[UNFIT][0].decode())
     return Outcome(
         messages=(*messages, *retired),
         rejects=tuple(by_kind[REJECTS]),

@@ -21,8 +21,11 @@ from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
 from bucketline.streaming.tasks.kafka_consumers import KEPT
 from bucketline.streaming.tasks.kafka_fetch import RangeFetch
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.parquet_files import ParquetFiles
+from bucketline.streaming.tasks.parquet_fit import UnfitFileError
+from bucketline.streaming.tasks.parquet_read import file_rows
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.wire import FOUND, NEEDS, REJECTS, RUN, Routed, routed_note
+from bucketline.streaming.tasks.wire import FOUND, NEEDS, REJECTS, RUN, UNFIT, Routed, routed_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ _MOST_ROWS, _MOST_BYTES = 10_000, 64 << 20
 
 _NONE_REFUSED: tuple[tuple[pa.Table, pa.Array], ...] = ()
 
-Records = Frame | KafkaRanges
+Records = Frame | KafkaRanges | ParquetFiles
 """Where the tasks of a batch get their records from."""
 
 
@@ -129,6 +132,21 @@ class ReadKafkaTask:
             return
         with KEPT.consumer(source.reading.settings) as consumer:
             yield from self.reading.runs(RangeFetch(consumer, source.reading, source.columns).tables(share))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadParquetTask:
+    """Reads its share of Parquet files; plain values only, so that it travels. It ends with the first file that is for
+    Spark to read, and says so: the batch will be run again."""
+
+    reading: Reading
+    source: ParquetFiles
+
+    def __call__(self) -> Iterator[Routed]:
+        try:
+            yield from self.reading.runs(file_rows(self.source.shares[task_number()], self.source))
+        except UnfitFileError as e:
+            yield routed_note(UNFIT, origin=task_number(), row_count=0, blob=e.message.encode())
 
 
 @dataclass(frozen=True, slots=True)

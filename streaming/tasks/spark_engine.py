@@ -24,12 +24,14 @@ from bucketline.streaming.tasks.job_task import job_task
 from bucketline.streaming.tasks.join_task import join_stage
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.outcome import read_outcome
+from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.place_task import PlaceTask
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import (
     Reading,
     ReadKafkaTask,
     ReadMessagesTask,
+    ReadParquetTask,
     ReadPartsTask,
     ReadTask,
     Records,
@@ -101,6 +103,8 @@ class SparkEngine:
         reading = Reading(stages.seal, to, source.decode, source.reject_limit)
         if isinstance(source, KafkaRanges):
             return bytes_job(self.spark, len(source.shares), _then(ReadKafkaTask(reading, source), write), after)
+        if isinstance(source, ParquetFiles):
+            return bytes_job(self.spark, len(source.shares), _then(ReadParquetTask(reading, source), write), after)
         few = frame_messages(self.spark, source.frame) if source.is_alone else None
         if few is not None:
             return rdd_job(self.spark, few.rdd, 1, _then(ReadMessagesTask(reading, few.schema), write), after)

@@ -1,7 +1,8 @@
 """Paimon's own sink for Spark on Parquet input: fixed buckets, compacted or not, and keys across partitions.
 
 Both sinks read the same stream in turns of one session, the same options on both tables: what each does with a batch is
-all that differs. `$BUCKETLINE_PAIMON_SPARK` names the jar of Paimon's connector for this version of Spark, for instance
+all that differs. With fixed buckets a job over the same files is compared as well, whose tasks read them themselves.
+`$BUCKETLINE_PAIMON_SPARK` names the jar of Paimon's connector for this version of Spark, for instance
 paimon-spark-4.0_2.13-1.4.2.jar; without it there is nothing to compare with, and the measurement says so.
 `$BUCKETLINE_BENCH_CASES` names some of the cases, with commas.
 """
@@ -15,8 +16,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.job.run import run_job
 from tests.bench.engine import input_stream, session
 from tests.bench.result import Result, Size, asked, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, upserts
@@ -33,7 +36,7 @@ Write = Callable[[FileStream], None]
 class Case:
     """A table, a stream of `batches` batches of `rows` rows over `keys` keys, and what is asked of the ratio.
 
-    With `loaded` the table has so many rows before, by a batch that is not measured.
+    With `loaded` the table has so many rows before, by a batch that is not measured; with `as_job` a job takes part.
     """
 
     name: str
@@ -45,11 +48,19 @@ class Case:
     partition: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     loaded: int = 0
+    as_job: bool = False
 
 
 CASES = (
     Case(
-        "fixed", "four fixed buckets, default compaction in both", 2.5, 5, 300_000, 1_200_000, options={"bucket": "4"}
+        "fixed",
+        "four fixed buckets, default compaction in both",
+        2.5,
+        5,
+        300_000,
+        1_200_000,
+        options={"bucket": "4"},
+        as_job=True,
     ),
     Case(
         "write-only",
@@ -59,6 +70,7 @@ CASES = (
         300_000,
         1_200_000,
         options={"bucket": "4", "write-only": "true"},
+        as_job=True,
     ),
     Case(
         "cross-partition",
@@ -106,20 +118,21 @@ def run(size: Size, root: Path) -> Sequence[Result]:
     names = asked("BUCKETLINE_BENCH_CASES", (case.name for case in CASES))
     cases = [case for case in CASES if case.name in names]
     with session(root, paimon=True, more_jars=more) as spark:
-        return [_compare(case, size, root / case.name, spark) for case in cases]
+        return [result for case in cases for result in _compare(case, size, root / case.name, spark)]
 
 
-def _compare(case: Case, size: Size, root: Path, spark: Any) -> Result:
+def _compare(case: Case, size: Size, root: Path, spark: Any) -> list[Result]:
     rows, keys = size.rows(case.rows), size.rows(case.keys)
     before = list(upserts(1, size.rows(case.loaded), key_range=keys, seed=4)) if case.loaded else []
     batches = list(upserts(case.batches, rows, key_range=keys, seed=5))
-    seconds: dict[str, list[float]] = {name: [] for name in _SINKS}
-    cpu: dict[str, list[float]] = {name: [] for name in _SINKS}
+    sinks = {name: sink for name, sink in _SINKS.items() if name != "job" or case.as_job}
+    seconds: dict[str, list[float]] = {name: [] for name in sinks}
+    cpu: dict[str, list[float]] = {name: [] for name in sinks}
     written: dict[str, int] = {}
     with WorkerWatch() as watch:
         for turn in range(-1, size.repeats):
             counts = {}
-            for name, sink in _SINKS.items():
+            for name, sink in sinks.items():
                 folder = root / name
                 shutil.rmtree(folder, ignore_errors=True)
                 table = create_table(
@@ -139,25 +152,30 @@ def _compare(case: Case, size: Size, root: Path, spark: Any) -> Result:
                     cpu[name].append(cpu_seconds() - spent)
                 written[name] = folder_bytes(table)
                 counts[name] = open_table(table).to_arrow(["id"]).num_rows
-            assert counts["ours"] == counts["paimon"], counts
-    return Result(
-        name=f"paimon {case.name}",
-        what=f"{case.batches} batches of upserts from Parquet, {case.what}, against Paimon's own sink for Spark",
-        rows=case.batches * rows,
-        seconds=median(seconds["ours"]),
-        other_seconds=median(seconds["paimon"]),
-        written_bytes=written["ours"],
-        worker_peak_bytes=watch.peak_bytes,
-        ratio=paired_ratio(seconds["paimon"], seconds["ours"]),
-        at_least=case.at_least,
-        memory_limit_bytes=1 << 30,
-        detail={
-            "seconds": seconds,
-            "cpu": cpu,
-            "cpu ratio": paired_ratio(cpu["paimon"], cpu["ours"]),
-            "paimon_bytes": written["paimon"],
-        },
-    )
+            assert len(set(counts.values())) == 1, counts
+    return [
+        Result(
+            name=f"paimon {case.name}{' job' if name == 'job' else ''}",
+            what=f"{case.batches} batches of upserts from Parquet{_BY[name]}, {case.what}, against Paimon's own sink "
+            "for Spark",
+            rows=case.batches * rows,
+            seconds=median(seconds[name]),
+            other_seconds=median(seconds["paimon"]),
+            written_bytes=written[name],
+            worker_peak_bytes=watch.peak_bytes,
+            ratio=paired_ratio(seconds["paimon"], seconds[name]),
+            at_least=case.at_least,
+            memory_limit_bytes=1 << 30,
+            detail={
+                "seconds": seconds,
+                "cpu": cpu,
+                "cpu ratio": paired_ratio(cpu["paimon"], cpu[name]),
+                "paimon_bytes": written["paimon"],
+            },
+        )
+        for name in sinks
+        if name != "paimon"
+    ]
 
 
 def _ours(spark: Any, table: str) -> Write:
@@ -169,6 +187,24 @@ def _ours(spark: Any, table: str) -> Write:
     return write
 
 
+def _job(spark: Any, table: str) -> Write:
+    def write(stream: FileStream) -> None:
+        settings = (
+            f"table={table}",
+            "source.format=parquet",
+            "source.reader=native",
+            f"source.options.path={stream.folder}",
+            "source.options.maxFilesPerTrigger=1",
+            f"source.options.schema={stream.ddl}",
+            f"options.local-directory={table}.local",
+            f"checkpoint={stream.checkpoint}",
+            "trigger=availableNow",
+        )
+        run_job(resolve_job(read_assignments(settings)), spark)
+
+    return write
+
+
 def _theirs(spark: Any, table: str) -> Write:
     def write(stream: FileStream) -> None:
         write_with_paimon(stream.frame(spark), table, stream.checkpoint)
@@ -176,4 +212,5 @@ def _theirs(spark: Any, table: str) -> Write:
     return write
 
 
-_SINKS: Mapping[str, Callable[[Any, str], Write]] = {"ours": _ours, "paimon": _theirs}
+_SINKS: Mapping[str, Callable[[Any, str], Write]] = {"ours": _ours, "job": _job, "paimon": _theirs}
+_BY = {"ours": "", "job": " that tasks of a job read themselves"}

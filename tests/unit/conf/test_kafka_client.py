@@ -7,7 +7,8 @@ from confluent_kafka import Consumer
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig
-from bucketline.conf.kafka_client import check_reader, kafka_client
+from bucketline.conf.kafka_client import kafka_client
+from bucketline.conf.reader_choice import check_reader
 
 SERVERS = {"kafka.bootstrap.servers": "a:9092"}
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p=;w";'
@@ -178,6 +179,14 @@ def test_librdkafka_takes_what_it_is_given_and_secrets_are_not_shown() -> None:
     [
         (SourceConfig("text", {}, RecordFormat.JSON, ReaderChoice.NATIVE), "the source is 'text'"),
         (SourceConfig("kafka", SERVERS, RecordFormat.NONE, ReaderChoice.NATIVE), "without source.decode"),
+        (
+            SourceConfig("parquet", {"path": "s3a://b/in"}, RecordFormat.NONE, ReaderChoice.NATIVE),
+            "tasks read local files alone themselves, and the path is s3a:",
+        ),
+        (
+            SourceConfig("parquet", {"path": "/in", "mergeSchema": "true"}, RecordFormat.NONE, ReaderChoice.NATIVE),
+            "source.options.mergeSchema says how Spark reads the files",
+        ),
         (
             SourceConfig("kafka", SERVERS | {"kafka.max.poll.records": "5"}, RecordFormat.JSON, ReaderChoice.NATIVE),
             "kafka.max.poll.records has no counterpart; use auto or spark",

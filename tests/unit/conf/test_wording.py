@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.wording import counted, span
+from bucketline.conf.wording import age_text, counted, span
 from bucketline.state.store.table.table import create_table
-from bucketline.streaming.batch.age import age_text
 from bucketline.streaming.batch.progress import BatchReport
 
 ROOT = Path(__file__).resolve().parents[3]

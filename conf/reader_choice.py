@@ -1,0 +1,59 @@
+"""Whether tasks can read a job's source themselves, as far as its settings say; Spark reads it else.
+
+Source: Spark 4.0 FileStreamOptions, ParquetOptions.
+"""
+
+from collections.abc import Mapping
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import SOURCE_READER, ReaderChoice, RecordFormat, SourceConfig
+from bucketline.conf.kafka_client import kafka_client
+from bucketline.conf.source_options import KAFKA, PARQUET, SCHEMA, find_option
+
+_PATH = "path"
+_OF_LISTING = frozenset(
+    {
+        _PATH,
+        SCHEMA,
+        "maxfilespertrigger",
+        "maxbytespertrigger",
+        "maxcachedfiles",
+        "discardcachedinputratio",
+        "latestfirst",
+        "maxfileage",
+        "filenameonly",
+        "cleansource",
+        "sourcearchivedir",
+        "pathglobfilter",
+        "recursivefilelookup",
+    }
+)
+"""Options that say which files a batch has, and not how they are read."""
+
+
+def check_reader(source: SourceConfig, options: Mapping[str, str]) -> None:
+    """Returns if the reader that a job asks for goes with its source. Raises OptionError."""
+    if source.reader is not ReaderChoice.NATIVE:
+        return
+    why = obstacles(source, options)
+    if why:
+        raise OptionError(f"source.reader = native: {why[0]}; use auto or spark", key=SOURCE_READER.key)
+
+
+def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
+    """Why the tasks of a job with these options cannot read themselves; empty when they can."""
+    if source.format == PARQUET:
+        return _of_files(options)
+    if source.format != KAFKA:
+        return (f"the source is {source.format!r}, and tasks read Kafka and Parquet files alone themselves",)
+    if source.decode is RecordFormat.NONE:
+        return ("without source.decode the table's rows are what Spark makes of the records",)
+    return kafka_client(options).obstacles
+
+
+def _of_files(options: Mapping[str, str]) -> tuple[str, ...]:
+    path = find_option(options, _PATH) or ""
+    scheme = path.partition(":")[0] if ":" in path.partition("/")[0] else "file"
+    elsewhere = [] if scheme == "file" else [f"tasks read local files alone themselves, and the path is {scheme}:"]
+    unknown = [key for key in options if key.lower() not in _OF_LISTING]
+    return (*elsewhere, *(f"source.options.{key} says how Spark reads the files" for key in sorted(unknown)))

@@ -1,0 +1,171 @@
+"""The parts of Parquet files of a batch, for tasks that read them themselves.
+
+Spark's own file source plans them, as it would for its own tasks: which files, and how they are split. The frame is
+planned and never run. A plan that is not understood is not used.
+
+Source: Spark 4.0 to 4.3 FilePartition, PartitionedFile.
+"""
+
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from bucketline.streaming.tasks.frame_schema import frame_schema
+from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles, shares_of
+from bucketline.streaming.tasks.parquet_fit import UnfitFileError
+from bucketline.streaming.tasks.read_task import Frame, Records
+
+_LOG = logging.getLogger("bucketline.job")
+
+_TASK = "FilePartition"
+_FILE = re.compile(r"path: (\S+), range: (\d+)-(\d+), partition values: (\[[^\]]*\])(?:, |$)")
+_NO_PARTITION = "[empty row]"
+_BEFORE, _AFTER = "Array(", ")"
+_TYPES = re.compile(
+    r"boolean|tinyint|smallint|int|bigint|float|double|decimal\(\d+,\d+\)|string|binary|date|timestamp|timestamp_ntz"
+)
+_MUST_BE = {
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+}
+_CASE_SENSITIVE = "spark.sql.caseSensitive"
+_REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
+_CORRECTED = "CORRECTED"
+_TIME_ZONE = "spark.sql.session.timeZone"
+_LOCAL = "file"
+_LOCAL_CLASS = "org.apache.hadoop.fs.LocalFileSystem"
+
+
+@dataclass(slots=True)
+class Given:
+    """Why Spark reads the rest of a run; None while tasks do."""
+
+    up: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetReader:
+    """That the tasks of a job read its Parquet files themselves, in one run of its query.
+
+    `is_required` when nothing else may read. `given` is the one thing here that changes: after a file that is for Spark
+    the rest of the run is Spark's.
+    """
+
+    is_required: bool
+    given: Given = field(default_factory=Given, compare=False)
+
+    def give_up(self, error: UnfitFileError) -> None:
+        """Leaves the rest of the run to Spark. Raises UnfitFileError where nothing else may read."""
+        if self.is_required:
+            raise UnfitFileError(
+                f"source.reader = native: tasks cannot read the files as Spark does: {error.message}; nothing of the "
+                "batch was written; set source.reader to auto or spark",
+                **error.fields,
+            ) from error
+        self.given.up = error.message
+        _LOG.warning("Spark reads the files from here on (source.reader = auto): %s", error.message)
+
+
+def files_of(fitting: Frame, frame: Any, reader: ParquetReader | None) -> Records:
+    """Where the tasks of a batch get its rows from: parts of files for a `reader`, else the frame itself. `frame` is
+    what Spark made of the files, and `fitting` has its columns that the table has, and nulls for others.
+
+    Raises UnfitFileError where it is not certain that tasks read as Spark does, and nothing else may read.
+    """
+    if reader is None or reader.given.up is not None:
+        return fitting
+    try:
+        return _planned(fitting, frame)
+    except UnfitFileError as e:
+        reader.give_up(e)
+        return fitting
+
+
+def _planned(fitting: Frame, frame: Any) -> Records:
+    spark = frame.sparkSession
+    conf = spark.conf
+    for key, text in _MUST_BE.items():
+        if conf.get(key).lower() != text:
+            raise UnfitFileError(f"{key} is {conf.get(key)}")
+    local = spark.sparkContext._jsc.hadoopConfiguration().get("fs.file.impl", _LOCAL_CLASS)
+    if local != _LOCAL_CLASS:
+        raise UnfitFileError(f"Spark reads local files with {local}")
+    zone = conf.get(_TIME_ZONE)
+    for column in frame.schema:
+        if not _TYPES.fullmatch(column.dataType.simpleString()) or "." in column.name:
+            raise UnfitFileError(f"tasks do not read columns like {column.name} {column.dataType.simpleString()}")
+    declared = _arrow(frame, zone)
+    shares = shares_of(planned_parts(frame))
+    if not shares or not shares[0]:
+        return fitting
+    return ParquetFiles(
+        shares,
+        declared,
+        _arrow(fitting.frame, zone),
+        ignores_case=conf.get(_CASE_SENSITIVE).lower() == "false",
+        accepts_old_dates=conf.get(_REBASE).upper() == _CORRECTED,
+        reject_limit=fitting.reject_limit,
+    )
+
+
+def _arrow(frame: Any, zone: str) -> pa.Schema:
+    """The frame's columns as Spark hands them to tasks."""
+    found = frame_schema(frame)
+    return pa.schema(
+        f.with_type(pa.timestamp(f.type.unit, zone)) if pa.types.is_timestamp(f.type) and f.type.tz is not None else f
+        for f in found
+    )
+
+
+def planned_parts(frame: Any) -> list[list[FilePart]]:
+    """What Spark's file source has planned for a frame, task by task.
+
+    Raises UnfitFileError where the plan is not one of local files, and what Spark raises when it plans.
+    """
+    scala = frame.sparkSession.sparkContext._jvm.scala.runtime.ScalaRunTime
+    try:
+        tasks = list(frame._jdf.queryExecution().toRdd().partitions())
+        if any(str(task.getClass().getSimpleName()) != _TASK for task in tasks):
+            raise UnfitFileError(f"Spark plans a {tasks[0].getClass().getSimpleName()}, which is not known")
+        return parts_in([str(scala.stringOf(task.files())) for task in tasks])
+    except Py4JJavaError:
+        raise
+    except Py4JError as e:
+        # What Py4J says of a method that this version does not have.
+        raise UnfitFileError(f"Spark plans in a way that is not known: {e}".strip().splitlines()[0][:200]) from e
+
+
+def parts_in(texts: list[str]) -> list[list[FilePart]]:
+    """The parts that Spark writes so, one text a task. Raises UnfitFileError for what is not understood."""
+    found = [[(m[1], int(m[2]), int(m[3])) for m in _files_in(text)] for text in texts]
+    sizes: dict[str, int] = {}
+    for part in found:
+        for path, _, end in part:
+            sizes[path] = max(end, sizes.get(path, 0))
+    return [[FilePart(_local_path(path), start, end, sizes[path]) for path, start, end in part] for part in found]
+
+
+def _files_in(text: str) -> list[re.Match[str]]:
+    inner, found, at = text.removeprefix(_BEFORE).removesuffix(_AFTER), list[re.Match[str]](), 0
+    while at < len(inner):
+        match = _FILE.match(inner, at)
+        if match is None:
+            raise UnfitFileError(f"Spark plans {inner[at : at + 200]}")
+        if match[4] != _NO_PARTITION:
+            raise UnfitFileError(f"the path of {match[1]} has partition columns")
+        found.append(match)
+        at = match.end()
+    return found
+
+
+def _local_path(uri: str) -> str:
+    split = urlsplit(uri)
+    if split.scheme != _LOCAL or split.netloc or split.query or split.fragment:
+        raise UnfitFileError(f"tasks read files of this machine alone themselves, and {uri} is none")
+    return unquote(split.path, errors="strict")

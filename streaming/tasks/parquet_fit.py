@@ -1,0 +1,162 @@
+"""Whether a Parquet file can be read with Arrow so that its rows are those that Spark reads, decided from its footer.
+
+Each column must have the one Parquet type that Spark writes for the declared type; a file with any other is for Spark,
+which widens it, rebases it or refuses it. What a footer says of another calendar is for Spark as well.
+
+Source: Spark 4.0 ParquetReadSupport.clipParquetSchema, ParquetToSparkSchemaConverter, ParquetVectorUpdaterFactory,
+DataSourceUtils.datetimeRebaseSpec; parquet-java 1.15 ParquetMetadataConverter.filterFileMetaDataByMidpoint.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles
+
+_SPARK_VERSION = b"org.apache.spark.version"
+_OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_FIRST_WITH_CALENDAR = "3.0.0"
+_PLAIN = {"Type": "None"}
+_DIGITS = {"INT32": 9, "INT64": 18}
+_INT_BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
+_BARE = {pa.bool_(): "BOOLEAN", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.binary(): "BYTE_ARRAY"}
+
+
+class UnfitFileError(BucketlineError):
+    """Tasks cannot read a Parquet file so that its rows are certainly those that Spark reads."""
+
+    code = "PARQUET_READER"
+
+
+def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str]:
+    """The declared columns that the file has, with their names in the file. Raises UnfitFileError."""
+    _check_calendar(file.metadata.metadata or {}, source)
+    leaves = list(_top_level(file))
+    by_name: dict[str, list[tuple[str, pa.DataType, Any]]] = {}
+    for name, arrow_type, column in leaves:
+        by_name.setdefault(name.lower() if source.ignores_case else name, []).append((name, arrow_type, column))
+    found: dict[str, str] = {}
+    for declared in source.declared:
+        same = by_name.get(declared.name.lower() if source.ignores_case else declared.name, [])
+        if len(same) > 1:
+            raise UnfitFileError(f"column {declared.name!r} is in it {len(same)} times, but for upper and lower case")
+        if not declared.name.isascii() and (not same or same[0][0] != declared.name):
+            raise UnfitFileError(f"column {declared.name!r} is not in it under exactly this name")
+        if not same:
+            continue
+        name, arrow_type, column = same[0]
+        if column is None or not _fits(declared.type, arrow_type, column):
+            shown = arrow_type if column is None else _shown(column)
+            raise UnfitFileError(f"column {declared.name!r} is declared as {declared.type}, and in it {shown}")
+        found[declared.name] = name
+    if not found:
+        raise UnfitFileError("it has none of the declared columns")
+    return found
+
+
+def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
+    """The row groups whose middle lies in the part. Raises UnfitFileError for one that would lie in none."""
+    if part.start == 0 and part.end >= part.file_size:
+        return list(range(metadata.num_row_groups))
+    middles = [_middle(metadata.row_group(i)) for i in range(metadata.num_row_groups)]
+    if any(not 0 <= middle < part.file_size for middle in middles):
+        raise UnfitFileError("its footer says that a row group lies outside of it")
+    return [i for i, middle in enumerate(middles) if part.start <= middle < part.end]
+
+
+def _middle(group: pq.RowGroupMetaData) -> int:
+    """The middle of a row group by its first column's first page and its compressed size."""
+    first = group.column(0)
+    begins = first.data_page_offset
+    if first.has_dictionary_page and first.dictionary_page_offset is not None:
+        begins = min(begins, first.dictionary_page_offset)
+    return int(begins + sum(group.column(i).total_compressed_size for i in range(group.num_columns)) // 2)
+
+
+def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None:
+    """Dates and timestamps: Spark rebases those of files that it wrote before 3.0, or was asked to write so."""
+    if not any(pa.types.is_temporal(f.type) for f in source.declared):
+        return
+    version = footer.get(_SPARK_VERSION)
+    if version is None:
+        if not source.accepts_old_dates:
+            raise UnfitFileError("spark.sql.parquet.datetimeRebaseModeInRead is set, and Spark did not write it")
+    elif version.decode(errors="replace") < _FIRST_WITH_CALENDAR or any(key in footer for key in _OTHER_CALENDAR):
+        raise UnfitFileError("its dates and timestamps may be of another calendar, which Spark converts")
+
+
+def _top_level(file: pq.ParquetFile) -> Iterator[tuple[str, pa.DataType, Any]]:
+    """The columns of a file with their Arrow type and, unless they are nested, what the footer says of them."""
+    at, schema = 0, file.schema
+    for field in file.schema_arrow:
+        leaves = _leaf_count(field.type)
+        is_single = leaves == 1 and not pa.types.is_nested(field.type)
+        column = schema.column(at) if is_single and at < len(schema) else None
+        if column is not None and (column.path != field.name or column.max_repetition_level):
+            column = None
+        yield field.name, field.type, column
+        at += leaves
+    if at != len(schema):
+        raise UnfitFileError("its columns are not those that Arrow makes of them")
+
+
+def _leaf_count(arrow_type: pa.DataType) -> int:
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return _leaf_count(arrow_type.storage_type)
+    if pa.types.is_nested(arrow_type):
+        return sum(_leaf_count(arrow_type.field(i).type) for i in range(arrow_type.num_fields))
+    return 1
+
+
+def _fits(declared: pa.DataType, arrow_type: pa.DataType, column: Any) -> bool:
+    """Whether the file's column is of the one Parquet type of the declared type, and Arrow reads it so."""
+    physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
+    if declared in _BARE:
+        return bool(physical == _BARE[declared]) and logical == _PLAIN and _is_read_as(declared, arrow_type)
+    if declared in _INT_BITS:
+        bits = _INT_BITS[declared]
+        as_number = logical == {"Type": "Int", "bitWidth": bits, "isSigned": True}
+        is_wide_enough = physical == ("INT64" if bits == 64 else "INT32")
+        is_plain = bits >= 32 and logical == _PLAIN
+        return is_wide_enough and (as_number or is_plain) and bool(arrow_type == declared)
+    if declared == pa.string():
+        return bool(physical == "BYTE_ARRAY") and logical == {"Type": "String"} and _is_read_as(declared, arrow_type)
+    if declared == pa.date32():
+        return bool(physical == "INT32" and logical == {"Type": "Date"} and arrow_type == declared)
+    if pa.types.is_decimal128(declared):
+        as_declared = {"Type": "Decimal", "precision": declared.precision, "scale": declared.scale}
+        fits = declared.precision <= _DIGITS.get(physical, declared.precision)
+        return bool(fits and logical == as_declared and arrow_type == declared)
+    return pa.types.is_timestamp(declared) and _is_same_time(declared, arrow_type, physical, logical)
+
+
+def _is_same_time(declared: pa.DataType, arrow_type: pa.DataType, physical: str, logical: Mapping[str, Any]) -> bool:
+    return bool(
+        physical == "INT64"
+        and logical.get("Type") == "Timestamp"
+        and logical["isAdjustedToUTC"] == (declared.tz is not None)
+        and not logical["is_from_converted_type"]
+        and logical["timeUnit"] in ("milliseconds", "microseconds")
+        and pa.types.is_timestamp(arrow_type)
+        and arrow_type.unit == {"milliseconds": "ms", "microseconds": "us"}[logical["timeUnit"]]
+        and (arrow_type.tz is None) == (declared.tz is None)
+    )
+
+
+def _is_read_as(declared: pa.DataType, arrow_type: pa.DataType) -> bool:
+    """Whether Arrow reads values of the declared type, be it with a dictionary or with wide offsets."""
+    if pa.types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    wide = pa.large_string() if declared == pa.string() else pa.large_binary()
+    return arrow_type in (declared, wide) and (declared in (pa.string(), pa.binary()) or arrow_type == declared)
+
+
+def _shown(column: Any) -> str:
+    logical = json.loads(column.logical_type.to_json())
+    details = ", ".join(f"{key}={value}" for key, value in logical.items() if key != "Type" and "_" not in key)
+    name = "" if logical == _PLAIN else f" {logical['Type']}({details})" if details else f" {logical['Type']}"
+    return f"{column.physical_type}{name}"

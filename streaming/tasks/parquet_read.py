@@ -1,0 +1,67 @@
+"""Executor: the rows of a share of Parquet files, as Spark reads them; files for which that is not certain are refused.
+
+A row group is read a slice at a time, whatever its size: of each column a task holds some pages and the slice.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bucketline.conf.wording import counted
+from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles
+from bucketline.streaming.tasks.parquet_fit import UnfitFileError, columns_in_file, row_groups_of
+
+_MOST_ROWS = 64 << 10
+_SLICE_BYTES = 16 << 20
+_BUFFER_BYTES = 1 << 20
+
+
+def file_rows(share: tuple[FilePart, ...], source: ParquetFiles) -> Iterator[pa.Table]:
+    """The rows of the parts in their order. Raises UnfitFileError, which names the file."""
+    for part in share:
+        try:
+            yield from _rows(part, source)
+        except (UnfitFileError, pa.ArrowException, OSError, ValueError) as e:
+            why = e.message if isinstance(e, UnfitFileError) else f"{e}".strip().partition("\n")[0][:300]
+            raise UnfitFileError(f"{part.path}: {why}", path=part.path) from e
+
+
+def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
+    path = Path(part.path)
+    if (path.parent / f".{path.name}.crc").exists():
+        raise UnfitFileError("a file of checksums lies beside it, which Spark compares")
+    if path.stat().st_size != part.file_size:
+        raise UnfitFileError(f"its size is not {counted(part.file_size, 'byte')}, as when the batch was planned")
+    with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+        names = columns_in_file(file, source)
+        wanted = [names[name] for name in source.columns.names if name in names]
+        if not wanted:
+            raise UnfitFileError("it has none of the table's columns")
+        for group in row_groups_of(file.metadata, part):
+            rows = _rows_each(file.metadata.row_group(group))
+            for batch in file.iter_batches(rows, [group], wanted, use_threads=False):
+                yield _as_spark_reads(batch, names, source.columns)
+
+
+def _rows_each(group: pq.RowGroupMetaData) -> int:
+    row_bytes: int = max(1, group.total_byte_size // max(1, group.num_rows))
+    return max(1, min(_MOST_ROWS, _SLICE_BYTES // row_bytes))
+
+
+def _as_spark_reads(batch: pa.RecordBatch, names: dict[str, str], columns: pa.Schema) -> pa.Table:
+    """The rows with these columns. Raises ArrowInvalid for values that are none of their type."""
+    found = [_column(batch, names.get(field.name), field.type) for field in columns]
+    return pa.Table.from_arrays(found, schema=columns)
+
+
+def _column(batch: pa.RecordBatch, name: str | None, arrow_type: pa.DataType) -> pa.Array:
+    if name is None:
+        return pa.nulls(batch.num_rows, arrow_type)
+    values = batch.column(name)
+    if values.type != arrow_type:
+        values = values.cast(arrow_type)
+    if arrow_type == pa.string() or pa.types.is_decimal(arrow_type):
+        values.validate(full=True)
+    return values
