@@ -10,7 +10,7 @@ from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.write.grouping import FixedBuckets
 from bucketline.state.store.write.placing import BucketNews, Placing
-from bucketline.state.store.write.run_buffer import Blob
+from bucketline.state.store.write.run_buffer import Blob, again
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, unseal
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
@@ -70,6 +70,6 @@ def _buckets_for(settings: PostponeSettings, runs: Sequence[tuple[SealedRun, Blo
 
 
 def _rows(blob: Blob) -> Iterator[pa.RecordBatch]:
-    """The columns of the table's rows, without those of a run."""
-    for batch in unseal(blob):
+    """The columns of the table's rows, without those of a run. The blob can still be read."""
+    for batch in unseal(again(blob)):
         yield batch.drop_columns([SEQUENCE, VALUE_KIND])

@@ -127,6 +127,16 @@ def test_the_bucket_count_of_a_batch_write_follows_the_bytes_of_its_rows(tmp_pat
     assert {e.total_buckets for e in handle_of(table).manifests.live_entries(newest)} == {-(-given.nbytes // 8192)}
 
 
+def test_rows_that_were_spilled_are_counted_for_buckets_and_written(tmp_path: Path) -> None:
+    table = postponed(
+        tmp_path, **{"postpone.batch-write-fixed-bucket": "true", "postpone.target-size-per-bucket": "1 mb"}
+    )
+    given = pa.table({"id": range(100_000), "day": ["a"] * 100_000, "v": range(100_000)}).cast(COLUMNS)
+    write_table(handle_of(table), given, options={"merge-memory": "1 mb", "local-directory": str(tmp_path)})
+    assert {f["bucket"] for f in table.files().to_pylist()} == set(range(-(-given.nbytes // (1 << 20))))
+    assert table.to_arrow().sort_by("id").equals(given)
+
+
 def test_the_bucket_count_follows_the_rows_that_wait(tmp_path: Path) -> None:
     table = postponed(tmp_path, **{"postpone.target-row-num-per-bucket": "10"})
     table.write(rows(*((i, "a", i) for i in range(35))))
