@@ -1,7 +1,7 @@
 """Which column of a file each wanted column is read from: found once for all files of a read written alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -9,7 +9,6 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_ranges import TRACKED, written_fields
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.datafile.parquet_rows import PackedSizes
 from bucketline.state.types.arrow import SYSTEM_FIELDS, arrow_schema, key_value_fields
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataField
@@ -32,15 +31,13 @@ class FileMapping:
     """How files are read: a source for each wanted column, and `out`, the schema of the rows.
 
     `declared` are the columns of a file of the schema that it was written under, None if one of them has no Arrow type.
-    With `is_plain` every wanted column is in such files, with the type it has in the table. `sizes` are those of the
-    files that were read.
+    With `is_plain` every wanted column is in such files, with the type it has in the table.
     """
 
     sources: tuple[ColumnSource, ...]
     out: pa.Schema
     declared: pa.Schema | None
     is_plain: bool
-    sizes: PackedSizes = field(default_factory=PackedSizes)
 
 
 class Mappings:

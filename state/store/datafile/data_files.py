@@ -94,8 +94,6 @@ def read_data_file(
                 offset=min(source.size(), meta.file_size),
             )
         place.rows = form.rows(source, stored.settings.files)
-        if isinstance(place.rows, ParquetRows):
-            place.rows.sizes = mapping.sizes
         is_exact = _is_exact(place.rows, mapping.declared)
         if not is_exact:
             _check_schema(place.rows, meta, stored)

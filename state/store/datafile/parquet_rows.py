@@ -35,9 +35,6 @@ _PLAIN_OR_DICTIONARY = _PLAIN | {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 _LARGEST_GROUP_BYTES = 4 << 30
 """A column of a row group that says to be larger is damaged, or so large that its rows are looked at."""
 
-_LONGER = 4
-"""How many times as long as a row that was seen a value may be for rows like it."""
-
 _WRAPPED_MICROS = 2**64 // 1000
 
 
@@ -52,27 +49,6 @@ class RowGroup:
     high: object
 
 
-class PackedSizes:
-    """What values of columns with dictionaries take in memory, as seen in the files of one read."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[frozenset[str], float, float] | None = None
-
-    def of(self, columns: frozenset[str], stored_bytes: float, longest: float) -> float | None:
-        """The bytes of a row in these columns, if they were seen in a file whose rows took about as many bytes there,
-        and the longest of the values that statistics show is no longer than those.
-        """
-        if self._seen is None or self._seen[0] != columns:
-            return None
-        _, before, row_bytes = self._seen
-        is_alike = 0.5 <= (stored_bytes + 1) / (before + 1) <= 2 and longest <= _LONGER * row_bytes
-        return row_bytes if is_alike else None
-
-    def note(self, columns: frozenset[str], stored_bytes: float, row_bytes: float) -> None:
-        """Keeps what the rows of a file take in memory, and in the file before compression."""
-        self._seen = columns, stored_bytes, row_bytes
-
-
 class ParquetRows:
     """A Parquet file that is read from front to back; its constructor reads the footer."""
 
@@ -81,7 +57,6 @@ class ParquetRows:
 
     def __init__(self, source: pa.NativeFile) -> None:
         self._source = source
-        self.sizes = PackedSizes()
         self._file = self._opened("us")
         self.schema: pa.Schema = self._file.schema_arrow
         """The columns in Arrow's types. INT96 counts microseconds here."""
@@ -166,13 +141,13 @@ class ParquetRows:
         if not groups:
             return 1.0
         meta = self._file.metadata.row_group(groups[0])
-        known, bound, stored, longest, packed = 1.0, 0.0, 0.0, 0.0, set[str]()
+        known, bound, packed = 1.0, 0.0, set[str]()
         for i, leaf in enumerate(self._leaves):
             name = leaf.path.split(".")[0]
             if name not in columns:
                 continue
             if leaf.max_repetition_level:
-                bound, longest, packed = float("inf"), float("inf"), packed | {name}
+                bound, packed = float("inf"), packed | {name}
             elif leaf.physical_type != "BYTE_ARRAY":
                 known += max(_FIXED_BYTES.get(leaf.physical_type, leaf.length), 16 * _is_decimal(leaf))
             else:
@@ -182,18 +157,11 @@ class ParquetRows:
                     known += size / max(1, meta.num_rows)
                 else:
                     bound += size if encodings <= _PLAIN_OR_DICTIONARY and size >= 0 else float("inf")
-                    stored, longest, packed = stored + size, max(longest, _shown_length(chunk)), packed | {name}
+                    packed |= {name}
         if not packed or (known + bound) * meta.num_rows <= batch_bytes:
             return known + bound
-        names, stored_bytes = frozenset(packed), stored / max(1, meta.num_rows)
-        seen = self.sizes.of(names, stored_bytes, longest)
-        if seen is None:
-            first = next(self._file.iter_batches(batch_size=_PROBE_ROWS, row_groups=groups, columns=list(packed)), None)
-            if first is None or not first.num_rows:
-                return known
-            seen = first.nbytes / first.num_rows
-            self.sizes.note(names, stored_bytes, seen)
-        return known + seen
+        first = next(self._file.iter_batches(batch_size=_PROBE_ROWS, row_groups=groups, columns=list(packed)), None)
+        return known if first is None or not first.num_rows else known + first.nbytes / first.num_rows
 
     def row_groups(self, column: str) -> list[RowGroup]:
         """The row groups in the footer, with bounds of a top-level column."""
@@ -250,16 +218,6 @@ class ParquetRows:
     def _leaves(self) -> tuple[pq.ColumnSchema, ...]:
         schema = self._file.schema
         return tuple(schema.column(i) for i in range(len(schema)))
-
-
-def _shown_length(chunk: pq.ColumnChunkMetaData) -> float:
-    """The length of the longer of the two values that the statistics of a column of bytes show; without any, no bound.
-    Writers leave out long ones.
-    """
-    stats = chunk.statistics
-    if stats is None or not stats.has_min_max:
-        return float("inf")
-    return float(max(len(stats.min_raw), len(stats.max_raw)))
 
 
 def _is_decimal(leaf: pq.ColumnSchema) -> bool:

@@ -67,26 +67,3 @@ def test_row_groups_that_are_chosen_are_read_alone(tmp_path: Path) -> None:
 def test_a_row_larger_than_a_batch_comes_alone(tmp_path: Path) -> None:
     table = pa.table({"body": ["x" * (64 * KIB)] * 5})
     assert [b.num_rows for b in rows_of(tmp_path / "f", table).batches(["body"], 100, KIB)] == [1] * 5
-
-
-def texts(row_count: int, *values: str) -> pa.Table:
-    return pa.table({"body": [values[i % len(values)] for i in range(row_count)]})
-
-
-def test_rows_like_those_of_a_file_before_are_not_looked_at_before_they_are_read(tmp_path: Path) -> None:
-    first, like = rows_of(tmp_path / "a", texts(4000, *"abc")), rows_of(tmp_path / "b", texts(4000, *"def"))
-    like.sizes = first.sizes
-    list(first.batches(["body"], 32768, 16 * KIB))
-    (tmp_path / "b").write_bytes(b"")
-    # The size is known without the rows, which cannot be read any more.
-    assert like._first_row_bytes(["body"], [0], 16 * KIB) == first._first_row_bytes(["body"], [0], 16 * KIB) > 4
-
-
-@pytest.mark.parametrize("values", [("x" * KIB,), ("a", "b" * KIB), ("a", *["b" * KIB] * 9, "z" * (8 * KIB))])
-def test_longer_values_than_in_the_file_before_get_smaller_batches(tmp_path: Path, values: tuple[str, ...]) -> None:
-    first, longer = rows_of(tmp_path / "a", texts(4000, *"abc")), rows_of(tmp_path / "b", texts(4000, *values))
-    longer.sizes = first.sizes
-    list(first.batches(["body"], 32768, 16 * KIB))
-    batches = list(longer.batches(["body"], 32768, 256 * KIB))
-    assert pa.Table.from_batches(batches).equals(texts(4000, *values))
-    assert max(b.nbytes for b in batches) <= 290 * KIB
