@@ -91,7 +91,7 @@ def _planned(fitting: Frame, frame: Any) -> Records:
     spark = frame.sparkSession
     conf = spark.conf
     for key, text in _MUST_BE.items():
-        if conf.get(key).lower() != text:
+        if conf.get(key).strip().lower() != text:
             raise UnfitFileError(f"{key} is {conf.get(key)}")
     local = spark.sparkContext._jsc.hadoopConfiguration().get("fs.file.impl", _LOCAL_CLASS)
     if local != _LOCAL_CLASS:
@@ -108,8 +108,8 @@ def _planned(fitting: Frame, frame: Any) -> Records:
         shares,
         declared,
         _arrow(fitting.frame, zone),
-        ignores_case=conf.get(_CASE_SENSITIVE).lower() == "false",
-        accepts_old_dates=conf.get(_REBASE).upper() == _CORRECTED,
+        ignores_case=conf.get(_CASE_SENSITIVE).strip().lower() == "false",
+        accepts_old_dates=conf.get(_REBASE).strip().upper() == _CORRECTED,
         reject_limit=fitting.reject_limit,
     )
 

@@ -33,7 +33,7 @@ class FrameMessages:
 
 def frame_messages(spark: Any, frame: Any) -> FrameMessages | None:
     """The rows, one partition after the other in their order; None where this Spark hands them out in another way."""
-    large = spark.conf.get(_LARGE_TYPES, "false") == "true"
+    large = spark.conf.get(_LARGE_TYPES, "false").strip().lower() == "true"
     try:
         found = _messages(spark, frame).toJavaRDD()
     except Py4JJavaError:

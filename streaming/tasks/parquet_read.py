@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bucketline.conf.wording import counted
+from bucketline.state.store.datafile.parquet_rows import ParquetRows
 from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError, columns_in_file, row_groups_of
 
 _MOST_ROWS = 64 << 10
 _SLICE_BYTES = 16 << 20
-_BUFFER_BYTES = 1 << 20
 
 
 def file_rows(share: tuple[FilePart, ...], source: ParquetFiles) -> Iterator[pa.Table]:
@@ -34,20 +34,14 @@ def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
         raise UnfitFileError("a file of checksums lies beside it, which Spark compares")
     if path.stat().st_size != part.file_size:
         raise UnfitFileError(f"its size is not {counted(part.file_size, 'byte')}, as when the batch was planned")
-    with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+    with pa.OSFile(str(path)) as source_file, pq.ParquetFile(source_file) as file:
         names = columns_in_file(file, source)
         wanted = [names[name] for name in source.columns.names if name in names]
         if not wanted:
             raise UnfitFileError("it has none of the table's columns")
-        for group in row_groups_of(file.metadata, part):
-            rows = _rows_each(file.metadata.row_group(group))
-            for batch in file.iter_batches(rows, [group], wanted, use_threads=False):
-                yield _as_spark_reads(batch, names, source.columns)
-
-
-def _rows_each(group: pq.RowGroupMetaData) -> int:
-    row_bytes: int = max(1, group.total_byte_size // max(1, group.num_rows))
-    return max(1, min(_MOST_ROWS, _SLICE_BYTES // row_bytes))
+        groups = row_groups_of(file.metadata, part)
+        for batch in ParquetRows(source_file).batches(wanted, _MOST_ROWS, _SLICE_BYTES, groups):
+            yield _as_spark_reads(batch, names, source.columns)
 
 
 def _as_spark_reads(batch: pa.RecordBatch, names: dict[str, str], columns: pa.Schema) -> pa.Table:

@@ -9,11 +9,13 @@ from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.store.write.placing import BucketNews, Placing, SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.streaming.tasks.placement import Destination
+from bucketline.streaming.tasks.read_task import to_each
 from bucketline.streaming.tasks.wire import (
     ANY_TASK,
     NOTE,
     RUN,
     STATS,
+    UNFIT,
     Routed,
     Sent,
     routed_news,
@@ -37,6 +39,8 @@ class PlaceTask:
             for kind, run in sent:
                 if kind == RUN:
                     buffer.add(run)
+                elif kind == UNFIT:
+                    yield from to_each(Routed(ANY_TASK, kind, run), self.to)
                 else:
                     yield Routed(ANY_TASK, kind, run)
             for bucket_id in buffer.buckets():

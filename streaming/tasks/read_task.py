@@ -6,7 +6,7 @@ lower partition id counts as earlier. Rows of parts (files, buckets) are read wh
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -137,7 +137,8 @@ class ReadKafkaTask:
 @dataclass(frozen=True, slots=True)
 class ReadParquetTask:
     """Reads its share of Parquet files; plain values only, so that it travels. It ends with the first file that is for
-    Spark to read, and says so: the batch will be run again."""
+    Spark to read, and says so to each task that it writes to: the batch will be run again. If it runs a second time, as
+    what it had sent is lost, some of them may have ended."""
 
     reading: Reading
     source: ParquetFiles
@@ -146,7 +147,8 @@ class ReadParquetTask:
         try:
             yield from self.reading.runs(file_rows(self.source.shares[task_number()], self.source))
         except UnfitFileError as e:
-            yield routed_note(UNFIT, origin=task_number(), row_count=0, blob=e.message.encode())
+            note = routed_note(UNFIT, origin=task_number(), row_count=0, blob=e.message.encode())
+            yield from to_each(note, self.reading.to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,11 @@ class ReadPartsTask:
         for part in self.parts[task_number() :: self.task_count]:
             for run in part.runs(self.seal):
                 yield routed(run, self.to)
+
+
+def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
+    """A note on its way to all tasks of the next stage."""
+    return (replace(note, task=number) for number in range(to.task_count))
 
 
 def routed(found: SealedRun | Found, to: Destination) -> Routed:

@@ -199,7 +199,7 @@ def test_the_messages_of_a_frame_are_what_a_query_hands_out(spark: Any) -> None:
         "timestamp_millis(1700000000123 + id) as timestamp", "0 as timestampType",
         "if(id % 5 = 0, null, array(named_struct('key', 'h', 'value', encode(string(id), 'utf-8')), null)) as headers",
     )  # fmt: skip
-    for large in ("false", "true"):
+    for large in ("false", " True "):
         with settings(spark, spark__sql__execution__arrow__useLargeVarTypes=large, spark__sql__session__timeZone="UTC"):
             messages = frame_messages(spark, frame)
             assert messages is not None

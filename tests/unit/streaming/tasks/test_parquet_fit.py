@@ -11,6 +11,9 @@ import pytest
 from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles, shares_of
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError, columns_in_file, row_groups_of
 from bucketline.streaming.tasks.parquet_read import file_rows
+from bucketline.streaming.tasks.placement import Destination
+from bucketline.streaming.tasks.read_task import to_each
+from bucketline.streaming.tasks.wire import UNFIT, routed_note
 
 UTC = pa.timestamp("us", "UTC")
 NTZ = pa.timestamp("us")
@@ -153,13 +156,21 @@ def test_parts_of_a_file_have_each_of_its_row_groups_once_and_in_order(tmp_path:
     assert read(pa.schema([("c", pa.int64())]), *halves)["c"].to_pylist() == list(range(1000))
 
 
-def test_a_large_row_group_comes_in_slices(tmp_path: Path) -> None:
-    part = written(tmp_path / "f", pa.table({"c": range(200_000), "s": ["x" * 400] * 200_000}), use_dictionary=False)
+@pytest.mark.parametrize("use_dictionary", [False, True])
+def test_a_large_row_group_comes_in_slices(tmp_path: Path, use_dictionary: bool) -> None:
+    rows = pa.table({"c": range(200_000), "s": ["x" * 400] * 200_000})
+    part = written(tmp_path / "f", rows, use_dictionary=use_dictionary)
     columns = pa.schema([("c", pa.int64()), ("s", pa.string()), ("n", pa.null())])
     slices = list(file_rows((part,), source(columns, part)))
     assert len(slices) > 3 and max(found.nbytes for found in slices) < 20 << 20
     assert pa.concat_tables(slices)["c"].to_pylist() == list(range(200_000))
     assert slices[0].schema == columns and slices[0]["n"].null_count == len(slices[0])
+
+
+def test_each_task_of_the_next_stage_hears_of_a_file_that_is_for_spark() -> None:
+    """A task that reads again, as what it had sent is lost, may say so after some of them have ended."""
+    note = routed_note(UNFIT, origin=3, row_count=0, blob=b"f: it has changed")
+    assert [(r.task, r.kind, r.run) for r in to_each(note, Destination(3))] == [(n, UNFIT, note.run) for n in range(3)]
 
 
 def test_a_file_that_has_changed_or_has_checksums_is_for_spark(tmp_path: Path) -> None:
