@@ -57,8 +57,8 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """A Spark streaming source; `options` go to Spark as they are. `reader` says who reads
-    Kafka's records and Parquet files."""
+    """A Spark streaming source; `options` go to Spark as they are. `reader` says who reads Kafka's
+    records and Parquet files."""
 
     format: str
     options: Mapping[str, str]

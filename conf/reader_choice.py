@@ -1,4 +1,4 @@
-"""Whether tasks can read a job's source themselves, as far as its settings say; Spark reads it else.
+"""Whether tasks can read a job's source themselves, as far as its settings say; if they cannot, Spark reads it.
 
 Source: Spark 4.0 FileStreamOptions, ParquetOptions.
 """
@@ -37,7 +37,12 @@ def check_reader(source: SourceConfig, options: Mapping[str, str]) -> None:
         return
     why = obstacles(source, options)
     if why:
-        raise OptionError(f"source.reader = native: {why[0]}; use auto or spark", key=SOURCE_READER.key)
+        raise not_native(why[0])
+
+
+def not_native(why: str) -> OptionError:
+    """The error of a job that asks for tasks to read themselves, and whose tasks cannot."""
+    return OptionError(f"source.reader = native: {why}; use auto or spark", key=SOURCE_READER.key)
 
 
 def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:

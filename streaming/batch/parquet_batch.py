@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from bucketline.conf.option import parse_bool
 from bucketline.streaming.tasks.frame_schema import frame_schema
 from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles, shares_of
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
@@ -29,11 +30,12 @@ _BEFORE, _AFTER = "Array(", ")"
 _TYPES = re.compile(
     r"boolean|tinyint|smallint|int|bigint|float|double|decimal\(\d+,\d+\)|string|binary|date|timestamp|timestamp_ntz"
 )
-_MUST_BE = {
-    "spark.sql.files.ignoreMissingFiles": "false",
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.parquet.fieldId.read.enabled": "false",
-}
+_FOR_SPARK = (
+    "spark.sql.files.ignoreMissingFiles",
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.sql.parquet.fieldId.read.enabled",
+)
+"""Settings that only Spark heeds, if they are on."""
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 _CORRECTED = "CORRECTED"
@@ -51,7 +53,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class ParquetReader:
-    """That the tasks of a job read its Parquet files themselves, in one run of its query.
+    """How the tasks of a job read its Parquet files themselves, in one run of its query.
 
     `is_required` when nothing else may read. `given` is the one thing here that changes: after a file that is for Spark
     the rest of the run is Spark's.
@@ -90,8 +92,8 @@ def files_of(fitting: Frame, frame: Any, reader: ParquetReader | None) -> Record
 def _planned(fitting: Frame, frame: Any) -> Records:
     spark = frame.sparkSession
     conf = spark.conf
-    for key, text in _MUST_BE.items():
-        if conf.get(key).strip().lower() != text:
+    for key in _FOR_SPARK:
+        if parse_bool(conf.get(key)):
             raise UnfitFileError(f"{key} is {conf.get(key)}")
     local = spark.sparkContext._jsc.hadoopConfiguration().get("fs.file.impl", _LOCAL_CLASS)
     if local != _LOCAL_CLASS:
@@ -108,7 +110,7 @@ def _planned(fitting: Frame, frame: Any) -> Records:
         shares,
         declared,
         _arrow(fitting.frame, zone),
-        ignores_case=conf.get(_CASE_SENSITIVE).strip().lower() == "false",
+        ignores_case=not parse_bool(conf.get(_CASE_SENSITIVE)),
         accepts_old_dates=conf.get(_REBASE).strip().upper() == _CORRECTED,
         reject_limit=fitting.reject_limit,
     )

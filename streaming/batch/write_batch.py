@@ -179,11 +179,12 @@ def run(
 def _run_by_share(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """Stages run again, with one stage more, where keys of several shares lie in one bucket; so do all later ones."""
+    """What the stages have made. Where keys of several shares lie in one bucket the batch runs again with one stage
+    more, and all later batches have it from the start."""
     try:
         return target, stages, engine.run(stages)
     except GivenBack as e:
-        if target.state.shares_buckets:
+        if not stages.assigners.across_partitions:
             raise
         _LOG.info("%s: %s; its batches take one stage more", target.session.table.path, e)
     target = target.at(replace(target.state, shares_buckets=True))

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from threading import Thread
 from typing import Any
 
-from bucketline.conf.errors import OptionError
-from bucketline.conf.job import SOURCE_READER, ReaderChoice, SourceConfig
+from bucketline.conf.job import ReaderChoice, SourceConfig
 from bucketline.conf.kafka_client import kafka_client
-from bucketline.conf.reader_choice import obstacles
+from bucketline.conf.reader_choice import not_native, obstacles
 from bucketline.conf.source_options import KAFKA, PARQUET, find_option
 from bucketline.streaming.batch.kafka_batch import KafkaReader
 from bucketline.streaming.batch.parquet_batch import ParquetReader
@@ -71,7 +70,7 @@ def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str]) 
 
 
 def choose_file_reader(source: SourceConfig, options: Mapping[str, str]) -> ParquetReader | None:
-    """That tasks read Parquet files themselves; None when Spark reads, and where the source is another.
+    """How tasks read Parquet files themselves; None when Spark reads, and where the source is another.
 
     Raises OptionError where `native` is asked for and the options do not allow it.
     """
@@ -119,7 +118,7 @@ def _settle(source: SourceConfig, *why: str) -> None:
     if not why:
         _LOG.info("tasks read %s themselves (source.reader = %s)", what, source.reader.value)
     elif source.reader is ReaderChoice.NATIVE:
-        raise OptionError(f"source.reader = native: {why[0]}; use auto or spark", key=SOURCE_READER.key)
+        raise not_native(why[0])
     else:
         _LOG.info("Spark reads %s (source.reader = auto): %s", what, "; ".join(why))
 

@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import parse_bool
 from bucketline.conf.reader_options import (
     CHANGE_COLUMNS,
     CHANGES_SINCE,
@@ -93,7 +94,7 @@ class SparkQueries:
 
     def frame(self, session: SqlSession, query: Query) -> Any:
         """The query as a DataFrame, over the columns and rows of each table that it needs."""
-        if self._spark.conf.get(_REGEX_NAMES, "false") == "true":
+        if parse_bool(self._spark.conf.get(_REGEX_NAMES, "false")):
             return self._frame(session, query, narrowed=False)
         try:
             return self._frame(session, query, narrowed=True)

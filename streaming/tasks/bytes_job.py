@@ -17,6 +17,7 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import CloudPickleSerializer, NoOpSerializer, pack_long
 from pyspark.traceback_utils import SCCallSiteSync
 
+from bucketline.conf.option import parse_bool
 from bucketline.streaming.tasks.read_task import drain
 from bucketline.streaming.tasks.wire import Next, Result, Routed, pack, pack_result, unpack, unpack_result
 from bucketline.streaming.tasks.worker import begin_task
@@ -57,7 +58,7 @@ def rdd_job(
     """As `bytes_job`, for the `count` partitions of an RDD of bytes in Java: `first` gets the items of one."""
     context, found = spark.sparkContext, rdd
     last_count = after[-1][0] if after else count
-    simple = spark.conf.get(SIMPLE_TRACEBACKS, "true") == "true"
+    simple = parse_bool(spark.conf.get(SIMPLE_TRACEBACKS, "true"))
     steps: list[_Step] = [_FirstStep(first, sends=bool(after))]
     steps += [_NextStep(task, sends=number < len(after)) for number, (_, task) in enumerate(after, 1)]
     java = _classes(context._jvm)

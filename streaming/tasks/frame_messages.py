@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from bucketline.conf.option import parse_bool
 from bucketline.streaming.tasks.bytes_job import nothing
 from bucketline.streaming.tasks.frame_schema import frame_schema
 
@@ -33,7 +34,7 @@ class FrameMessages:
 
 def frame_messages(spark: Any, frame: Any) -> FrameMessages | None:
     """The rows, one partition after the other in their order; None where this Spark hands them out in another way."""
-    large = spark.conf.get(_LARGE_TYPES, "false").strip().lower() == "true"
+    large = parse_bool(spark.conf.get(_LARGE_TYPES, "false"))
     try:
         found = _messages(spark, frame).toJavaRDD()
     except Py4JJavaError:

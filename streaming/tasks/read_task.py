@@ -33,8 +33,8 @@ class Frame:
     """A source: the records of a Spark DataFrame, which `decode` turns into rows; without it they are rows.
 
     A task says of about `reject_limit` records why they were refused: when that is more than the job allows, more would
-    change nothing. With None the first bad row is a SchemaMismatchError. `is_alone` when one task is to
-    read all of it, for it has few records.
+    change nothing. With None the first bad row is a SchemaMismatchError. `is_alone` when it has so few records that one
+    task is to read all of it.
     """
 
     frame: Any
@@ -44,7 +44,7 @@ class Frame:
 
 
 _MOST_ROWS, _MOST_BYTES = 10_000, 64 << 20
-"""Of rows that come in small parts, so many are read at a time."""
+"""Messages of a few rows are joined until they have so many rows, or bytes."""
 
 _NONE_REFUSED: tuple[tuple[pa.Table, pa.Array], ...] = ()
 

@@ -41,7 +41,7 @@ class FileMapping:
 
 
 class Mappings:
-    """Mappings of the files of one table, some of the last ones."""
+    """The mappings that were found for files of one table, so that files written alike need none of their own."""
 
     def __init__(self) -> None:
         self._found: dict[object, tuple[FileMapping, object]] = {}

@@ -61,7 +61,7 @@ def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> 
 def all_items(sources: Sequence[Callable[[], Iterator[T]]], readers: int, over: Event | None = None) -> list[T]:
     """The items of all sources, in order, read by up to `readers` threads, each of them one source at a time. With one
     reader they are read in this thread. An error of a source ends the reading and is raised; of several, that of the
-    first source that has one. `over` is set when the reading ends early, for sources that can stop between two items.
+    first source that has one. `over` is set when the reading ends early: sources that look at it can stop.
     """
     readers = min(readers, len(sources))
     if readers < 2:
