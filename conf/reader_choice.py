@@ -50,7 +50,7 @@ def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ..
     if source.format == PARQUET:
         return _of_files(options)
     if source.format != KAFKA:
-        return (f"the source is {source.format!r}, and tasks read Kafka and Parquet files alone themselves",)
+        return (f"the source is {source.format!r}, and tasks themselves read only Kafka and Parquet files",)
     if source.decode is RecordFormat.NONE:
         return ("without source.decode the table's rows are what Spark makes of the records",)
     return kafka_client(options).obstacles

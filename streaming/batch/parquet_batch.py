@@ -169,5 +169,5 @@ def _files_in(text: str) -> list[re.Match[str]]:
 def _local_path(uri: str) -> str:
     split = urlsplit(uri)
     if split.scheme != _LOCAL or split.netloc or split.query or split.fragment:
-        raise UnfitFileError(f"tasks read files of this machine alone themselves, and {uri} is none")
+        raise UnfitFileError(f"tasks themselves read only files of this machine, and {uri} is none")
     return unquote(split.path, errors="strict")

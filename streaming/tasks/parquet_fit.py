@@ -43,7 +43,7 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
     for declared in source.declared:
         same = by_name.get(declared.name.lower() if source.ignores_case else declared.name, [])
         if len(same) > 1:
-            raise UnfitFileError(f"column {declared.name!r} is in it {len(same)} times, but for upper and lower case")
+            raise UnfitFileError(f"column {declared.name!r} is in it {len(same)} times, in other upper and lower case")
         if not declared.name.isascii() and (not same or same[0][0] != declared.name):
             raise UnfitFileError(f"column {declared.name!r} is not in it under exactly this name")
         if not same:
