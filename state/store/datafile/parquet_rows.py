@@ -164,19 +164,32 @@ class ParquetRows:
         return known if first is None or not first.num_rows else known + first.nbytes / first.num_rows
 
     def row_groups(self, column: str) -> list[RowGroup]:
-        """The row groups in the footer, with bounds of a top-level column."""
+        """The row groups in the footer, with bounds of a top-level column. Raises ValueError for a damaged footer."""
         meta = self._file.metadata
         found = []
         first_row = 0
         for number in range(meta.num_row_groups):
             group = meta.row_group(number)
-            stats = next(
-                (c.statistics for c in map(group.column, range(group.num_columns)) if c.path_in_schema == column), None
-            )
+            chunk = self._chunk(group, column)
+            stats = None if chunk is None else chunk.statistics
             low, high = (stats.min, stats.max) if stats is not None and stats.has_min_max else (None, None)
             found.append(RowGroup(number, first_row, group.num_rows, low, high))
             first_row += group.num_rows
         return found
+
+    def _chunk(self, group: pq.RowGroupMetaData, column: str) -> pq.ColumnChunkMetaData | None:
+        """The column of a row group, if it is there. Raises ValueError where the footer says two types of it: Arrow
+        ends the process over such bounds.
+        """
+        for i, leaf in enumerate(self._leaves):
+            if leaf.path == column:
+                chunk = group.column(i)
+                if chunk.physical_type != leaf.physical_type:
+                    raise ValueError(
+                        f"its footer says of column {column} {chunk.physical_type} and {leaf.physical_type}"
+                    )
+                return chunk
+        return None
 
     @property
     def offset(self) -> int:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+from bucketline.state.store.datafile.parquet_rows import ParquetRows
 from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.flips import Outcome, Read, draw_flips, try_flips
 
@@ -88,3 +90,15 @@ def test_no_flipped_bit_of_metadata_changes_rows(folder: str, tmp_path: Path) ->
     files = sorted(p for p in (tmp_path / "t" / folder).iterdir() if p.name not in ("EARLIEST", "LATEST"))
     draw = random.Random(f"{SEED} {folder}")
     check(folder, try_flips(draw_flips(files, FLIPS, draw), reads_of(table.path)))
+
+
+def test_a_footer_that_says_two_types_of_a_column_is_refused(tmp_path: Path) -> None:
+    """Arrow would end the process over the column's bounds."""
+    pq.write_table(pa.table({"id": pa.array(range(100), pa.int32())}), tmp_path / "f")
+    data = (tmp_path / "f").read_bytes()
+    # In Thrift's compact form a column chunk begins with its type, INT32, and the list of its encodings.
+    int32, int64 = b"\x15\x02\x19", b"\x15\x04\x19"
+    assert data.count(int32) == 1
+    rows = ParquetRows(pa.BufferReader(data.replace(int32, int64)))
+    with pytest.raises(ValueError, match="its footer says of column id INT64 and INT32"):
+        rows.row_groups("id")
