@@ -23,7 +23,7 @@ from bucketline.state.lsm.merge.fold_choice import early_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.pick import CompactUnit, pick_due, pick_full
 from bucketline.state.store.catalog.live_files import BucketId
-from bucketline.state.store.compact.append_compact import compact_append
+from bucketline.state.store.compact.append_compact import compact_append, watched
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import CompactResult, compact_unit
 from bucketline.state.store.read.bucket_deletions import VectorFiles, masked_files
@@ -121,7 +121,9 @@ def _compact_appended(
         return CompactResult()
     full = write.trigger is CompactTrigger.FULL
     files = (*state.files, *new_files)
-    return compact_append(write.access, bucket_id, files, full=full, vector_files=state.vector_files)
+    return compact_append(
+        write.access, bucket_id, files, full=full, vector_files=state.vector_files, watch=write.watch
+    )
 
 
 def compact_bucket(
@@ -183,7 +185,7 @@ def _flush(
     with ExitStack() as stack:
         limit = runs_at_once(write.merge_memory_bytes)
         early = partial(_merge, schema, early_fold(schema))
-        inputs = few_runs(inputs, limit, early, write.local_directory, stack)
+        inputs = few_runs(inputs, limit, lambda runs: watched(early(runs), write.watch), write.local_directory, stack)
         merged = _merge(schema, LogEverything(fold) if logs else fold, inputs)
         writer = stack.enter_context(access.writer(bucket_id, level=0, source=FileSource.APPEND))
         log = stack.enter_context(access.changelog_writer(bucket_id, level=0)) if logs else None
@@ -218,7 +220,7 @@ def _append(
         bucket_id, level=0, source=FileSource.APPEND, first_sequence_number=state.next_sequence_number
     ) as writer:
         for _, blob in runs:
-            for batch in unseal(blob):
+            for batch in watched(unseal(blob), write.watch):
                 writer.write(batch)
         return writer.close()
 

@@ -16,7 +16,7 @@ from bucketline.state.store.engine.engine import NO_ROWS, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LocalEngine, threads_of
 from bucketline.state.store.storage.parallel import core_count
-from bucketline.state.store.write.bucket_lanes import lanes_of
+from bucketline.state.store.write.bucket_lanes import LANE_BYTES, lanes_of
 from bucketline.state.store.write.bucket_writer import CompactTrigger, unwatched
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunForm
@@ -88,6 +88,32 @@ def test_so_many_buckets_are_written_at_once_as_there_are_threads_and_memory(tmp
     names = set()
     written(session_of(tmp_path / "one"), 3, watch=lambda: names.add(current_thread()), memory_bytes=100 << 20)
     assert names == {main_thread()}
+
+
+@pytest.mark.parametrize("key", [("id",), ()])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_work_that_is_to_end_does_not_finish_its_bucket(key: tuple[str, ...], threads: int, tmp_path: Path) -> None:
+    """Ctrl-C waits for what each thread asks before its next batch: also where runs are appended, and where those of a
+    large bucket are merged to disk first."""
+    options = {"bucket": "2"} | ({} if key else {"bucket-key": "id"})
+    table = bl.create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, key, options=options)
+    session, asked = WriteSession(table.path, {}), list[int]()
+    session.refresh()
+    stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
+
+    def fail() -> None:
+        asked.append(1)
+        if len(asked) == 5:
+            raise KeyboardInterrupt
+
+    write = replace(stages.write.write, watch=fail, merge_memory_bytes=threads * LANE_BYTES)
+    with RunBuffer(budget_bytes=64 << 20) as buffer:
+        many = [data().slice(first, 1000) for first in range(0, ROWS, 1000)]
+        for run in GivenRows(many).runs(replace(stages.seal, form=RunForm.ROWS, budget_bytes=1)):
+            buffer.add(run)
+        with pytest.raises(KeyboardInterrupt):
+            list(write_buckets(replace(stages.write, write=write), buffer, threads=threads))
+    assert list(tmp_path.rglob("*.parquet")) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
