@@ -38,7 +38,7 @@ def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple
         if by_kind[GIVEN_BACK]:
             raise GivenBack(by_kind[GIVEN_BACK][0].decode())
         if by_kind[UNFIT]:
-            raise UnfitFileError(by_kind[UNFIT][0].decode())
+            raise UnfitFileError.from_bytes(by_kind[UNFIT][0])
     return Outcome(
         messages=(*messages, *retired),
         rejects=tuple(by_kind[REJECTS]),

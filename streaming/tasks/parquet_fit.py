@@ -31,6 +31,16 @@ class UnfitFileError(BucketlineError):
 
     code = "PARQUET_READER"
 
+    def to_bytes(self) -> bytes:
+        """The error with its details, as a task says it."""
+        return json.dumps([self.message, self.fields], default=str).encode()
+
+    @classmethod
+    def from_bytes(cls, said: bytes) -> "UnfitFileError":
+        """The error that a task says."""
+        message, fields = json.loads(said)
+        return cls(message, **fields)
+
 
 def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str]:
     """The declared columns that the file has, with their names in the file. Raises UnfitFileError."""

@@ -147,7 +147,7 @@ class ReadParquetTask:
         try:
             yield from self.reading.runs(file_rows(self.source.shares[task_number()], self.source))
         except UnfitFileError as e:
-            note = routed_note(UNFIT, origin=task_number(), row_count=0, blob=e.message.encode())
+            note = routed_note(UNFIT, origin=task_number(), row_count=0, blob=e.to_bytes())
             yield from to_each(note, self.reading.to)
 
 

@@ -8,12 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import bucketline as bl
+from bucketline.state.store.engine.engine import NO_ROWS
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.write_plan import WriteScope
+from bucketline.state.store.write.write_session import WriteSession
+from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles, shares_of
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError, columns_in_file, row_groups_of
 from bucketline.streaming.tasks.parquet_read import file_rows
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.read_task import to_each
-from bucketline.streaming.tasks.wire import UNFIT, routed_note
+from bucketline.streaming.tasks.read_task import Reading, ReadParquetTask, to_each
+from bucketline.streaming.tasks.wire import UNFIT, Result, routed_note
 
 UTC = pa.timestamp("us", "UTC")
 NTZ = pa.timestamp("us")
@@ -171,6 +177,19 @@ def test_each_task_of_the_next_stage_hears_of_a_file_that_is_for_spark() -> None
     """A task that reads again, as what it had sent is lost, may say so after some of them have ended."""
     note = routed_note(UNFIT, origin=3, row_count=0, blob=b"f: it has changed")
     assert [(r.task, r.kind, r.run) for r in to_each(note, Destination(3))] == [(n, UNFIT, note.run) for n in range(3)]
+
+
+def test_the_driver_learns_which_file_is_for_spark(tmp_path: Path) -> None:
+    table = bl.create_table(str(tmp_path / "shop.db" / "t"), "id BIGINT", options={"bucket": "-1"})
+    session = WriteSession(table.path, {})
+    session.refresh()
+    stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
+    part = FilePart(str(tmp_path / "gone"), 0, 9, 9)
+    reading = Reading(stages.seal, Destination(1, stages.assigners), None, 1)
+    said = list(ReadParquetTask(reading, source(pa.schema([("id", pa.int64())]), part))())
+    with pytest.raises(UnfitFileError, match="gone: .*No such file") as error:
+        read_outcome([Result(r.kind, bytes(r.run.blob)) for r in said], stages.write.write.access)
+    assert error.value.fields == {"path": part.path}
 
 
 def test_a_file_that_has_changed_or_has_checksums_is_for_spark(tmp_path: Path) -> None:
