@@ -121,9 +121,7 @@ def _compact_appended(
         return CompactResult()
     full = write.trigger is CompactTrigger.FULL
     files = (*state.files, *new_files)
-    return compact_append(
-        write.access, bucket_id, files, full=full, vector_files=state.vector_files, watch=write.watch
-    )
+    return compact_append(write.access, bucket_id, files, full=full, vector_files=state.vector_files, watch=write.watch)
 
 
 def compact_bucket(

@@ -187,7 +187,7 @@ def test_the_driver_learns_which_file_is_for_spark(tmp_path: Path) -> None:
     part = FilePart(str(tmp_path / "gone"), 0, 9, 9)
     reading = Reading(stages.seal, Destination(1, stages.assigners), None, 1)
     said = list(ReadParquetTask(reading, source(pa.schema([("id", pa.int64())]), part))())
-    with pytest.raises(UnfitFileError, match="gone: .*No such file") as error:
+    with pytest.raises(UnfitFileError, match=r"gone: .*No such file") as error:
         read_outcome([Result(r.kind, bytes(r.run.blob)) for r in said], stages.write.write.access)
     assert error.value.fields == {"path": part.path}
 
