@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyspark
 import pytest
@@ -18,6 +19,20 @@ from tests.support.peer import PaimonCatalogs, PaimonJava, PyPaimon
 from tests.support.postgres import Postgres
 from tests.support.s3_server import S3Server
 from tests.support.versitygw import VersityGateway
+
+HERE = Path(__file__).parent
+FOLDERS_OF_THEIR_OWN = {"peer", "spark", "kafka"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The parts of `.ci/run` collect folders, so that a test lies in the folder of its mark; `stores` goes by mark."""
+    for item in items:
+        folder, marks = item.path.relative_to(HERE).parts[0], {mark.name for mark in item.iter_markers()}
+        asked = FOLDERS_OF_THEIR_OWN & {folder, *marks}
+        if asked and "stores" not in marks and folder not in FOLDERS_OF_THEIR_OWN & marks:
+            raise pytest.UsageError(
+                f"{item.nodeid}: no part of .ci/run takes it: tests/{folder} with marks {sorted(marks)}"
+            )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
