@@ -1,13 +1,16 @@
 """A stream of files into two tables, on local disk or in an object store, whose runs are killed: what holds then."""
 
+import copy
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.recover import END_OFFSETS
-from tests.support.stream_job import Kill, StreamJob
+from tests.support.stream_job import Kill, StreamJob, left
 from tests.support.streams import FileStream
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("n", pa.int64())])
@@ -43,12 +46,29 @@ class Shop:
             self.count += 1
 
     def run(self, kill: Kill | None = None, seconds: float | None = None) -> int:
-        tables = (self.keyed.uri, self.log.uri)
-        return StreamJob(str(self.root), DDL, tables, kill=kill, kill_after_seconds=seconds).run()
+        return self._job(kill=kill, kill_after_seconds=seconds).run()
+
+    def killed_at(self, steps: Sequence[Kill]) -> Iterator[tuple[Kill, "Shop"]]:
+        """The shop after each of these deaths, one process after the other; then it is finished."""
+        for kill in steps:
+            assert self.run(kill) == -9, self.job_log()
+            yield kill, self
+        self.finish()
+
+    def given_up_at(self, steps: Sequence[Kill]) -> Iterator[tuple[Kill, "Shop"]]:
+        """As `killed_at`, by one process that goes on with a copy of what each death leaves."""
+        assert self._job(deaths=tuple(steps)).run() == 0, self.job_log()
+        for number, kill in enumerate(steps):
+            yield kill, self._left(number)
+        self._left(len(steps)).check_end()
 
     def finish(self) -> None:
-        """Runs to the end, and holds the tables against a run in which nothing happened."""
+        """Runs to the end, which has to be that of a run in which nothing happened."""
         assert self.run() == 0, self.job_log()
+        self.check_end()
+
+    def check_end(self) -> None:
+        """All rows are there once, and every batch that compacts has compacted."""
         assert self.check() == (self.count, self.count)
         done = kinds(self.keyed)
         newest = max(i for i, _ in done)
@@ -77,6 +97,15 @@ class Shop:
         assert sum(log["n"].to_pylist()) == sum(n for i in range(found[1]) for n in rows(i)["n"].to_pylist())
         assert log.num_rows == 150 * found[1]
         return found[0], found[1]
+
+    def _job(self, **ends: Any) -> StreamJob:
+        return StreamJob(str(self.root), DDL, (self.keyed.uri, self.log.uri), **ends)
+
+    def _left(self, number: int) -> "Shop":
+        found = copy.copy(self)
+        folder = left(self.root, number) / "shop.db"
+        found.keyed, found.log = open_table(str(folder / "keyed")), open_table(str(folder / "log"))
+        return found
 
     def job_log(self) -> str:
         return (self.root / "log").read_text()[-4000:]

@@ -3,20 +3,25 @@
 Its one argument is a `StreamJob` as JSON. It leads a process group of its own, and a kill takes the whole group: the
 driver's Python and the JVM below it die in the same moment, as when a machine goes down. Kill points are put around the
 product's steps here, in this process; the product knows nothing of them.
+
+To start Spark takes far longer than a batch. So a run can also live through many deaths: at each it keeps a copy of its
+files, which is all that a death leaves, gives the query up, and starts a new one on the copy.
 """
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from bucketline.state.format.entries import CommitKind
@@ -52,7 +57,8 @@ class StreamJob:
     """One run of a query over the files in `root`/input until they are all written.
 
     Every batch goes into each of `tables`, one after the other. `kill` names a step to die at, `kill_after_seconds` a
-    moment, counted from the first batch; without either the run ends by itself.
+    moment, counted from the first batch; without either the run ends by itself. It goes through `deaths` first, and
+    what each of them left is in `left(root, number)`; the tables have to lie in `root`.
     """
 
     root: str
@@ -61,6 +67,7 @@ class StreamJob:
     options: Mapping[str, str] = field(default_factory=dict)
     kill: Kill | None = None
     kill_after_seconds: float | None = None
+    deaths: tuple[Kill, ...] = ()
 
     def run(self, *, timeout_seconds: float = 300) -> int:
         """Runs in a process group of its own; the exit code, -9 after a kill. What it printed is in `root`/log."""
@@ -83,6 +90,11 @@ class StreamJob:
 
     def log(self) -> str:
         return (Path(self.root) / "log").read_text()
+
+
+def left(root: Path, number: int) -> Path:
+    """The folder with the tables and the checkpoint as that of `deaths` left them; one more is the end."""
+    return root / f"left-{number}"
 
 
 def session(root: Path) -> SparkSession:
@@ -114,13 +126,14 @@ class KillSwitch:
     """Knows where the job is, and dies where it was told to."""
 
     def __init__(self, kill: Kill | None) -> None:
-        self._kill = kill
+        self.kill = kill
+        self.die: Callable[[], None] = die
         self.batch_id = self.table = -1
 
     def passes(self, point: str) -> None:
         assert point in KILL_POINTS, point
-        if self._kill == Kill(point, self.batch_id, self.table):
-            die()
+        if self.kill == Kill(point, self.batch_id, self.table):
+            self.die()
 
     def install(self) -> None:
         """Puts the points around the steps of the sink and of the commit."""
@@ -147,11 +160,29 @@ class KillSwitch:
         return publish_snapshot
 
 
+class GivenUpError(Exception):
+    """The files have been copied as a death would leave them; what the query still does is not looked at."""
+
+
 def main(text: str) -> None:
     told = json.loads(text)
-    job = StreamJob(**{**told, "kill": None if told["kill"] is None else Kill(**told["kill"])})
+    job = StreamJob(
+        **{
+            **told,
+            "kill": None if told["kill"] is None else Kill(**told["kill"]),
+            "deaths": tuple(Kill(**death) for death in told["deaths"]),
+        }
+    )
     switch = KillSwitch(job.kill)
     switch.install()
+    spark = session(Path(job.root))
+    if job.deaths:
+        _live_through(job, spark, switch)
+    else:
+        _stream(job, spark, switch, FileStream(Path(job.root), job.ddl))
+
+
+def _stream(job: StreamJob, spark: SparkSession, switch: KillSwitch, stream: FileStream) -> None:
     sinks = [TableSink(path, job.options) for path in job.tables]
     timer: list[threading.Thread] = []
 
@@ -165,7 +196,39 @@ def main(text: str) -> None:
             sink(frame, batch_id)
             switch.passes("before Spark's commit log")
 
-    FileStream(Path(job.root), job.ddl).run(session(Path(job.root)), write)
+    stream.run(spark, write)
+
+
+def _live_through(job: StreamJob, spark: SparkSession, switch: KillSwitch) -> None:
+    """Runs once for each death and then to the end, each time on a copy of what was left, with the one input."""
+    root = life = Path(job.root)
+    for number, death in enumerate((*job.deaths, None)):
+        image = left(root, number)
+
+        def give_up(life: Path = life, image: Path = image) -> None:
+            _copy(life, image)
+            raise GivenUpError
+
+        switch.kill, switch.die = death, give_up
+        tables = tuple(path.replace(str(root), str(life), 1) for path in job.tables)
+        stream = FileStream(root, job.ddl)
+        stream.checkpoint = life / "checkpoint"
+        try:
+            _stream(replace(job, tables=tables), spark, switch, stream)
+        except StreamingQueryException:
+            if not image.exists():
+                raise
+        else:
+            assert death is None, f"it ended before {death}"
+            _copy(life, image)
+        # The query that was given up may still write into the folder it had.
+        life = root / f"life-{number + 1}"
+        _copy(image, life)
+
+
+def _copy(life: Path, to: Path) -> None:
+    for folder in ("shop.db", "checkpoint"):
+        shutil.copytree(life / folder, to / folder)
 
 
 def _die_after(seconds: float) -> None:
