@@ -5,6 +5,7 @@ than they are used: a client that renews in time is never refused.
 """
 
 import json
+import math
 import re
 import sys
 import threading
@@ -79,7 +80,7 @@ class KeyLender(HttpFront):
 
     def end_now(self) -> None:
         with self._lock:
-            self._lent_at = [0.0] * len(self._lent_at)
+            self._lent_at = [-math.inf] * len(self._lent_at)  # a clock that starts with the machine may be near 0
 
     def serve(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         lent = self._lent(request.command, request.path)
