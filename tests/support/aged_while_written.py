@@ -1,6 +1,6 @@
 """Processes that write a table whose files grow old by days at any moment, while others remove, expire and compact.
 
-Importable, so that `spawn` can start them.
+Importable, so that `forking` can start them.
 """
 
 import random

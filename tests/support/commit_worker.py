@@ -1,4 +1,4 @@
-"""A writer in a process of its own, for tests in which writers race; importable, so that `spawn` can start it."""
+"""A writer in a process of its own, for tests in which writers race; importable, so that `forking` can start it."""
 
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.store.catalog.live_files import TableView

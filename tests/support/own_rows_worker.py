@@ -1,6 +1,6 @@
 """A writer in a process of its own that reads each of its rows back, while others write and compact the same buckets.
 
-Importable, so that `spawn` can start it.
+Importable, so that `forking` can start it.
 """
 
 import time

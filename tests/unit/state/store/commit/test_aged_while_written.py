@@ -4,7 +4,6 @@ snapshots expire and buckets are compacted: each row that was written is there o
 BUCKETLINE_AGED sets for how many seconds writers are stopped in each table; `.ci/run aged-long` does so for minutes.
 """
 
-import multiprocessing
 import os
 import random
 import signal
@@ -17,6 +16,7 @@ import pytest
 from bucketline.state.store.doctor.examine import Severity
 from bucketline.state.store.table.table import create_table, open_table
 from tests.support.aged_while_written import BESIDE, Written, write_rows
+from tests.support.forked import forking
 from tests.support.modes import COLUMNS
 
 SECONDS = float(os.environ.get("BUCKETLINE_AGED", "6"))
@@ -36,7 +36,7 @@ def test_what_is_written_while_files_grow_old_is_there_once(tmp_path: Path, kind
     key, options = TABLES[kind]
     sql = ", ".join(f"{n} {t}{' NOT NULL' if n in key else ''}" for n, t in COLUMNS.items())
     path = create_table(str(tmp_path / "shop.db" / "t"), sql, key, (), options).path
-    context = multiprocessing.get_context("spawn")
+    context = forking()
     start, written, stop, told = context.Barrier(WRITERS + 1), context.Queue(), context.Event(), context.Queue()
     enough = context.Event()
     writers = [

@@ -1,18 +1,18 @@
 """Writers in processes of their own commit to one local table at once."""
 
-import multiprocessing
 from pathlib import Path
 
 from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.commit_table import CommitTable
 from tests.support.commit_worker import write_batches
+from tests.support.forked import forking
 
 BATCHES = 25
 
 
 def test_two_racing_processes_land_every_commit_exactly_once(tmp_path: Path) -> None:
     table = CommitTable(str(tmp_path), storage=LocalIO()).create()
-    context = multiprocessing.get_context("spawn")
+    context = forking()
     start = context.Barrier(2)
     users = ["one", "two-view"]
     writers = [context.Process(target=write_batches, args=(table.path, user, BATCHES, start)) for user in users]

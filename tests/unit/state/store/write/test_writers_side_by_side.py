@@ -3,7 +3,6 @@
 BUCKETLINE_OWN_ROWS sets how often each of them writes; `.ci/run own-rows-long` does so 200 times.
 """
 
-import multiprocessing
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from bucketline.state.store.doctor.examine import Severity
 from bucketline.state.store.table.table import Table, create_table, open_table
+from tests.support.forked import forking
 from tests.support.modes import COLUMNS
 from tests.support.own_rows_worker import compact_beside, write_and_read
 
@@ -58,7 +58,7 @@ def make(path: Path, mode: str, engine: str, vectors: bool) -> Table:
 @pytest.mark.parametrize(("mode", "engine", "vectors"), TABLES if WRITES > 50 else FEW)
 def test_each_writer_reads_its_own_rows(tmp_path: Path, mode: str, engine: str, vectors: bool) -> None:
     table, writers = make(tmp_path, mode, engine, vectors), MODES[mode][3]
-    context = multiprocessing.get_context("spawn")
+    context = forking()
     start, told, stop, compacted = context.Barrier(writers), context.Queue(), context.Event(), context.Queue()
     processes = [
         context.Process(target=write_and_read, args=(table.path, n, writers, WRITES, engine, start, told))
