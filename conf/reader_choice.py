@@ -45,6 +45,20 @@ def not_native(why: str) -> OptionError:
     return OptionError(f"source.reader = native: {why}; use auto or spark", key=SOURCE_READER.key)
 
 
+def who_reads(source: SourceConfig, options: Mapping[str, str]) -> str:
+    """Who reads the source of a job with these options, as far as they say, and why; empty where a job says so."""
+    if source.reader is ReaderChoice.SPARK:
+        return ""
+    why = obstacles(source, options)
+    if why:
+        return f"Spark reads: {'; '.join(why)}"
+    if source.reader is ReaderChoice.NATIVE:
+        return "tasks read"
+    if source.format == PARQUET:
+        return "tasks read those files whose rows are certainly what Spark reads"
+    return "tasks read, where they have confluent-kafka"
+
+
 def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
     """Why the tasks of a job with these options cannot read themselves; empty when they can."""
     if source.format == PARQUET:

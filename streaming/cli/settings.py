@@ -13,6 +13,7 @@ from bucketline.conf.job import (
     JobConfig,
     Setting,
 )
+from bucketline.conf.reader_choice import who_reads
 from bucketline.conf.resolve import DEFAULT, effective_options, show_settings
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
 from bucketline.conf.source_options import find_option, source_options
@@ -35,7 +36,12 @@ def settings_table(config: JobConfig) -> pa.Table:
         options = {k: s for k, s in options.items() if CREATE_OPTIONS + k not in config.settings or s.origin != "table"}
     job = {key: _shown(key, found, there) for key, found in config.settings.items() if not key.startswith(OPTIONS)}
     sink = {OPTIONS + key: found for key, found in options.items() if key not in _IN_A_JOB}
-    shown = sorted(show_settings({**_defaults(config), **job, **sink}), key=lambda row: row[2].startswith(DEFAULT))
+    found = {**_defaults(config), **job, **sink}
+    who = who_reads(config.source, source_options(config.source).options)
+    if who:
+        reader = found[SOURCE_READER.key]
+        found[SOURCE_READER.key] = Setting(reader.text, f"{reader.origin}; {who}")
+    shown = sorted(show_settings(found), key=lambda row: row[2].startswith(DEFAULT))
     return pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in shown], schema=_SCHEMA)
 
 

@@ -23,6 +23,14 @@ options: {{compaction: none}}
 """
 
 
+LOGIN = [
+    "source.options.kafka.security.protocol=SASL_PLAINTEXT",
+    "source.options.kafka.sasl.mechanism=PLAIN",
+    "source.options.kafka.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="u" password="hush";',
+]
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> str:
     path = tmp_path / "job.yaml"
@@ -48,6 +56,45 @@ def test_print_config_tells_each_setting_and_where_it_comes_from(job: str) -> No
     assert "hush" not in found.stdout
     are_defaults = [row["origin"].startswith("default") for row in rows.values()]
     assert are_defaults == sorted(are_defaults)
+
+
+@pytest.mark.parametrize(
+    ("settings", "value", "origin"),
+    [
+        ([], "auto", "default; Spark reads: kafka.sasl.jaas.config without a login"),
+        (["source.reader=spark"], "spark", "command line"),
+        ([*LOGIN, "source.reader=native"], "native", "command line; tasks read"),
+        (LOGIN, "auto", "default; tasks read, where they have confluent-kafka"),
+    ],
+)
+def test_print_config_says_who_reads_kafka_and_why(job: str, settings: list[str], value: str, origin: str) -> None:
+    assert _reader(job, *settings) == {"key": "source.reader", "value": value, "origin": origin}
+
+
+@pytest.mark.parametrize(
+    ("settings", "who"),
+    [
+        (["source.format=json"], "Spark reads: the source is 'json', and tasks themselves read only Kafka and Parquet"),
+        (["source.format=parquet"], "tasks read those files whose rows are certainly what Spark reads"),
+        (["source.format=parquet", "source.options.path=hdfs://n/in"], "Spark reads: tasks read local files alone"),
+        (["source.format=parquet", "source.options.mergeSchema=true"], "Spark reads: source.options.mergeSchema says"),
+    ],
+)
+def test_print_config_says_who_reads_files_and_why(tmp_path: Path, settings: list[str], who: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        f"table: {tmp_path}/shop.db/t\nsource: {{options: {{path: {tmp_path}/in}}}}\ncheckpoint: {tmp_path}/c\n"
+        "create: {schema: id BIGINT}\n"
+    )
+    assert _reader(str(path), *settings)["origin"].startswith(f"default; {who}")
+
+
+def _reader(job: str, *settings: str) -> dict[str, str]:
+    changed = [part for setting in settings for part in ("--set", setting)]
+    found = _ingest("--conf-file", job, "--print-config", "--format", "json", *changed)
+    assert found.exit_code == 0, found.stderr
+    (row,) = (row for row in map(json.loads, found.stdout.splitlines()) if row["key"] == "source.reader")
+    return dict(row)
 
 
 def test_print_config_says_which_settings_the_table_has_decided(job: str, tmp_path: Path) -> None:
