@@ -1,14 +1,14 @@
 """Who reads the Kafka records or Parquet files of a job: Spark's source, or tasks themselves; chosen once, and logged.
 
 What tasks can do is asked of tasks, and Spark takes seconds to start the first ones. That runs beside the start of the
-query, which takes seconds too, so that the first batch finds workers that are up.
+query, which takes seconds too, so that the first batch finds workers that are up. Where there is nothing to ask they
+are started all the same.
 """
 
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from threading import Thread
 from typing import Any
 
 from bucketline.conf.job import ReaderChoice, SourceConfig
@@ -19,7 +19,8 @@ from bucketline.streaming.batch.kafka_batch import KafkaReader
 from bucketline.streaming.batch.parquet_batch import ParquetReader
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.write_batch import Job
-from bucketline.streaming.tasks.kafka_trial import client_error, try_tasks
+from bucketline.streaming.job.beside import Beside
+from bucketline.streaming.tasks.first_tasks import client_error, start_workers, try_tasks
 
 _LOG = logging.getLogger("bucketline.job")
 _SPLITS = ("minPartitions", "maxRecordsPerPartition")
@@ -49,16 +50,18 @@ def splits(options: Mapping[str, str]) -> bool:
     return any(find_option(options, name) is not None for name in _SPLITS)
 
 
-def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> Chosen | None:
-    """How tasks read Kafka themselves, to be asked by the first batch; None when Spark reads.
+def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str], beside: Beside) -> Chosen | None:
+    """How tasks read Kafka themselves, to be asked by the first batch; None when Spark reads. Either way workers are
+    started.
 
     Raises OptionError where `native` is asked for and it is known that it cannot be.
     """
-    if source.reader is ReaderChoice.SPARK or source.format != KAFKA:
-        return None
-    why = obstacles(source, options) or _obstacles_here(spark, options)
+    is_choice = source.format == KAFKA and source.reader is not ReaderChoice.SPARK
+    why = obstacles(source, options) or _obstacles_here(spark, options) if is_choice else ()
     if why:
         _settle(source, *why)
+    if why or not is_choice:
+        beside(lambda: start_workers(spark))
         return None
     settings = kafka_client(options).settings
     reader = KafkaReader(
@@ -96,20 +99,6 @@ class _Tried:
             self._reader = None if why else self._reader
             self._is_settled = True
         return self._reader
-
-
-def beside(work: Callable[[], str]) -> "Future[str]":
-    """What the work returns or raises; it runs in a thread that nobody waits for at the end of the process."""
-    found: Future[str] = Future()
-
-    def run() -> None:
-        try:
-            found.set_result(work())
-        except BaseException as e:  # noqa: BLE001 - raised where the result is asked for
-            found.set_exception(e)
-
-    Thread(target=run, name="bucketline-kafka-trial", daemon=True).start()
-    return found
 
 
 def _settle(source: SourceConfig, *why: str) -> None:

@@ -26,6 +26,7 @@ from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.await_end import await_end
+from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_job, sink_options_of
 from bucketline.streaming.job.choose_reader import JobSink, choose_file_reader, choose_reader, splits
 from bucketline.streaming.job.ending import Ending, process_ending, signals_to
@@ -81,8 +82,8 @@ def run_job(
     for key, shown, origin in show_settings(config.settings):
         _LOG.info("%s = %s (%s)", key, shown, origin)
     name = f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}"
-    with explained(), open_session(name, spark, ending, log) as session:
-        reader = choose_reader(session, config.source, given.options)
+    with explained(), open_session(name, spark, ending, log) as session, beside_start() as beside:
+        reader = choose_reader(session, config.source, given.options, beside)
         kafka = config.source.format == KAFKA
         cluster = cluster_id(session, given.options) if kafka else None
         if reset_identity:

@@ -11,8 +11,9 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig
 from bucketline.streaming.batch.kafka_batch import KafkaReader
-from bucketline.streaming.job.choose_reader import JobSink, beside, choose_reader
-from bucketline.streaming.tasks.kafka_trial import client_error
+from bucketline.streaming.job.beside import beside_start
+from bucketline.streaming.job.choose_reader import JobSink, choose_reader
+from bucketline.streaming.tasks.first_tasks import client_error
 from bucketline.streaming.tasks.wire import Result, pack_result
 from tests.support.tasks import Cluster
 
@@ -35,8 +36,9 @@ class Session(Cluster):
 def chosen(reader: ReaderChoice, **more: str) -> KafkaReader | None:
     options = OPTIONS | {key.replace("_", "."): text for key, text in more.items()}
     source = SourceConfig("kafka", options, RecordFormat.JSON, reader)
-    found = choose_reader(Session(random.Random(1)), source, options)
-    return None if found is None else found()
+    with beside_start() as beside:
+        found = choose_reader(Session(random.Random(1)), source, options, beside)
+        return None if found is None else found()
 
 
 def test_auto_lets_tasks_read_where_every_option_has_a_counterpart(caplog: pytest.LogCaptureFixture) -> None:
@@ -55,8 +57,10 @@ def test_auto_lets_spark_read_else_and_says_why(caplog: pytest.LogCaptureFixture
     assert "librdkafka does not take the settings" in caplog.text
     source = SourceConfig("kafka", OPTIONS, RecordFormat.JSON, ReaderChoice.AUTO)
     tokens = Session(random.Random(1), application={"spark.kafka.clusters.a.auth.bootstrap.servers": "x"})
-    assert choose_reader(tokens, source, OPTIONS) is None
+    with beside_start() as beside:
+        assert choose_reader(tokens, source, OPTIONS, beside) is None
     assert "delegation tokens" in caplog.text
+    assert tokens.tasks_run == 2
 
 
 def test_native_is_refused_where_tasks_cannot_read_and_spark_asks_nobody() -> None:
@@ -64,7 +68,15 @@ def test_native_is_refused_where_tasks_cannot_read_and_spark_asks_nobody() -> No
         chosen(ReaderChoice.NATIVE, kafka_max_poll_records="5")
     found = chosen(ReaderChoice.NATIVE, minPartitions="7")
     assert found is not None and found.is_required and found.keeps_split
-    assert choose_reader(None, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, ReaderChoice.SPARK), OPTIONS) is None
+
+
+@pytest.mark.parametrize("format_name", ["kafka", "parquet", "json"])
+def test_where_nothing_is_asked_workers_are_started_beside_the_query(format_name: str) -> None:
+    session = Session(random.Random(1), defaultParallelism=3)
+    source = SourceConfig(format_name, OPTIONS, RecordFormat.JSON, ReaderChoice.SPARK)
+    with beside_start() as beside:
+        assert choose_reader(session, source, OPTIONS, beside) is None
+    assert session.tasks_run == 3
 
 
 @dataclass
@@ -85,9 +97,10 @@ def test_what_tasks_lack_is_asked_beside_the_start_and_known_to_the_first_batch(
 ) -> None:
     caplog.set_level(logging.INFO)
     session = NoClient(random.Random(1))
-    found = choose_reader(session, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, reader), OPTIONS)
-    assert found is not None and not caplog.messages
-    session.may_say.set()
+    with beside_start() as beside:
+        found = choose_reader(session, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, reader), OPTIONS, beside)
+        assert found is not None and not caplog.messages
+        session.may_say.set()
     sink = JobSink("/tmp/k.db/t", kafka=found)
     for _ in range(2):
         if reader is ReaderChoice.NATIVE:
@@ -97,12 +110,6 @@ def test_what_tasks_lack_is_asked_beside_the_start_and_known_to_the_first_batch(
             assert sink._job().kafka is None
     said = "Spark reads Kafka (source.reader = auto): this Python cannot import confluent-kafka"
     assert caplog.messages == ([said] if reader is ReaderChoice.AUTO else [])
-
-
-def test_an_error_of_the_trial_is_raised_where_its_result_is_asked_for() -> None:
-    trial = beside(lambda: str(1 // 0))
-    with pytest.raises(ZeroDivisionError):
-        trial.result(60)
 
 
 def test_the_sink_of_a_job_has_what_any_sink_has_and_the_reader() -> None:

@@ -1,11 +1,13 @@
-"""Whether tasks can read Kafka themselves: asked of them once, by a task that loads what the tasks of batches need."""
+"""The first tasks of a job, beside the start of its query: they load what the tasks of batches need, and say whether
+tasks can read Kafka themselves.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bucketline.streaming.decode.decode_step import DecodeStep
-from bucketline.streaming.tasks.bytes_job import bytes_job
+from bucketline.streaming.tasks.bytes_job import First, bytes_job
 from bucketline.streaming.tasks.kafka_consumers import LibrdkafkaConsumer
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
 from bucketline.streaming.tasks.read_task import ReadKafkaTask
@@ -13,14 +15,18 @@ from bucketline.streaming.tasks.wire import Result
 from bucketline.streaming.tasks.write_task import WriteTask
 
 LOADED = (DecodeStep, ReadKafkaTask, WriteTask)
-"""What the tasks of batches are made of: a worker that has run a trial has loaded it."""
+"""What the tasks of batches are made of: a worker that has run one of these tasks has loaded it."""
 
 
 def try_tasks(spark: Any, settings: Mapping[str, str]) -> str:
     """Why tasks of this application cannot read with these settings of librdkafka; empty when they can. As many tasks
     as run at a time try it."""
-    count = max(1, int(spark.sparkContext.defaultParallelism))
-    return max(result.payload.decode() for result in bytes_job(spark, count, _Trial(settings)))
+    return max(why.decode() for why in _said(spark, _Trial(settings)))
+
+
+def start_workers(spark: Any) -> None:
+    """Starts as many Python workers as tasks run at a time. Spark keeps them for the tasks of the first batch."""
+    _said(spark, _Start())
 
 
 def client_error(settings: Mapping[str, str]) -> str:
@@ -34,6 +40,11 @@ def client_error(settings: Mapping[str, str]) -> str:
     return ""
 
 
+def _said(spark: Any, task: First) -> list[bytes]:
+    count = max(1, int(spark.sparkContext.defaultParallelism))
+    return [result.payload for result in bytes_job(spark, count, task)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Trial:
     """A task that says why it could not read."""
@@ -42,3 +53,11 @@ class _Trial:
 
     def __call__(self) -> Iterator[Result]:
         yield Result("why", client_error(self.settings).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A task that says nothing but that it runs."""
+
+    def __call__(self) -> Iterator[Result]:
+        yield Result("up", b"")
