@@ -25,11 +25,12 @@ from bucketline.streaming.batch.recover import (
     DIGEST,
     END_OFFSETS,
     KEY_SHARES,
+    SHARED_BUCKETS,
     SOURCE,
     START_OFFSETS,
     check_twin,
 )
-from bucketline.streaming.batch.target import Target
+from bucketline.streaming.batch.target import StreamState, Target
 from bucketline.streaming.decode.rejects import RejectedRecordsError, RejectPolicy, settle_rejects
 
 _LOG = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ def commit_batch(
         outcome.messages,
         user=target.user,
         identifier=identity.batch_id,
-        properties=batch_properties(identity, outcome.notes, key_shares) | counts.properties(),
+        properties=batch_properties(identity, outcome.notes, key_shares, target.state) | counts.properties(),
         ignore_empty=False,  # the next batch looks for this one's snapshot, whatever the table says of empty ones
     )
     if committed.replayed:
@@ -126,10 +127,13 @@ def settle_skipped(target: Target) -> None:
 
 
 def batch_properties(
-    identity: BatchIdentity, notes: Sequence[str] = (), key_shares: int | None = None
+    identity: BatchIdentity,
+    notes: Sequence[str] = (),
+    key_shares: int | None = None,
+    state: StreamState | None = None,
 ) -> dict[str, str]:
     """What a snapshot says of the batch it came from, of the key-index notes that it makes true, and of the shares of
-    keys that the next batch keeps.
+    keys that the next batch keeps; of the state, what the stream's next start is to know.
     """
     named = {
         DIGEST: identity.digest,
@@ -139,6 +143,7 @@ def batch_properties(
         CLUSTER: identity.cluster,
         NOTE_PROPERTY: ",".join(notes) or None,
         KEY_SHARES: None if key_shares is None else str(key_shares),
+        SHARED_BUCKETS: "true" if state is not None and state.shares_buckets else None,
     }
     return {key: text for key, text in named.items() if text is not None}
 

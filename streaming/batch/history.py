@@ -11,7 +11,13 @@ from bucketline.state.store.maintenance.expiry import move_tag
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG, seen_up_to
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.batch_counts import counts_in
-from bucketline.streaming.batch.recover import END_OFFSETS, KEY_SHARES, CheckpointMismatchError, UserHistory
+from bucketline.streaming.batch.recover import (
+    END_OFFSETS,
+    KEY_SHARES,
+    SHARED_BUCKETS,
+    CheckpointMismatchError,
+    UserHistory,
+)
 from bucketline.streaming.batch.target import StreamState, Target
 
 
@@ -42,7 +48,14 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
     complete = known or walked_to == 1 or (marker is not None and _seen(target, marker) >= walked_to - 1)
     others = () if commits or marker else _others(target)
     history = UserHistory(commits, marker, complete, others)
-    state = replace(state, commits=commits, seen_id=newest_id, is_complete=complete, key_shares=key_shares(history))
+    state = replace(
+        state,
+        commits=commits,
+        seen_id=newest_id,
+        is_complete=complete,
+        key_shares=key_shares(history),
+        shares_buckets=state.shares_buckets or any(SHARED_BUCKETS in s.properties for s in _known(history)),
+    )
     return target.at(_with_rejected(state, history)), history
 
 

@@ -39,11 +39,25 @@ def plan_batch(
         key_shares=state.key_shares,
         checkpoint=identity.checkpoint,
         batch_id=identity.batch_id,
-        by_share=not state.shares_buckets,
+        by_share=source.is_alone or not state.shares_buckets,
     )
     limited = replace(source, reject_limit=min(plan.sink.bad_records_max, MOST_REJECTS) + 1000)
-    stages = plan.mode.stages(plan, session, scope, limited)
-    return _in_one_task(replace(stages, idle=_may_be_due(stages.write)), most_bytes)
+    stages = _in_one_task(plan.mode.stages(plan, session, scope, limited), most_bytes)
+    if state.shares_buckets and _writes_by_share(stages):
+        stages = plan.mode.stages(plan, session, replace(scope, by_share=False), limited)
+    return replace(stages, idle=_may_be_due(stages.write))
+
+
+def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
+    """Whether the tasks that place keys are to write them as well, and the stream has opened buckets with another
+    number of shares: `known`, None where it does not say."""
+    return stages.assigners.across_partitions and known not in (None, stages.key_shares)
+
+
+def _writes_by_share(stages: Stages[Records]) -> bool:
+    """Whether several tasks write the buckets of a share each, which no other share may have keys in."""
+    is_one_task = stages.key_shares == 1 or (stages.source.is_alone and stages.tasks.write == 1)
+    return stages.assigners.across_partitions and not is_one_task
 
 
 def _in_one_task(stages: Stages[Records], most_bytes: int) -> Stages[Records]:

@@ -31,7 +31,7 @@ from bucketline.streaming.batch.identity import BatchIdentity, read_identity
 from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
 from bucketline.streaming.batch.parquet_batch import ParquetReader, files_of
-from bucketline.streaming.batch.plan import plan_batch
+from bucketline.streaming.batch.plan import plan_batch, shares_are_new
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
@@ -179,14 +179,23 @@ def run(
 def _run_by_share(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """What the stages have made. Where keys of several shares lie in one bucket the batch runs again with one stage
-    more, and all later batches have it from the start."""
-    try:
-        return target, stages, engine.run(stages)
-    except GivenBack as e:
-        if not stages.assigners.across_partitions:
-            raise
-        _LOG.info("%s: %s; its batches take one stage more", target.session.table.path, e)
+    """What the stages have made. Where keys of several shares lie in one bucket a batch takes one stage more, unless
+    one task writes all of it, and so do all later ones.
+
+    That is so once the stream has changed the number of shares. Of buckets that others have opened no metadata says
+    which keys they hold: a task finds that out, and the batch runs again.
+    """
+    known = target.state.key_shares
+    if not target.state.shares_buckets and shares_are_new(stages, known):
+        why = f"the keys have {stages.key_shares} shares, and had {known}"
+    else:
+        try:
+            return target, stages, engine.run(stages)
+        except GivenBack as e:
+            if not stages.assigners.across_partitions:
+                raise
+            why = str(e)
+    _LOG.info("%s: %s; its batches take one stage more", target.session.table.path, why)
     target = target.at(replace(target.state, shares_buckets=True))
     stages = plan(target, identity, engine, rows)
     return target, stages, engine.run(stages)

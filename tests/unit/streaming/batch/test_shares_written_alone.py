@@ -1,6 +1,7 @@
 """Cross-partition batches: the task that places a share of the keys writes its buckets, where nobody else does."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from bucketline.state.store.write.sealed_runs import SealedRun
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.target import StreamState, Target
@@ -42,9 +44,10 @@ class Stream:
         options = {"bucket": "-1", "dynamic-bucket.target-row-num": "20", **options}
         self.table = create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), ("pt",), options)
         self.local, self.unrest, self.batches = path / "local", unrest, 0
+        self.of_query = Counter[str]()
         self.expected: dict[int, tuple[int, int]] = {}
 
-    def write(self, shares: int | None = None, **options: str) -> int:
+    def write(self, shares: int | None = None, query: str = "query", **options: str) -> int:
         """Writes a batch; says how many attempts of tasks there were."""
         number, self.batches = self.batches, self.batches + 1
         draw = random.Random(number)
@@ -54,7 +57,8 @@ class Stream:
         cluster = Cluster(draw, 2, self.unrest)
         asked = {} if shares is None else {"assigner-parallelism": str(shares)}
         sink = TableSink(self.table.path, {"local-directory": str(self.local), **asked, **options}, decode=as_is)
-        identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", f"digest {number}")
+        batch, self.of_query[query] = self.of_query[query], self.of_query[query] + 1
+        identity = BatchIdentity(query, batch, f"[{batch - 1}]", f"[{batch}]", f"digest {number}")
         sink.write(cluster.frame(data, 1), identity)
         return cluster.tasks_run
 
@@ -81,13 +85,25 @@ def test_where_a_bucket_has_keys_of_other_shares_batches_take_one_stage_more(
     stream = Stream(tmp_path)
     none = {"compaction": "none"}
     assert [stream.write(2, **none), stream.write(2, **none)] == [3, 3]
-    # Written by share in vain, then with a stage between: one that reads, three that place, four that write.
-    assert stream.write(3, **none) == 4 + 8
-    assert stream.write(3, **none) == 8
+    # Another query: written by share in vain, then with a stage between: one reads, three place, four write.
+    assert stream.write(3, "other", **none) == 4 + 8
+    assert stream.write(3, "other", **none) == 8
+    forget_table(stream.table.path, BatchIdentity("other", 0, None, None, None).commit_user(None))
+    assert stream.write(3, "other", **none) == 8, "the table says it when the query starts again"
     assert [_AGAIN in r.getMessage() for r in caplog.records].count(True) == 1
     assert stream.is_right()
     live = {f["file_path"].rpartition("/")[2] for f in stream.table.files().to_pylist()}
     assert data_files(stream.table) == live, "what was written in vain is removed"
+
+
+def test_a_query_that_changes_the_number_of_its_shares_writes_nothing_in_vain(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "bucketline.streaming.batch.write_batch")
+    stream, none = Stream(tmp_path), {"compaction": "none"}
+    assert [stream.write(shares, **none) for shares in (2, 3, 3, 1, 2)] == [3, 8, 8, 6, 7]
+    assert [_AGAIN in r.getMessage() for r in caplog.records].count(True) == 1
+    assert stream.is_right()
 
 
 def test_keys_move_among_tasks_that_start_again_and_shares_that_change(tmp_path: Path) -> None:
@@ -149,7 +165,10 @@ def test_one_task_that_reads_all_writes_all_shares(tmp_path: Path, shares: str) 
     assert len(outcome.messages) == len({(m.partition, m.bucket) for m in outcome.messages})
     # One that compacts much takes several tasks, where each has its share.
     other = plan_batch(target, identity, source, engine.workers, most_bytes=-1)
-    assert other.tasks.write == int(shares)
+    assert (other.tasks.write, other.place) == (int(shares), None)
+    mixed = target.at(StreamState(shares_buckets=True))
+    assert plan_batch(mixed, identity, source, engine.workers).tasks.write == 1
+    assert plan_batch(mixed, identity, source, engine.workers, most_bytes=-1).place is not None
 
 
 def test_rows_of_a_large_share_are_held_compressed(tmp_path: Path) -> None:
