@@ -1,10 +1,9 @@
-"""A job of the first release is killed in the middle of a batch, and the new code goes on where it was.
+"""A job of the first release dies in the middle of a batch, and the new code goes on where it was.
 
-The jobs of the first release are processes; they all run at the same time, since most of theirs is waiting for Spark.
+The jobs of the first release run one after the other in a process with its code: `tests.support.old_deaths`.
 """
 
 import os
-import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -82,9 +81,6 @@ class Shop:
         """What RocksDB calls each key index, by folder: one that is made anew has another name."""
         return {str(f.parent.relative_to(self.local)): f.read_text() for f in self.local.rglob("IDENTITY")}
 
-    def log(self) -> str:
-        return (self.root / "log").read_text()[-4000:]
-
 
 def found(table: Table) -> list[dict[str, Any]]:
     return open_table(table.path).to_arrow().to_pylist()
@@ -111,17 +107,17 @@ def first_release(tmp_path_factory: pytest.TempPathFactory) -> OldRelease:
 def killed(first_release: OldRelease, tmp_path_factory: pytest.TempPathFactory) -> dict[Kill, Shop]:
     """For each of `KILLS`, what a job of the first release left that died there."""
     shops = {kill: Shop(tmp_path_factory.mktemp("shop")) for kill in KILLS}
-    started = {
-        kill: first_release.stream(shop.root, DDL, shop.tables, shop.options, asdict(kill))
+    jobs = [
+        {"root": str(shop.root), "ddl": DDL, "tables": shop.tables, "options": shop.options, "kill": asdict(kill)}
         for kill, shop in shops.items()
-    }
-    ends = {kill: process.wait(300) for kill, process in started.items()}
-    assert set(ends.values()) == {-signal.SIGKILL}, [shop.log() for shop in shops.values()]
+    ]
+    log = tmp_path_factory.mktemp("died") / "log"
+    assert first_release.die_at(jobs, log) == 0, log.read_text()[-4000:]
     return shops
 
 
 @pytest.mark.parametrize("kill", KILLS, ids=lambda k: f"{k.point} of table {k.table}".replace(" ", "-"))
-def test_a_job_of_the_first_release_that_was_killed_goes_on_with_its_checkpoint_index_and_marker(
+def test_a_job_of_the_first_release_that_died_goes_on_with_its_checkpoint_index_and_marker(
     spark: Any, killed: dict[Kill, Shop], kill: Kill
 ) -> None:
     shop, extra = killed[kill], 0

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -59,12 +60,19 @@ class OldRelease:
                 start_new_session=True,
             )
 
-    def stream(
-        self, root: Path, ddl: str, tables: Sequence[str], options: Mapping[str, str], kill: Mapping[str, Any]
-    ) -> subprocess.Popen[bytes]:
-        """Starts what `StreamJob.run` of that commit starts, with the input that is in `root`."""
-        told = {"root": str(root), "ddl": ddl, "tables": list(tables), "options": dict(options), "kill": dict(kill)}
-        return self.start(["-m", "tests.support.stream_job", json.dumps(told)], root / "log")
+    def die_at(self, jobs: Sequence[Mapping[str, Any]], log: Path) -> int:
+        """Runs jobs over the input in their folders, each to its death (`old_deaths`), and gives back the exit code.
+
+        A job is what `StreamJob` of that commit is made of.
+        """
+        program = Path(__file__).with_name("old_deaths.py")
+        process = self.start(["-P", str(program), json.dumps([dict(job) for job in jobs])], log)
+        try:
+            return process.wait(400)
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
     def where(self, log: Path) -> str:
         """Where its `bucketline` is imported from."""
