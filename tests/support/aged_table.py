@@ -95,11 +95,23 @@ def kept_states(table: CommitTable, oldest: int = 0) -> list[tuple[Snapshot, boo
     return states
 
 
-def assert_whole(table: CommitTable, oldest: int = 0) -> set[str]:
-    """Every kept state has all its files; the paths of them all."""
+Named = dict[tuple[str | None, ...], set[str]]
+"""The files that states name, by their manifest lists."""
+
+
+def assert_whole(table: CommitTable, oldest: int = 0, known: Named | None = None) -> set[str]:
+    """Every kept state has all its files; the paths of them all.
+
+    `known` keeps what states name for further calls, with this table or copies of it: a file of a name never changes.
+    """
     needed: set[str] = set()
+    known = {} if known is None else known
     for state, changelog in kept_states(table, oldest):
-        files = needed_files(table, table.storage, state, changelog=changelog)
+        lists = (state.base_manifest_list, state.delta_manifest_list, state.index_manifest)
+        key = (*lists, state.changelog_manifest_list if changelog else None)
+        if key not in known:
+            known[key] = needed_files(table, table.storage, state, changelog=changelog)
+        files = known[key]
         missing = sorted(f for f in files if not table.storage.exists(f))
         assert missing == [], f"snapshot {state.id}"
         needed |= files
