@@ -8,6 +8,7 @@ Source: Paimon 2.0 SortMergeReader (order of the rows of one key), MergeTreeRead
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from bucketline.state.lsm.merge.fold import Fold, Selection, Starts, Unmoved
 from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key, merge_order, sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
+from bucketline.state.types.logical import DataType
 from bucketline.state.types.order import normalized_keys
 
 Order = NDArray[np.int64]
@@ -112,7 +114,7 @@ class _Cursor:
         if self.batch is None:
             return False
         columns = [self.batch.column(k) for k in self.key_columns]
-        self._keys = normalized_keys(columns, [logical_type(c.type, False) for c in columns])
+        self._keys = normalized_keys(columns, [_key_type(c.type) for c in columns])
         self._taken, self.last = 0, last_key(self._keys)
         return True
 
@@ -127,6 +129,11 @@ class _Cursor:
             self._taken += count
             if count < len(rest) or not self.advance():
                 return
+
+
+@lru_cache(256)
+def _key_type(arrow: pa.DataType) -> DataType:
+    return logical_type(arrow, False)
 
 
 def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:

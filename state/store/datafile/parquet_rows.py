@@ -37,6 +37,9 @@ _LARGEST_GROUP_BYTES = 4 << 30
 
 _WRAPPED_MICROS = 2**64 // 1000
 
+_MOST_SCHEMAS = 8
+"""Schemas of files whose leaves are kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
@@ -47,6 +50,46 @@ class RowGroup:
     row_count: int
     low: object
     high: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A column of values: its path in the file, the top-level column that it is in, its type in the file, and the bytes
+    of a value in memory where it is not text."""
+
+    path: str
+    column: str
+    physical_type: str
+    value_bytes: int
+    is_repeated: bool
+
+
+class _Leaves:
+    """The leaves of files, found once for those that have the same: to ask a file about each takes long."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[pa.Schema, pq.ParquetSchema, tuple[_Leaf, ...]], ...] = ()
+
+    def of(self, columns: pa.Schema, schema: pq.ParquetSchema) -> tuple[_Leaf, ...]:
+        """Those of a file with this schema, whose columns in Arrow's types are `columns`."""
+        for names, seen, leaves_of in self._known:
+            # Parquet's schemas are equal where their leaves are, whatever the columns are called that these are in.
+            if seen.equals(schema) and names.equals(columns):
+                return leaves_of
+        found = tuple(_leaf(schema.column(i)) for i in range(len(schema)))
+        # One assignment: other threads see this or what was there before.
+        self._known = ((columns, schema, found), *self._known[: _MOST_SCHEMAS - 1])
+        return found
+
+
+def _leaf(column: pq.ColumnSchema) -> _Leaf:
+    physical = str(column.physical_type)
+    size = 0 if physical == "BYTE_ARRAY" else max(_FIXED_BYTES.get(physical, column.length), 16 * _is_decimal(column))
+    path = str(column.path)
+    return _Leaf(path, path.split(".")[0], physical, size, bool(column.max_repetition_level))
+
+
+_LEAVES = _Leaves()
 
 
 class ParquetRows:
@@ -143,13 +186,13 @@ class ParquetRows:
         meta = self._file.metadata.row_group(groups[0])
         known, bound, packed = 1.0, 0.0, set[str]()
         for i, leaf in enumerate(self._leaves):
-            name = leaf.path.split(".")[0]
+            name = leaf.column
             if name not in columns:
                 continue
-            if leaf.max_repetition_level:
+            if leaf.is_repeated:
                 bound, packed = float("inf"), packed | {name}
             elif leaf.physical_type != "BYTE_ARRAY":
-                known += max(_FIXED_BYTES.get(leaf.physical_type, leaf.length), 16 * _is_decimal(leaf))
+                known += leaf.value_bytes
             else:
                 chunk = meta.column(i)
                 size, encodings = chunk.total_uncompressed_size, set(chunk.encodings)
@@ -160,7 +203,8 @@ class ParquetRows:
                     packed |= {name}
         if not packed or (known + bound) * meta.num_rows <= batch_bytes:
             return known + bound
-        first = next(self._file.iter_batches(batch_size=_PROBE_ROWS, row_groups=groups, columns=list(packed)), None)
+        probe = {"batch_size": _PROBE_ROWS, "row_groups": groups, "columns": list(packed), "use_threads": False}
+        first = next(self._file.iter_batches(**probe), None)
         return known if first is None or not first.num_rows else known + first.nbytes / first.num_rows
 
     def row_groups(self, column: str) -> list[RowGroup]:
@@ -228,9 +272,8 @@ class ParquetRows:
         return tuple(leaf.path for leaf in self._leaves if leaf.physical_type == "INT96")
 
     @cached_property
-    def _leaves(self) -> tuple[pq.ColumnSchema, ...]:
-        schema = self._file.schema
-        return tuple(schema.column(i) for i in range(len(schema)))
+    def _leaves(self) -> tuple[_Leaf, ...]:
+        return _LEAVES.of(self.schema, self._file.schema)
 
 
 def _is_decimal(leaf: pq.ColumnSchema) -> bool:

@@ -229,15 +229,13 @@ def read_buckets(
     access = replace(access, choice=group_choice(access.schema, projection.expression))
     if isinstance(access.io, OpenAhead) or not answers_late(access.io):
         for bucket in buckets:
-            for batch in read_bucket(access, bucket, projection.needed, batch_rows):
-                yield from project(access.schema, batch, projection)
+            yield from project(access.schema, read_bucket(access, bucket, projection.needed, batch_rows), projection)
         return
     listed = list(buckets)
     with open_ahead(access.io, [path for bucket in listed for path in paths_of(access, bucket)]) as io:
         ahead = replace(access, io=io)
         for bucket in listed:
-            for batch in read_bucket(ahead, bucket, projection.needed, batch_rows):
-                yield from project(access.schema, batch, projection)
+            yield from project(access.schema, read_bucket(ahead, bucket, projection.needed, batch_rows), projection)
 
 
 def paths_of(access: FileAccess, bucket: BucketFiles) -> Iterator[str]:
@@ -258,14 +256,16 @@ def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
     return [replace(bucket, files=tuple(group)) for group in files]
 
 
-def project(schema: TableSchema, batch: pa.RecordBatch, projection: Projection) -> Iterator[pa.RecordBatch]:
+def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: Projection) -> Iterator[pa.RecordBatch]:
     """The rows that pass the filter, in the requested columns and the table's types; no batch is empty."""
-    found = _filtered(batch, projection.expression)
-    if found.num_rows:
-        out = arrow_schema(schema.select(projection.columns))
-        for kept in found.combine_chunks().to_batches():
-            columns = kept.select(list(projection.columns))
-            yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if len(out) else columns
+    names = list(projection.columns)
+    out = arrow_schema(schema.select(names))
+    for batch in batches:
+        all_pass = projection.expression is None
+        for kept in [batch] if all_pass else _filtered(batch, projection.expression).combine_chunks().to_batches():
+            if kept.num_rows:
+                columns = kept.select(names)
+                yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if names else columns
 
 
 def read_stored_rows(
@@ -315,10 +315,11 @@ def merge_section(
     however little that is, and one of an ORC file a stripe.
     """
     access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
-    read = _leveled_reader if needs_levels(fold) else _reader_of_ages if ages_known else _reader
+    reader = _leveled_reader if needs_levels(fold) else _reader_of_ages if ages_known else _reader
+    read = reader(access, bucket, columns, batch_rows)
     settings = access.schema.settings.merge
     return merge_runs(
-        [chain.from_iterable(map(read(access, bucket, columns, batch_rows), run.files)) for run in runs],
+        [chain.from_iterable(map(read, run.files)) for run in runs],
         access.schema.trimmed_primary_key,
         settings.sequence_fields,
         settings.newest_is_smallest,

@@ -47,8 +47,8 @@ def read_with_postponed(
     for bucket in buckets:
         partitions.setdefault(bucket.partition, []).append(bucket)
     for found in partitions.values():
-        for batch in _partition_rows(access, found, merge_columns(access.schema, projection.needed)):
-            yield from project(access.schema, batch, projection)
+        rows = _partition_rows(access, found, merge_columns(access.schema, projection.needed))
+        yield from project(access.schema, rows, projection)
 
 
 def _partition_rows(

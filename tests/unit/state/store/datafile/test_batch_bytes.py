@@ -67,3 +67,13 @@ def test_row_groups_that_are_chosen_are_read_alone(tmp_path: Path) -> None:
 def test_a_row_larger_than_a_batch_comes_alone(tmp_path: Path) -> None:
     table = pa.table({"body": ["x" * (64 * KIB)] * 5})
     assert [b.num_rows for b in rows_of(tmp_path / "f", table).batches(["body"], 100, KIB)] == [1] * 5
+
+
+def test_columns_of_files_with_the_same_leaves_keep_their_own_names(tmp_path: Path) -> None:
+    """Parquet's schemas are equal where their leaves are."""
+    times = pa.array([{"a": 1}], pa.struct([("a", pa.timestamp("us"))]))
+    found = []
+    for name in ("before", "after"):
+        pq.write_table(pa.table({name: times}), tmp_path / name, use_deprecated_int96_timestamps=True)
+        found.append(ParquetRows(pa.OSFile(str(tmp_path / name))).int96_paths)
+    assert found == [("before.a",), ("after.a",)]
