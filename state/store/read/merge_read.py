@@ -259,7 +259,7 @@ def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
 def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: Projection) -> Iterator[pa.RecordBatch]:
     """The rows that pass the filter, in the requested columns and the table's types; no batch is empty."""
     names = list(projection.columns)
-    out = arrow_schema(schema.select(names))
+    out = arrow_schema(schema.select(projection.columns))
     for batch in batches:
         all_pass = projection.expression is None
         for kept in [batch] if all_pass else _filtered(batch, projection.expression).combine_chunks().to_batches():
