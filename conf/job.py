@@ -87,7 +87,8 @@ class BadRecords:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A text and where it comes from: `command line`, the name of a file, `table` or `default`."""
+    """A text and where it comes from: `command line`, the name of a file, `table` or `default`; in what is shown of
+    `source.reader`, also who reads."""
 
     text: str
     origin: str

@@ -52,11 +52,11 @@ def who_reads(source: SourceConfig, options: Mapping[str, str]) -> str:
     why = obstacles(source, options)
     if why:
         return f"Spark reads: {'; '.join(why)}"
+    if source.format == KAFKA:
+        return "tasks read, where they and the driver have confluent-kafka"
     if source.reader is ReaderChoice.NATIVE:
         return "tasks read"
-    if source.format == PARQUET:
-        return "tasks read those files whose rows are certainly what Spark reads"
-    return "tasks read, where they have confluent-kafka"
+    return "tasks read those files whose rows are certainly what Spark reads"
 
 
 def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:

@@ -49,9 +49,10 @@ def plan_batch(
 
 
 def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
-    """Whether the tasks that place keys are to write them as well, and the stream has opened buckets with another
-    number of shares: `known`, None where it does not say."""
-    return stages.assigners.across_partitions and known not in (None, stages.key_shares)
+    """Whether the tasks that place keys are to write them as well, and the stream has opened buckets that may hold keys
+    of several of today's shares: its last number of shares, `known`, is no multiple of today's. None where it does not
+    say."""
+    return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
 
 
 def _writes_by_share(stages: Stages[Records]) -> bool:

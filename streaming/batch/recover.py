@@ -20,7 +20,7 @@ CLUSTER = "bucketline.kafka-cluster"
 KEY_SHARES = "bucketline.key-shares"
 """Snapshot property: among how many tasks the keys were shared, where a share has an index or a writer of its own."""
 SHARED_BUCKETS = "bucketline.shared-buckets"
-"""Snapshot property, "true" once the stream has found buckets that hold keys of several shares."""
+"""Snapshot property, "true" once the stream has to expect buckets that hold keys of several shares."""
 
 
 class CheckpointMismatchError(BucketlineError):

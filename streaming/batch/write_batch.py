@@ -182,8 +182,8 @@ def _run_by_share(
     """What the stages have made. Where keys of several shares lie in one bucket a batch takes one stage more, unless
     one task writes all of it, and so do all later ones.
 
-    That is so once the stream has changed the number of shares. Of buckets that others have opened no metadata says
-    which keys they hold: a task finds that out, and the batch runs again.
+    That is expected once the stream has changed the number of shares, unless to a divisor of it. Of buckets that others
+    have opened no metadata says which keys they hold: a task finds that out, and the batch runs again.
     """
     known = target.state.key_shares
     if not target.state.shares_buckets and shares_are_new(stages, known):

@@ -1,19 +1,24 @@
 """Work beside the start of a query. Nothing waits for it but who needs what it finds, and the end of the session.
 
 Spark ends the worker of a task that it cancels, and a worker that is just starting prints a traceback then. So what was
-begun is done before the session is stopped, however the job ends.
+begun is done before the session is stopped, however the job ends. It is cancelled only where the wait is too long: an
+application that gets no executors never does it.
 """
 
-from collections.abc import Callable, Iterator
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Thread
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 T = TypeVar("T")
 
-LONGEST_SECONDS = 30.0
-"""An application that gets no executors never does the work."""
+_LOG = logging.getLogger("bucketline.job")
+_LOOK_SECONDS = 0.1
 
 
 class Beside(Protocol):
@@ -22,26 +27,56 @@ class Beside(Protocol):
     def __call__(self, work: Callable[[], T]) -> "Future[T]": ...
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many seconds the end of a job waits; after a signal; and without a word."""
+
+    longest: float = 30.0
+    after_signal: float = 2.0
+    silent: float = 1.0
+
+
 @contextmanager
-def beside_start(longest_seconds: float = LONGEST_SECONDS) -> Iterator[Beside]:
-    """Begins work while it is open; waits at its end so long for what is under way. An error of the work is for who
-    asks for its result, and else for nobody."""
+def beside_start(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[Beside]:
+    """Begins work while it is open; its Spark jobs are those of `context`, a SparkContext. At its end it waits for what
+    is under way, for a short time once `is_asked`: has a signal come? It cancels the jobs of what is not done by then.
+    An error of the work is for who asks for its result, and else for nobody."""
     begun: list[Future[Any]] = []
+    tag = f"bucketline-start-{uuid4().hex}"
 
     def begin(work: Callable[[], T]) -> "Future[T]":
         found: Future[T] = Future()
         begun.append(found)
-        Thread(target=_do, args=(work, found), name="bucketline-beside-start", daemon=True).start()
+        Thread(target=_do, args=(context, tag, work, found), name="bucketline-beside-start", daemon=True).start()
         return found
 
     try:
         yield begin
     finally:
-        wait(begun, longest_seconds)
+        if not _waited(begun, is_asked, patience or Patience()):
+            with suppress(Exception):  # a JVM that has ended runs no jobs
+                context.cancelJobsWithTag(tag)
 
 
-def _do(work: Callable[[], T], found: "Future[T]") -> None:
+def _waited(begun: Sequence["Future[Any]"], is_asked: Callable[[], bool], patience: Patience) -> bool:
+    """Whether all is done."""
+    started, asked_at, is_silent = time.monotonic(), None, True
+    while wait(begun, _LOOK_SECONDS).not_done:
+        now = time.monotonic()
+        if asked_at is None and is_asked():
+            asked_at = now
+        if now - started >= patience.longest or (asked_at is not None and now - asked_at >= patience.after_signal):
+            _LOG.warning("the job ends before the Python workers that it asked Spark for are up")
+            return False
+        if is_silent and now - started >= patience.silent:
+            is_silent = False
+            _LOG.info("waiting for the Python workers that are starting")
+    return True
+
+
+def _do(context: Any, tag: str, work: Callable[[], T], found: "Future[T]") -> None:
     try:
+        context.addJobTag(tag)
         found.set_result(work())
     except BaseException as e:  # noqa: BLE001 - raised where the result is asked for
         found.set_exception(e)

@@ -82,7 +82,11 @@ def run_job(
     for key, shown, origin in show_settings(config.settings):
         _LOG.info("%s = %s (%s)", key, shown, origin)
     name = f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}"
-    with explained(), open_session(name, spark, ending, log) as session, beside_start() as beside:
+    with (
+        explained(),
+        open_session(name, spark, ending, log) as session,
+        beside_start(session.sparkContext, lambda: ending.asked_by is not None) as beside,
+    ):
         reader = choose_reader(session, config.source, given.options, beside)
         kafka = config.source.format == KAFKA
         cluster = cluster_id(session, given.options) if kafka else None

@@ -17,15 +17,18 @@ from bucketline.streaming.tasks.write_task import WriteTask
 LOADED = (DecodeStep, ReadKafkaTask, WriteTask)
 """What the tasks of batches are made of: a worker that has run one of these tasks has loaded it."""
 
+_PARALLELISM, _FEW = "spark.default.parallelism", 8
+
 
 def try_tasks(spark: Any, settings: Mapping[str, str]) -> str:
     """Why tasks of this application cannot read with these settings of librdkafka; empty when they can. As many tasks
-    as run at a time try it."""
+    as run at a time try it, as far as Spark says how many."""
     return max(why.decode() for why in _said(spark, _Trial(settings)))
 
 
 def start_workers(spark: Any) -> None:
-    """Starts as many Python workers as tasks run at a time. Spark keeps them for the tasks of the first batch."""
+    """Starts as many Python workers as tasks run at a time, as far as Spark says how many. It keeps them for the first
+    batch."""
     _said(spark, _Start())
 
 
@@ -41,8 +44,14 @@ def client_error(settings: Mapping[str, str]) -> str:
 
 
 def _said(spark: Any, task: First) -> list[bytes]:
-    count = max(1, int(spark.sparkContext.defaultParallelism))
-    return [result.payload for result in bytes_job(spark, count, task)]
+    return [result.payload for result in bytes_job(spark, _at_a_time(spark.sparkContext), task)]
+
+
+def _at_a_time(context: Any) -> int:
+    """How many tasks run at a time, one or more; a few where `spark.default.parallelism` hides it, as the first batch
+    waits for them."""
+    found = max(1, int(context.defaultParallelism))
+    return found if context.getConf().get(_PARALLELISM) is None else min(found, _FEW)
 
 
 @dataclass(frozen=True, slots=True)

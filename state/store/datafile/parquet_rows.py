@@ -37,8 +37,8 @@ _LARGEST_GROUP_BYTES = 4 << 30
 
 _WRAPPED_MICROS = 2**64 // 1000
 
-_MOST_SCHEMAS = 8
-"""Schemas of files whose leaves are kept."""
+_MOST_SCHEMAS, _MOST_FOOTER_BYTES = 8, 64 << 10
+"""Schemas of files whose leaves are kept: a schema holds all of its file's footer, whose stored size counts here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,17 @@ class _Leaves:
     def __init__(self) -> None:
         self._known: tuple[tuple[pa.Schema, pq.ParquetSchema, tuple[_Leaf, ...]], ...] = ()
 
-    def of(self, columns: pa.Schema, schema: pq.ParquetSchema) -> tuple[_Leaf, ...]:
-        """Those of a file with this schema, whose columns in Arrow's types are `columns`."""
+    def of(self, file: pq.ParquetFile, columns: pa.Schema) -> tuple[_Leaf, ...]:
+        """Those of a file whose columns in Arrow's types are `columns`."""
+        schema = file.schema
         for names, seen, leaves_of in self._known:
             # Parquet's schemas are equal where their leaves are, whatever the columns are called that these are in.
             if seen.equals(schema) and names.equals(columns):
                 return leaves_of
         found = tuple(_leaf(schema.column(i)) for i in range(len(schema)))
-        # One assignment: other threads see this or what was there before.
-        self._known = ((columns, schema, found), *self._known[: _MOST_SCHEMAS - 1])
+        if file.metadata.serialized_size <= _MOST_FOOTER_BYTES:
+            # One assignment: other threads see this or what was there before.
+            self._known = ((columns, schema, found), *self._known[: _MOST_SCHEMAS - 1])
         return found
 
 
@@ -273,7 +275,7 @@ class ParquetRows:
 
     @cached_property
     def _leaves(self) -> tuple[_Leaf, ...]:
-        return _LEAVES.of(self.schema, self._file.schema)
+        return _LEAVES.of(self._file, self.schema)
 
 
 def _is_decimal(leaf: pq.ColumnSchema) -> bool:

@@ -106,6 +106,12 @@ def test_a_query_that_changes_the_number_of_its_shares_writes_nothing_in_vain(
     assert stream.is_right()
 
 
+def test_shares_that_are_joined_leave_each_bucket_to_one_task(tmp_path: Path) -> None:
+    stream, none = Stream(tmp_path), {"compaction": "none"}
+    assert [stream.write(shares, **none) for shares in (4, 2, 2, 4)] == [5, 3, 3, 9]
+    assert stream.is_right()
+
+
 def test_keys_move_among_tasks_that_start_again_and_shares_that_change(tmp_path: Path) -> None:
     stream = Stream(tmp_path, unrest=0.3, **{"num-sorted-run.compaction-trigger": "3"})
     for shares in (2, 2, 2, 2, 3, 3, 2):

@@ -63,8 +63,12 @@ def test_print_config_tells_each_setting_and_where_it_comes_from(job: str) -> No
     [
         ([], "auto", "default; Spark reads: kafka.sasl.jaas.config without a login"),
         (["source.reader=spark"], "spark", "command line"),
-        ([*LOGIN, "source.reader=native"], "native", "command line; tasks read"),
-        (LOGIN, "auto", "default; tasks read, where they have confluent-kafka"),
+        (
+            [*LOGIN, "source.reader=native"],
+            "native",
+            "command line; tasks read, where they and the driver have confluent-kafka",
+        ),
+        (LOGIN, "auto", "default; tasks read, where they and the driver have confluent-kafka"),
     ],
 )
 def test_print_config_says_who_reads_kafka_and_why(job: str, settings: list[str], value: str, origin: str) -> None:

@@ -5,35 +5,66 @@ from threading import Event, Timer
 
 import pytest
 
-from bucketline.streaming.job.beside import beside_start
+from bucketline.streaming.job.beside import Patience, beside_start
+
+
+class Jobs:
+    """What `beside_start` asks of a SparkContext."""
+
+    def __init__(self) -> None:
+        self.tags = list[str]()
+        self.cancelled = list[str]()
+
+    def addJobTag(self, tag: str) -> None:
+        self.tags.append(tag)
+
+    def cancelJobsWithTag(self, tag: str) -> None:
+        self.cancelled.append(tag)
 
 
 def test_the_end_waits_for_what_is_under_way_however_the_job_ends() -> None:
-    done, may_end = list[str](), Event()
+    jobs, done, may_end = Jobs(), list[str](), Event()
 
     def work() -> None:
         assert may_end.wait(60)
         done.append("work")
 
-    with pytest.raises(KeyError), beside_start() as beside:
+    with pytest.raises(KeyError), beside_start(jobs, lambda: False) as beside:
         beside(work)
         assert done == []
         Timer(0.05, may_end.set).start()
         raise KeyError
     assert done == ["work"]
+    assert jobs.cancelled == []
 
 
-def test_work_that_never_ends_holds_a_job_for_some_time_only() -> None:
-    never = Event()
-    with beside_start(0.01) as beside:
+@pytest.mark.parametrize(
+    ("is_asked", "patience"), [(False, Patience(longest=0.01)), (True, Patience(longest=600, after_signal=0.01))]
+)
+def test_work_that_never_ends_holds_a_job_for_some_time_only(
+    is_asked: bool, patience: Patience, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs, never = Jobs(), Event()
+    with beside_start(jobs, lambda: is_asked, patience) as beside:
         found: Future[bool] = beside(never.wait)
     assert not found.done()
+    assert jobs.cancelled == jobs.tags != [], "a session that goes on is left without its jobs"
+    assert "before the Python workers that it asked Spark for are up" in caplog.text
     never.set()
     assert found.result(60)
 
 
+def test_a_job_says_what_its_end_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "bucketline.job")
+    may_end = Event()
+    with beside_start(Jobs(), lambda: False, Patience(silent=0)) as beside:
+        beside(lambda: may_end.wait(60))
+        Timer(0.5, may_end.set).start()
+    assert caplog.messages == ["waiting for the Python workers that are starting"]
+
+
 def test_an_error_is_for_who_asks_for_the_result() -> None:
-    with beside_start() as beside:
+    with beside_start(Jobs(), lambda: False) as beside:
         found = beside(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         found.result(60)

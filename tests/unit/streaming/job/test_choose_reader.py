@@ -32,12 +32,25 @@ class Session(Cluster):
     def getAll(self) -> Any:
         return list(self.application.items())
 
+    def get(self, key: str, default: str | None = None) -> str | None:
+        return self.application.get(key, super().get(key, default))
+
+    def addJobTag(self, tag: str) -> None: ...
+
+    def cancelJobsWithTag(self, tag: str) -> None:
+        raise AssertionError("all was done in time")
+
+
+def started(session: Session) -> Any:
+    return beside_start(session, lambda: False)
+
 
 def chosen(reader: ReaderChoice, **more: str) -> KafkaReader | None:
     options = OPTIONS | {key.replace("_", "."): text for key, text in more.items()}
     source = SourceConfig("kafka", options, RecordFormat.JSON, reader)
-    with beside_start() as beside:
-        found = choose_reader(Session(random.Random(1)), source, options, beside)
+    session = Session(random.Random(1))
+    with started(session) as beside:
+        found = choose_reader(session, source, options, beside)
         return None if found is None else found()
 
 
@@ -57,7 +70,7 @@ def test_auto_lets_spark_read_else_and_says_why(caplog: pytest.LogCaptureFixture
     assert "librdkafka does not take the settings" in caplog.text
     source = SourceConfig("kafka", OPTIONS, RecordFormat.JSON, ReaderChoice.AUTO)
     tokens = Session(random.Random(1), application={"spark.kafka.clusters.a.auth.bootstrap.servers": "x"})
-    with beside_start() as beside:
+    with started(tokens) as beside:
         assert choose_reader(tokens, source, OPTIONS, beside) is None
     assert "delegation tokens" in caplog.text
     assert tokens.tasks_run == 2
@@ -74,9 +87,16 @@ def test_native_is_refused_where_tasks_cannot_read_and_spark_asks_nobody() -> No
 def test_where_nothing_is_asked_workers_are_started_beside_the_query(format_name: str) -> None:
     session = Session(random.Random(1), defaultParallelism=3)
     source = SourceConfig(format_name, OPTIONS, RecordFormat.JSON, ReaderChoice.SPARK)
-    with beside_start() as beside:
+    with started(session) as beside:
         assert choose_reader(session, source, OPTIONS, beside) is None
     assert session.tasks_run == 3
+
+
+def test_the_first_batch_does_not_wait_for_more_tasks_than_run_at_a_time() -> None:
+    session = Session(random.Random(1), defaultParallelism=400, application={"spark.default.parallelism": "400"})
+    with started(session) as beside:
+        choose_reader(session, SourceConfig("json", OPTIONS, RecordFormat.NONE, ReaderChoice.AUTO), OPTIONS, beside)
+    assert session.tasks_run == 8
 
 
 @dataclass
@@ -97,7 +117,7 @@ def test_what_tasks_lack_is_asked_beside_the_start_and_known_to_the_first_batch(
 ) -> None:
     caplog.set_level(logging.INFO)
     session = NoClient(random.Random(1))
-    with beside_start() as beside:
+    with started(session) as beside:
         found = choose_reader(session, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, reader), OPTIONS, beside)
         assert found is not None and not caplog.messages
         session.may_say.set()
