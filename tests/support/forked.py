@@ -5,8 +5,9 @@ from multiprocessing.context import ForkServerContext
 
 
 def forking() -> ForkServerContext:
-    """Starts processes with the threads, locks and open files of none of the test's own."""
+    """Starts processes that have no threads, locks and open files of the test's own. They share the environment and the
+    hash seed of the first of them."""
     context = multiprocessing.get_context("forkserver")
-    # What a process runs is imported by its name, once the table is: the first test decides for all of its session.
+    # The list counts only before the server starts, with the first process of a test session.
     context.set_forkserver_preload(["bucketline.state.store.table.table"])
     return context

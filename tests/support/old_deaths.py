@@ -8,6 +8,7 @@ that a kill leaves, is kept instead, and put in their place when the query has e
 import json
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,13 @@ def main(text: str) -> None:
 def _die(job: dict[str, Any], spark: Any, switch: Any) -> None:
     root, kept = Path(job["root"]), Path(job["root"]) / "kept"
     folders = ("shop.db", "checkpoint", "index")
+    is_whole = threading.Event()
     sinks = [stream_job.TableSink(path, job["options"]) for path in job["tables"]]
 
     def give_up() -> None:
         for folder in folders:
             shutil.copytree(root / folder, kept / folder)
+        is_whole.set()
         raise GivenUpError
 
     def write(frame: Any, batch_id: int) -> None:
@@ -50,7 +53,7 @@ def _die(job: dict[str, Any], spark: Any, switch: Any) -> None:
     try:
         FileStream(root, job["ddl"]).run(spark, write)
     except StreamingQueryException:
-        if not kept.exists():
+        if not is_whole.is_set():
             raise
     else:
         raise AssertionError(f"it ended before {job['kill']}")

@@ -47,7 +47,7 @@ class S3Server:
 
     def start(self) -> subprocess.Popen[bytes]:
         """Starts the server."""
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        command = [sys.executable, "-m", "tests.support.moto_in_turn", str(self.port)]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def await_start(self) -> bool:

@@ -203,10 +203,11 @@ def _live_through(job: StreamJob, spark: SparkSession, switch: KillSwitch) -> No
     """Runs once for each death and then to the end, each time on a copy of what was left, with the one input."""
     root = life = Path(job.root)
     for number, death in enumerate((*job.deaths, None)):
-        image = left(root, number)
+        image, is_whole = left(root, number), threading.Event()
 
-        def give_up(life: Path = life, image: Path = image) -> None:
+        def give_up(life: Path = life, image: Path = image, is_whole: threading.Event = is_whole) -> None:
             _copy(life, image)
+            is_whole.set()
             raise GivenUpError
 
         switch.kill, switch.die = death, give_up
@@ -216,7 +217,7 @@ def _live_through(job: StreamJob, spark: SparkSession, switch: KillSwitch) -> No
         try:
             _stream(replace(job, tables=tables), spark, switch, stream)
         except StreamingQueryException:
-            if not image.exists():
+            if not is_whole.is_set():
                 raise
         else:
             assert death is None, f"it ended before {death}"

@@ -59,7 +59,7 @@ class Schemas:
             path = self.path(schema_id)
             known = _decoded(path, self._io.read(path))
             if known.id != schema_id:
-                raise CorruptFileError(f"{path} holds schema {known.id}", path=path, found=known.id)
+                raise CorruptFileError(f"{path} holds schema {known.id}", path=path, offset=0, found=known.id)
             self._known[schema_id] = known
         return known
 

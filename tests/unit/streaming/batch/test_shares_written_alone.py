@@ -117,6 +117,8 @@ def test_keys_move_among_tasks_that_start_again_and_shares_that_change(tmp_path:
     for shares in (2, 2, 2, 2, 3, 3, 2):
         stream.write(shares)
         assert stream.is_right()
+    stream.write(3, "other")
+    assert stream.is_right(), "written in vain, then again"
     assert {s["commit_kind"] for s in stream.table.snapshots().to_pylist()} == {"APPEND", "COMPACT"}
 
 

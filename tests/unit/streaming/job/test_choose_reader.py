@@ -76,7 +76,7 @@ def test_auto_lets_spark_read_else_and_says_why(caplog: pytest.LogCaptureFixture
     assert tokens.tasks_run == 2
 
 
-def test_native_is_refused_where_tasks_cannot_read_and_spark_asks_nobody() -> None:
+def test_native_is_refused_where_tasks_cannot_read() -> None:
     with pytest.raises(OptionError, match=r"source\.reader = native: kafka\.max\.poll\.records has no counterpart"):
         chosen(ReaderChoice.NATIVE, kafka_max_poll_records="5")
     found = chosen(ReaderChoice.NATIVE, minPartitions="7")

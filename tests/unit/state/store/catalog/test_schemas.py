@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.schema_json import TableSchema, encode_schema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.types.logical import DataField, parse_type
@@ -63,3 +64,11 @@ def test_a_schema_file_is_decoded_once_in_a_process_as_long_as_its_bytes_are_the
     assert Schemas(io, "/t").get(0) is found
     io.overwrite("/t/schema/schema-0", encode_schema(replace(FIRST, comment="put back from a copy")))
     assert Schemas(io, "/t").get(0).comment == "put back from a copy"
+
+
+def test_a_file_that_holds_another_schema_is_named() -> None:
+    io = _schemas(0)
+    io.overwrite("/t/schema/schema-0", encode_schema(replace(FIRST, id=1)))
+    with pytest.raises(CorruptFileError, match="/t/schema/schema-0 holds schema 1") as raised:
+        Schemas(io, "/t").get(0)
+    assert raised.value.fields == {"path": "/t/schema/schema-0", "offset": 0, "found": 1}

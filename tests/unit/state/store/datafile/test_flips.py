@@ -1,7 +1,7 @@
 """One flipped bit in a file: a read finds the right rows, or an error says which file is damaged.
 
-`BUCKETLINE_FLIPS` says how many bits of each kind of file are flipped, `BUCKETLINE_FLIPS_SEED` which: a few may hit
-only what no read looks at, so that a seed was chosen that hits more.
+`BUCKETLINE_FLIPS` says how many bits of each kind of file are flipped, and some more where all of these hit what no
+read looks at; `BUCKETLINE_FLIPS_SEED` says which.
 """
 
 import os
@@ -18,7 +18,7 @@ from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.flips import Outcome, Read, draw_flips, try_flips
 
 FLIPS = int(os.environ.get("BUCKETLINE_FLIPS", "12"))
-SEED = int(os.environ.get("BUCKETLINE_FLIPS_SEED", "4"))
+SEED = int(os.environ.get("BUCKETLINE_FLIPS_SEED", "1"))
 COLUMNS = (
     "id INT NOT NULL, pt STRING NOT NULL, n BIGINT, v STRING, d DOUBLE, dec DECIMAL(12, 2), t TIMESTAMP(3), "
     "l ARRAY<INT>, r ROW<a INT, b STRING>"
@@ -69,7 +69,8 @@ def reads_of(path: str) -> dict[str, Read]:
 
 
 def as_written(file: Path) -> tuple[Path, int, bytes]:
-    """Puts files in the same order each time, as names do not: a seed is to flip the same bits again."""
+    """Puts files in the same order each time, as names do not: a seed is to flip the same bits again. Manifests vary
+    all the same, as names are in them."""
     return file.parent, file.stat().st_size, file.read_bytes()
 
 
@@ -87,7 +88,7 @@ def test_no_flipped_bit_of_a_data_file_changes_rows(form: str, codec: str, tmp_p
     files = sorted((tmp_path / "t").rglob("data-*"), key=as_written)
     assert {f.suffix for f in files} == {f".{form}"}
     draw = random.Random(f"{SEED} {form} {codec}")
-    check(f"{form} {codec}", try_flips(draw_flips(files, FLIPS, draw), reads_of(table.path)))
+    check(f"{form} {codec}", try_flips(draw_flips(files, draw), reads_of(table.path), FLIPS))
 
 
 @pytest.mark.parametrize("folder", ["manifest", "snapshot", "schema", "index"])
@@ -96,7 +97,7 @@ def test_no_flipped_bit_of_metadata_changes_rows(folder: str, tmp_path: Path) ->
     found = (p for p in (tmp_path / "t" / folder).iterdir() if p.name not in ("EARLIEST", "LATEST"))
     files = sorted(found, key=as_written)
     draw = random.Random(f"{SEED} {folder}")
-    check(folder, try_flips(draw_flips(files, FLIPS, draw), reads_of(table.path)))
+    check(folder, try_flips(draw_flips(files, draw), reads_of(table.path), FLIPS))
 
 
 def test_a_footer_that_says_two_types_of_a_column_is_refused(tmp_path: Path) -> None:
