@@ -87,8 +87,8 @@ class BadRecords:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A text and where it comes from: `command line`, the name of a file, `table` or `default`; in what is shown of
-    `source.reader`, also who reads."""
+    """A text and where it comes from: `command line`, the name of a file, `table` or `default`. `--print-config` adds
+    who reads to that of `source.reader`."""
 
     text: str
     origin: str

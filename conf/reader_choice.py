@@ -46,7 +46,8 @@ def not_native(why: str) -> OptionError:
 
 
 def who_reads(source: SourceConfig, options: Mapping[str, str]) -> str:
-    """Who reads the source of a job with these options, as far as they say, and why; empty where a job says so."""
+    """Who reads the source of a job with these options, and why, as far as the options say; empty where the job asks
+    for Spark."""
     if source.reader is ReaderChoice.SPARK:
         return ""
     why = obstacles(source, options)

@@ -29,7 +29,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     folder, marks = item.path.relative_to(HERE).parts[0], {mark.name for mark in item.iter_markers()}
     asked = FOLDERS_OF_THEIR_OWN & {folder, *marks}
     if asked and "stores" not in marks and folder not in FOLDERS_OF_THEIR_OWN & marks:
-        pytest.fail(f"{item.nodeid} has marks {sorted(marks)}: it belongs into the folder of its mark", pytrace=False)
+        pytest.fail(f"{item.nodeid} has marks {sorted(marks)}: it belongs in the folder of its mark", pytrace=False)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

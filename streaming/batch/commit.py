@@ -30,7 +30,7 @@ from bucketline.streaming.batch.recover import (
     START_OFFSETS,
     check_twin,
 )
-from bucketline.streaming.batch.target import StreamState, Target
+from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.rejects import RejectedRecordsError, RejectPolicy, settle_rejects
 
 _LOG = logging.getLogger(__name__)
@@ -94,7 +94,8 @@ def commit_batch(
         outcome.messages,
         user=target.user,
         identifier=identity.batch_id,
-        properties=batch_properties(identity, outcome.notes, key_shares, target.state) | counts.properties(),
+        properties=batch_properties(identity, outcome.notes, key_shares, target.state.shares_buckets)
+        | counts.properties(),
         ignore_empty=False,  # the next batch looks for this one's snapshot, whatever the table says of empty ones
     )
     if committed.replayed:
@@ -130,10 +131,10 @@ def batch_properties(
     identity: BatchIdentity,
     notes: Sequence[str] = (),
     key_shares: int | None = None,
-    state: StreamState | None = None,
+    shares_buckets: bool = False,
 ) -> dict[str, str]:
     """What a snapshot says of the batch it came from, of the key-index notes that it makes true, and of the shares of
-    keys that the next batch keeps; of the state, what the stream's next start is to know.
+    keys that the next batch keeps; also whether buckets may hold keys of several shares.
     """
     named = {
         DIGEST: identity.digest,
@@ -143,7 +144,7 @@ def batch_properties(
         CLUSTER: identity.cluster,
         NOTE_PROPERTY: ",".join(notes) or None,
         KEY_SHARES: None if key_shares is None else str(key_shares),
-        SHARED_BUCKETS: "true" if state is not None and state.shares_buckets else None,
+        SHARED_BUCKETS: "true" if shares_buckets else None,
     }
     return {key: text for key, text in named.items() if text is not None}
 

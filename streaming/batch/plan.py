@@ -49,9 +49,9 @@ def plan_batch(
 
 
 def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
-    """Whether the tasks that place keys are to write them as well, and the stream has opened buckets that may hold keys
-    of several of today's shares: its last number of shares, `known`, is no multiple of today's. None where it does not
-    say."""
+    """Whether the tasks that place keys are to write them as well, and the stream's buckets may hold keys of several of
+    today's shares. That is so where `known`, the number of shares of its last batch, is no multiple of today's number:
+    buckets of four shares hold keys of one of two. None where the batch does not say."""
     return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
 
 

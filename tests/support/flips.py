@@ -64,8 +64,8 @@ def draw_flips(paths: list[Path], draw: random.Random) -> Iterator[Flip]:
 
 
 def try_flips(flips: Iterator[Flip], reads: dict[str, Read], count: int | None = None) -> Outcome:
-    """Reads everything after each flip, and compares it with what is read without. With `count` only after so many;
-    while none of them has hit what a read looks at, after some more, 20 times as many at most."""
+    """Reads everything after each flip, and compares it with what is read without. `count` ends it after so many flips;
+    if no read has failed by then, after the first that makes one fail, or 20 times as many."""
     expected = {name: read() for name, read in reads.items()}
     found = Outcome()
     for number, flip in enumerate(flips):

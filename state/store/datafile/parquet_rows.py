@@ -188,11 +188,10 @@ class ParquetRows:
         meta = self._file.metadata.row_group(groups[0])
         known, bound, packed = 1.0, 0.0, set[str]()
         for i, leaf in enumerate(self._leaves):
-            name = leaf.column
-            if name not in columns:
+            if leaf.column not in columns:
                 continue
             if leaf.is_repeated:
-                bound, packed = float("inf"), packed | {name}
+                bound, packed = float("inf"), packed | {leaf.column}
             elif leaf.physical_type != "BYTE_ARRAY":
                 known += leaf.value_bytes
             else:
@@ -202,7 +201,7 @@ class ParquetRows:
                     known += size / max(1, meta.num_rows)
                 else:
                     bound += size if encodings <= _PLAIN_OR_DICTIONARY and size >= 0 else float("inf")
-                    packed |= {name}
+                    packed |= {leaf.column}
         if not packed or (known + bound) * meta.num_rows <= batch_bytes:
             return known + bound
         probe = {"batch_size": _PROBE_ROWS, "row_groups": groups, "columns": list(packed), "use_threads": False}

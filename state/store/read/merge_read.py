@@ -261,11 +261,9 @@ def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: 
     names = list(projection.columns)
     out = arrow_schema(schema.select(projection.columns))
     for batch in batches:
-        all_pass = projection.expression is None
-        for kept in [batch] if all_pass else _filtered(batch, projection.expression).combine_chunks().to_batches():
-            if kept.num_rows:
-                columns = kept.select(names)
-                yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if names else columns
+        for kept in _filtered(batch, projection.expression):
+            columns = kept.select(names)
+            yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if names else columns
 
 
 def read_stored_rows(
@@ -279,19 +277,16 @@ def read_stored_rows(
         read_bucket = _reader_of_rows(access.schema)
         for bucket in buckets:
             for batch in read_bucket(access, bucket, projection.needed, batch_rows):
-                found = _filtered(batch, projection.expression).combine_chunks()
-                if found.num_rows:
+                for found in _filtered(batch, projection.expression):
                     kinds = pa.repeat(_INSERT, found.num_rows)
-                    yield from found.select(list(projection.columns)).append_column(VALUE_KIND, kinds).to_batches()
+                    yield found.select(list(projection.columns)).append_column(VALUE_KIND, kinds)
         return
     columns = (*projection.needed, VALUE_KIND)
     for bucket in buckets:
         for file in _in_file_order(bucket):
             for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
-                found = _filtered(batch, projection.expression).combine_chunks()
-                if found.num_rows:
-                    kinds = found[VALUE_KIND]
-                    yield from found.select(list(projection.columns)).append_column(VALUE_KIND, kinds).to_batches()
+                for found in _filtered(batch, projection.expression):
+                    yield found.select(list(projection.columns)).append_column(VALUE_KIND, found[VALUE_KIND])
 
 
 def merge_section(
@@ -441,6 +436,9 @@ def _leveled_reader(
     return lambda file: with_level(access.rows(bucket, file, columns, batch_rows=batch_rows), file.level)
 
 
-def _filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> pa.Table:
-    table = pa.Table.from_batches([batch])
-    return table if expression is None else table.filter(expression)
+def _filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> list[pa.RecordBatch]:
+    """The rows of the batch that pass, together; no batch is empty."""
+    if expression is None:
+        return [batch] if batch.num_rows else []
+    found: list[pa.RecordBatch] = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
+    return found

@@ -69,8 +69,8 @@ def reads_of(path: str) -> dict[str, Read]:
 
 
 def as_written(file: Path) -> tuple[Path, int, bytes]:
-    """Puts files in the same order each time, as names do not: a seed is to flip the same bits again. Manifests vary
-    all the same, as names are in them."""
+    """An order of files in which a seed flips the same bits again; by name it would be another each time, as names are
+    random. Manifests hold names, so that they differ all the same."""
     return file.parent, file.stat().st_size, file.read_bytes()
 
 
