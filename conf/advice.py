@@ -11,15 +11,17 @@ def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:
     """Sentences about options that are set and have another effect than their name says, ordered by key. `options` are
     those of table, job and sink together, already checked.
     """
-    found = [
+    sentences = [
         f"'{key}' = {options[key]!r} has no effect here: {why}"
         for key in sorted(options)
         if (why := why_without_effect(key, options)) is not None
     ]
     trigger, stop = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
     if stop is not None and stop < trigger:
-        found.append(f"'{STOP_TRIGGER.key}' = '{stop}' is below '{COMPACTION_TRIGGER.key}', and counts as {trigger}")
+        sentences.append(
+            f"'{STOP_TRIGGER.key}' = '{stop}' is below '{COMPACTION_TRIGGER.key}', and counts as {trigger}"
+        )
     buffer = WRITE_BUFFER_SIZE.find(options)
     if buffer is not None and buffer < LEAST_MEMORY_BYTES and not ROUTE_MEMORY.is_set(options):
-        found.append(f"'{WRITE_BUFFER_SIZE.key}' = {options[WRITE_BUFFER_SIZE.key]!r} counts as '1 mb', the least")
-    return tuple(found)
+        sentences.append(f"'{WRITE_BUFFER_SIZE.key}' = {options[WRITE_BUFFER_SIZE.key]!r} counts as '1 mb', the least")
+    return tuple(sentences)

@@ -54,7 +54,7 @@ BACK_PRESSURE_TIMEOUT = Option(
 )
 
 ASYNC_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in (ASYNC_TASKS, ASYNC_POOL, ASYNC_STOP_TIMEOUT, BACK_PRESSURE, BACK_PRESSURE_TIMEOUT)
+    option.key: option for option in (ASYNC_TASKS, ASYNC_POOL, ASYNC_STOP_TIMEOUT, BACK_PRESSURE, BACK_PRESSURE_TIMEOUT)
 }
 
 _OF_ASYNC = (ASYNC_TASKS, ASYNC_POOL, ASYNC_STOP_TIMEOUT)
@@ -73,7 +73,7 @@ class AsyncOptions:
 
 
 def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOptions:
-    """The settings in `options` of a job that compacts so.
+    """The settings in `options` of a job whose option `compaction` has this value.
 
     Raises OptionError for values that make no sense, and for settings that would have no effect.
     """
@@ -90,10 +90,10 @@ def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOp
             )
     for timed in (ASYNC_STOP_TIMEOUT, BACK_PRESSURE_TIMEOUT):
         try:
-            found = parse_given_duration(options.get(timed.key, "0 s"))
+            timeout_ms = parse_given_duration(options.get(timed.key, "0 s"))
         except OptionError as e:
             raise OptionError(f"option '{timed.key}': {e.message}", key=timed.key) from e
-        if found > _LONGEST_WAIT_MS:
+        if timeout_ms > _LONGEST_WAIT_MS:
             _refuse(timed, "must not be above 1 d")
     tasks = ASYNC_TASKS.find(options)
     if tasks is not None and tasks < 1:

@@ -24,10 +24,10 @@ class CatalogLink:
 
     def as_options(self) -> dict[str, str]:
         """The storage options that say all of this, with those of the storage itself."""
-        found = {**self.settings.options, _TABLE: self.table, _PATH: self.path}
+        link_options = {**self.settings.options, _TABLE: self.table, _PATH: self.path}
         if self.uuid is not None:
-            found[_UUID] = self.uuid
-        return {**self.settings.storage, **{CATALOG_LINK + key: text for key, text in found.items()}}
+            link_options[_UUID] = self.uuid
+        return {**self.settings.storage, **{CATALOG_LINK + key: text for key, text in link_options.items()}}
 
     def holds(self, uri: str) -> bool:
         """Whether a URI is the table's folder, or is in it."""
@@ -39,11 +39,14 @@ def link_of(storage: Mapping[str, str]) -> CatalogLink | None:
 
     Raises OptionError for one that no catalog made.
     """
-    found = {k.removeprefix(CATALOG_LINK): v for k, v in storage.items() if k.startswith(CATALOG_LINK)}
-    if not found:
+    link_options = {k.removeprefix(CATALOG_LINK): v for k, v in storage.items() if k.startswith(CATALOG_LINK)}
+    if not link_options:
         return None
-    options = {k: v for k, v in found.items() if k not in _OF_THE_TABLE}
+    options = {k: v for k, v in link_options.items() if k not in _OF_THE_TABLE}
     rest = {k: v for k, v in storage.items() if not k.startswith(CATALOG_LINK)}
     return CatalogLink(
-        catalog_settings(options, rest), found.get(_TABLE, ""), found.get(_PATH, "").rstrip("/"), found.get(_UUID)
+        catalog_settings(options, rest),
+        link_options.get(_TABLE, ""),
+        link_options.get(_PATH, "").rstrip("/"),
+        link_options.get(_UUID),
     )

@@ -55,7 +55,7 @@ TABLE_DEFAULT = "table-default."
 """Options with this prefix are given to each table that the catalog creates, unless the table has its own."""
 
 CATALOG_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 
 
@@ -201,9 +201,9 @@ def merged_with_server(
     answer = ask(catalog_settings(given, storage))
     defaults, overrides = _texts(answer.get("defaults")), _texts(answer.get("overrides"))
     known = {k: v for k, v in (defaults | dict(given) | overrides).items() if _is_for_rest(k)}
-    found = known_storage_options(defaults) | dict(storage) | known_storage_options(overrides)
+    known_storage = known_storage_options(defaults) | dict(storage) | known_storage_options(overrides)
     options = known | {k: given[k] for k in (METASTORE.key, WAREHOUSE.key, URI.key) if k in given}
-    return catalog_settings(options, found)
+    return catalog_settings(options, known_storage)
 
 
 def _is_for_rest(key: str) -> bool:
@@ -212,5 +212,5 @@ def _is_for_rest(key: str) -> bool:
     return key in CATALOG_OPTIONS and Metastore.REST in _ONLY_FOR.get(key, (Metastore.REST,))
 
 
-def _texts(found: object) -> dict[str, str]:
-    return {str(k): str(v) for k, v in found.items() if v is not None} if isinstance(found, dict) else {}
+def _texts(section: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in section.items() if v is not None} if isinstance(section, dict) else {}

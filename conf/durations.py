@@ -53,10 +53,10 @@ DURATION_KEYS = frozenset(
 
 def parse_given_duration(text: str) -> int:
     """The milliseconds of a text like `10 s`. Raises OptionError for anything else, also for a bare number."""
-    found = parse_duration(text)
+    duration_ms = parse_duration(text)
     if text.strip().isdigit():
         raise OptionError(f"{text.strip()} has no unit; write {_with_units(text)}", value=text)
-    return found
+    return duration_ms
 
 
 def check_given_durations(options: Mapping[str, str], *, origin: str = "the given options") -> None:

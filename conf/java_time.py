@@ -32,32 +32,32 @@ def read_time(text: str, pattern: str | None) -> int | None:
     Without a pattern it is `y-M-d` or `y-M-d H:m:s.S`, in which months and days that are too high roll over.
     """
     if pattern is None:
-        found = _PLAIN.fullmatch(text)
-        return None if found is None else _lenient(found)
-    found = _compiled(pattern).fullmatch(text)
-    return None if found is None else _exact(found.groupdict())
+        match = _PLAIN.fullmatch(text)
+        return None if match is None else _lenient(match)
+    match = _compiled(pattern).fullmatch(text)
+    return None if match is None else _exact(match.groupdict())
 
 
-def _lenient(found: re.Match[str]) -> int:
-    years, months = divmod(int(found["M"]) - 1, 12)
-    days = _days(int(found["y"]) + years, months + 1, 1) + int(found["d"]) - 1
-    seconds = sum(int(found[unit] or 0) * scale for unit, scale in (("H", 3600), ("m", 60), ("s", 1)))
-    return days * _DAY_MS + seconds * 1000 + int((found["S"] or "0").ljust(9, "0")) // 1_000_000
+def _lenient(match: re.Match[str]) -> int:
+    years, months = divmod(int(match["M"]) - 1, 12)
+    days = _days(int(match["y"]) + years, months + 1, 1) + int(match["d"]) - 1
+    seconds = sum(int(match[unit] or 0) * scale for unit, scale in (("H", 3600), ("m", 60), ("s", 1)))
+    return days * _DAY_MS + seconds * 1000 + int((match["S"] or "0").ljust(9, "0")) // 1_000_000
 
 
-def _exact(found: Mapping[str, str | None]) -> int | None:
-    """As Java resolves smartly: a day up to 31 becomes the month's last one, and 24:00 is the end of the day."""
-    if any(found.get(unit) is None for unit in ("y", "M", "d")):
+def _exact(texts: Mapping[str, str | None]) -> int | None:
+    """As Java's resolver style SMART: a day up to 31 becomes the month's last one, and 24:00 is the end of the day."""
+    if any(texts.get(unit) is None for unit in ("y", "M", "d")):
         return None
-    values = {unit: int(text) for unit, text in found.items() if text is not None and unit in _HIGHEST}
-    year = int(found["y"] or 0) + (2000 if "yy" in found else 0)
+    values = {unit: int(text) for unit, text in texts.items() if text is not None and unit in _HIGHEST}
+    year = int(texts["y"] or 0) + (2000 if "yy" in texts else 0)
     if any(value > _HIGHEST[unit] for unit, value in values.items()) or year < 1:
         return None
     if values["M"] < 1 or values["d"] < 1:
         return None
     day = min(values["d"], monthrange(2000 if isleap(year) else 2001, values["M"])[1])
     hour, minute, second = (values.get(unit) for unit in ("H", "m", "s"))
-    fraction = int((found.get("S") or "0").ljust(9, "0")) // 1_000_000
+    fraction = int((texts.get("S") or "0").ljust(9, "0")) // 1_000_000
     if hour is None or (minute is None and second is not None):
         hour = minute = second = fraction = 0
     if hour == 24 and (minute or second or fraction):
@@ -123,10 +123,10 @@ def _quoted(pattern: str, start: int) -> tuple[str, int]:
     """The text between quotes from `start` on, and where it ends; two quotes are one in it, or one of their own."""
     if pattern.startswith("''", start):
         return "'", start + 2
-    found = re.compile(r"'((?:[^']|'')*)'").match(pattern, start)
-    if found is None:
+    match = re.compile(r"'((?:[^']|'')*)'").match(pattern, start)
+    if match is None:
         raise _unreadable(pattern, "a quote is not closed")
-    return found[1].replace("''", "'"), found.end()
+    return match[1].replace("''", "'"), match.end()
 
 
 def _unreadable(pattern: str, why: str) -> OptionError:

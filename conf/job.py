@@ -87,8 +87,8 @@ class BadRecords:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A text and where it comes from: `command line`, the name of a file, `table` or `default`. `--print-config` adds
-    who reads to that of `source.reader`."""
+    """A text and where it comes from: `command line`, the name of a file, `table` or `default`. For `source.reader`,
+    `--print-config` adds who reads the source."""
 
     text: str
     origin: str
@@ -145,7 +145,7 @@ CREATE_PRIMARY_KEY = Option("create.primary-key", parse_names, None, "primary-ke
 CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partition columns")
 CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is for")
 
-JOB_KEYS = tuple(found.key for found in tuple(globals().values()) if isinstance(found, Option))
+JOB_KEYS = tuple(option.key for option in tuple(globals().values()) if isinstance(option, Option))
 """The keys of a job file that are no families. Those of bad records are the sink's as well."""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
@@ -159,7 +159,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
     """The job from flat settings, whose keys have been checked. Raises OptionError for an invalid value, and for a
     missing table, source format, checkpoint or schema.
     """
-    texts = {key: found.text for key, found in settings.items()}
+    texts = {key: setting.text for key, setting in settings.items()}
     catalog, storage = _family(texts, CATALOG), check_storage_options(_family(texts, STORAGE))
     return JobConfig(
         table=TABLE.get(texts),

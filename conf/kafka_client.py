@@ -96,46 +96,48 @@ class KafkaClient:
 
 def kafka_client(options: Mapping[str, str]) -> KafkaClient:
     """How librdkafka reads as Spark's Kafka source does with these options."""
-    given = {key[len(OF_KAFKA) :]: text.strip() for key, text in options.items() if key.lower().startswith(OF_KAFKA)}
-    found = {**_OF_OURS, **_AS_SPARK}
+    kafka_options = {
+        key[len(OF_KAFKA) :]: text.strip() for key, text in options.items() if key.lower().startswith(OF_KAFKA)
+    }
+    settings = {**_OF_OURS, **_AS_SPARK}
     obstacles: list[str] = []
-    _take_transport(given, found, obstacles)
-    _take_login(given, found, obstacles)
-    most = given.get("fetch.max.bytes", "")
+    _take_transport(kafka_options, settings, obstacles)
+    _take_login(kafka_options, settings, obstacles)
+    most = kafka_options.get("fetch.max.bytes", "")
     if most.isdecimal() and int(most) < _LEAST_FETCH_MAX_BYTES:
         why = f"is below {_LEAST_FETCH_MAX_BYTES:,}, which librdkafka does not take"
         obstacles.append(f"{OF_KAFKA}fetch.max.bytes {why}")
     known = _BY_LOGIN | {_BY_LOGIN_URL, _GROUP, _ENDPOINT_CHECK}
-    for key, text in given.items():
+    for key, text in kafka_options.items():
         if key in _SAME:
-            found[_SAME[key]] = text.lower() if text.lower() in ("true", "false") else text
+            settings[_SAME[key]] = text.lower() if text.lower() in ("true", "false") else text
         elif key not in known and not key.startswith(("ssl.truststore.", "ssl.keystore.")):
             obstacles.append(f"{OF_KAFKA}{key} has no counterpart")
-    return KafkaClient(MaskedOptions(found), tuple(sorted(set(obstacles))))
+    return KafkaClient(MaskedOptions(settings), tuple(sorted(set(obstacles))))
 
 
-def _take_transport(given: Mapping[str, str], found: dict[str, str], obstacles: list[str]) -> None:
-    """Certificates: PEM of both kinds, and a key store in PKCS12."""
-    check = given.get(_ENDPOINT_CHECK)
+def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], obstacles: list[str]) -> None:
+    """Takes over the certificates: trusted ones in PEM, the client's own in PEM or in a PKCS12 key store."""
+    check = kafka_options.get(_ENDPOINT_CHECK)
     if check is not None:
-        found[_ENDPOINT_CHECK] = check.lower() or "none"
-    stores = {key: text for key, text in given.items() if key.startswith(("ssl.truststore.", "ssl.keystore."))}
-    if not _is_encrypted(given):
+        settings[_ENDPOINT_CHECK] = check.lower() or "none"
+    stores = {key: text for key, text in kafka_options.items() if key.startswith(("ssl.truststore.", "ssl.keystore."))}
+    if not _is_encrypted(kafka_options):
         if stores:
             obstacles.append(f"{OF_KAFKA}ssl.* without a security.protocol that encrypts")
         return
     trust, key_type = stores.get("ssl.truststore.type", "JKS"), stores.get("ssl.keystore.type", "JKS")
-    taken = {"ssl.truststore.type", "ssl.keystore.type"}
+    moved = {"ssl.truststore.type", "ssl.keystore.type"}
     if trust.upper() == "PEM":
-        taken |= _moved(
+        moved |= _moved(
             stores,
-            found,
+            settings,
             {"ssl.truststore.certificates": ("ssl.ca.pem",), "ssl.truststore.location": ("ssl.ca.location",)},
         )
     if key_type.upper() == "PEM":
-        taken |= _moved(
+        moved |= _moved(
             stores,
-            found,
+            settings,
             {
                 "ssl.keystore.certificate.chain": ("ssl.certificate.pem",),
                 "ssl.keystore.key": ("ssl.key.pem",),
@@ -143,57 +145,57 @@ def _take_transport(given: Mapping[str, str], found: dict[str, str], obstacles: 
             },
         )
     elif key_type.upper() == "PKCS12":
-        taken |= _moved(
+        moved |= _moved(
             stores,
-            found,
+            settings,
             {
                 "ssl.keystore.location": ("ssl.keystore.location",),
                 "ssl.keystore.password": ("ssl.keystore.password",),
             },
         )
-    if not {"ssl.ca.pem", "ssl.ca.location"} & found.keys():
+    if not {"ssl.ca.pem", "ssl.ca.location"} & settings.keys():
         obstacles.append(f"the trusted certificates are no PEM ({OF_KAFKA}ssl.truststore.type is {trust})")
-    obstacles += [f"{OF_KAFKA}{key} has no counterpart" for key in stores if key not in taken]
+    obstacles += [f"{OF_KAFKA}{key} has no counterpart" for key in stores if key not in moved]
 
 
-def _moved(given: Mapping[str, str], found: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Takes the options of these names over, and says which were there."""
-    there = {name for name in names if name in given}
-    for name in there:
-        found.update(dict.fromkeys(names[name], given[name]))
-    return there
+def _moved(options: Mapping[str, str], settings: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Copies the options of these names under librdkafka's names; gives back which of them are set."""
+    present = {name for name in names if name in options}
+    for name in present:
+        settings.update(dict.fromkeys(names[name], options[name]))
+    return present
 
 
-def _take_login(given: Mapping[str, str], found: dict[str, str], obstacles: list[str]) -> None:
-    if not given.get("security.protocol", "PLAINTEXT").upper().startswith("SASL_"):
-        obstacles += [f"{OF_KAFKA}{key} without a login" for key in given if key.startswith("sasl.")]
+def _take_login(kafka_options: Mapping[str, str], settings: dict[str, str], obstacles: list[str]) -> None:
+    if not kafka_options.get("security.protocol", "PLAINTEXT").upper().startswith("SASL_"):
+        obstacles += [f"{OF_KAFKA}{key} without a login" for key in kafka_options if key.startswith("sasl.")]
         return
-    mechanism, login = given.get("sasl.mechanism", "GSSAPI"), given.get("sasl.jaas.config")
+    mechanism, login = kafka_options.get("sasl.mechanism", "GSSAPI"), kafka_options.get("sasl.jaas.config")
     if login is None:
         obstacles.append(f"the login comes from elsewhere than {OF_KAFKA}sasl.jaas.config")
         return
-    read = _JAAS.fullmatch(login)
-    module, texts = (None, "") if read is None else (read[1], read[2])
+    match = _JAAS.fullmatch(login)
+    module, texts = (None, "") if match is None else (match[1], match[2])
     options = dict(_JAAS_OPTION.findall(texts))
-    handler, url = given.get("sasl.login.callback.handler.class"), given.get(_BY_LOGIN_URL)
+    handler, url = kafka_options.get("sasl.login.callback.handler.class"), kafka_options.get(_BY_LOGIN_URL)
     by_name = (mechanism == "PLAIN" and module == _PLAIN) or (
         mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512") and module == _SCRAM
     )
     if by_name and options.keys() == {"username", "password"} and handler is None and url is None:
-        found |= {"sasl.username": options["username"], "sasl.password": options["password"]}
+        settings |= {"sasl.username": options["username"], "sasl.password": options["password"]}
     elif (
         (mechanism, module) == ("OAUTHBEARER", _OAUTH)
         and handler in _OAUTH_HANDLERS
         and url is not None
         and {"clientId", "clientSecret"} <= options.keys() <= _OAUTH_OPTIONS.keys()
     ):
-        found |= {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": url}
-        found |= {_OAUTH_OPTIONS[name]: text for name, text in options.items()}
+        settings |= {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": url}
+        settings |= {_OAUTH_OPTIONS[name]: text for name, text in options.items()}
     else:
         obstacles.append(f"the login of {OF_KAFKA}sasl.* ({mechanism}) has no counterpart")
         return
-    found["sasl.mechanism"] = mechanism
+    settings["sasl.mechanism"] = mechanism
 
 
-def _is_encrypted(given: Mapping[str, str]) -> bool:
-    return given.get("security.protocol", "PLAINTEXT").upper() in ("SSL", "SASL_SSL")
+def _is_encrypted(kafka_options: Mapping[str, str]) -> bool:
+    return kafka_options.get("security.protocol", "PLAINTEXT").upper() in ("SSL", "SASL_SSL")

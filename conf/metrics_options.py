@@ -29,7 +29,7 @@ JSON_FILE = Option(
 )
 
 METRICS_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in (PROMETHEUS_PORT, PROMETHEUS_ADDRESS, PROMETHEUS_FILE, JSON_FILE)
+    option.key: option for option in (PROMETHEUS_PORT, PROMETHEUS_ADDRESS, PROMETHEUS_FILE, JSON_FILE)
 }
 
 
@@ -48,7 +48,7 @@ class MetricsOptions:
 
 
 def metrics_options(options: Mapping[str, str]) -> MetricsOptions:
-    """The settings in `options`. Raises OptionError for an unknown `metrics.` key, and for a port that is none."""
+    """The settings in `options`. Raises OptionError for an unknown `metrics.` key, and for an impossible port."""
     for key in options:
         if key.startswith(METRICS_PREFIX) and key not in METRICS_OPTIONS:
             raise OptionError(f"unknown option '{key}'{did_you_mean(key, METRICS_OPTIONS)}", key=key)

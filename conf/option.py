@@ -27,9 +27,9 @@ class StoredText(str):
 
     @staticmethod
     def of(text: str, path: str) -> "StoredText":
-        found = StoredText(text)
-        found.path = path
-        return found
+        stored = StoredText(text)
+        stored.path = path
+        return stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ class Option(Generic[T]):
 
     def get(self, options: Mapping[str, str]) -> T:
         """As `find`, for options that always have a value. Raises OptionError when it is not set and has no default."""
-        found = self.find(options)
-        if found is None:
+        value = self.find(options)
+        if value is None:
             raise OptionError(f"option '{self.key}' is required and not set: {self.doc}", key=self.key)
-        return found
+        return value
 
     def shown(self) -> str:
         """The text of the default; empty if there is none."""
@@ -172,21 +172,21 @@ def parse_int(text: str) -> int:
 
 def parse_count(text: str) -> int:
     """A whole number that is not negative, or `unlimited`."""
-    found = UNLIMITED if text.strip().lower() == "unlimited" else parse_int(text)
-    if found < 0:
+    count = UNLIMITED if text.strip().lower() == "unlimited" else parse_int(text)
+    if count < 0:
         raise OptionError("must not be negative", value=text)
-    return found
+    return count
 
 
 def parse_float(text: str) -> float:
     """A finite number. Raises OptionError for anything else."""
     try:
-        found = float(text.strip())
+        number = float(text.strip())
     except ValueError as e:
         raise OptionError("not a number", value=text) from e
-    if found != found or found in (float("inf"), float("-inf")):
+    if number != number or number in (float("inf"), float("-inf")):
         raise OptionError("not a finite number", value=text)
-    return found
+    return number
 
 
 def parse_text(text: str) -> str:
@@ -196,18 +196,18 @@ def parse_text(text: str) -> str:
 
 def parse_given_text(text: str) -> str:
     """The text itself, without surrounding blanks. Raises OptionError for an empty one."""
-    found = text.strip()
-    if not found:
+    stripped = text.strip()
+    if not stripped:
         raise OptionError("it is empty", value=text)
-    return found
+    return stripped
 
 
 def parse_name_part(text: str) -> str:
     """A text that becomes part of the name of a file. Raises OptionError for a text that leads into another folder."""
-    found = text.strip()
-    if found in (".", "..") or "/" in found or "\0" in found:
+    name = text.strip()
+    if name in (".", "..") or "/" in name or "\0" in name:
         raise OptionError("becomes part of a file's name: it cannot be '.' or '..', nor hold '/'", value=text)
-    return found
+    return name
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -222,21 +222,21 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 def parse_hour(text: str) -> int:
     """An hour of the day, or -1 for none. Raises OptionError for anything else."""
-    found = parse_int(text)
-    if not -1 <= found <= 23:
+    hour = parse_int(text)
+    if not -1 <= hour <= 23:
         raise OptionError("no hour of the day (0 to 23, -1 for off)", value=text)
-    return found
+    return hour
 
 
 def parse_map(text: str) -> dict[str, str]:
     """The pairs of `k1:v1,k2:v2`, as Paimon writes maps. Raises OptionError for a part without a colon."""
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for part in parse_names(text):
         key, colon, value = part.partition(":")
         if not colon:
             raise OptionError(f"{part!r} is not 'key:value'", value=text)
-        found[key.strip()] = value.strip()
-    return found
+        pairs[key.strip()] = value.strip()
+    return pairs
 
 
 def parse_choice(*choices: str) -> Callable[[str], str]:
@@ -260,11 +260,11 @@ def parse_enum(kind: type[E]) -> Callable[[str], E]:
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known word most like the given one, or None when none is similar. Ties go to the first in sorted order."""
-    found = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=cutoff)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=cutoff)
+    return matches[0] if matches else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or nothing."""
-    found = nearest(word, known)
-    return "" if found is None else f"; did you mean '{found}'?"
+    near = nearest(word, known)
+    return "" if near is None else f"; did you mean '{near}'?"

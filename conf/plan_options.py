@@ -86,7 +86,7 @@ PLAN_FULL_AFTER = Option(
     "compaction-plan.full-after",
     parse_duration,
     None,
-    "a bucket that was not compacted fully for so long is, whatever the strategy takes; default: never",
+    "a bucket without a full compaction for so long gets one, whatever the strategy takes; default: never",
 )
 COMPACTOR_LEASE = Option(
     "compactor.lease",
@@ -97,7 +97,7 @@ COMPACTOR_LEASE = Option(
 COMPACTOR_POLL = Option("compactor.poll", parse_duration, 5_000, "time between two looks of a compactor for work")
 
 PLAN_OPTIONS: Mapping[str, Option[object]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""
 
@@ -138,9 +138,9 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
         except OptionError as e:
             raise OptionError(f"option '{timed.key}': {e.message}", key=timed.key) from e
     runs, percent = PLAN_MIN_RUNS.find(options), PLAN_MIN_AMPLIFICATION.find(options)
-    for option, found in ((PLAN_COMMITS, PLAN_COMMITS.get(options)), (PLAN_MIN_RUNS, runs)):
-        if found is not None and found < 1:
-            raise OptionError(f"option '{option.key}' must be at least 1", key=option.key, value=found)
+    for option, number in ((PLAN_COMMITS, PLAN_COMMITS.get(options)), (PLAN_MIN_RUNS, runs)):
+        if number is not None and number < 1:
+            raise OptionError(f"option '{option.key}' must be at least 1", key=option.key, value=number)
     if percent is None:
         percent = compaction_options.MAX_SIZE_AMPLIFICATION.get(options)
     return PlanOptions(

@@ -42,7 +42,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda found: _character(found.group(1)), text)
+    return _ESCAPE.sub(lambda match: _character(match.group(1)), text)
 
 
 def _character(escaped: str) -> str:

@@ -56,17 +56,17 @@ class ChangeColumns(Enum):
 
 def parse_version(text: str) -> int | str:
     """A snapshot's id, or else the name of a tag."""
-    found = parse_given_text(text)
-    return int(found) if found.isascii() and found.isdigit() else found
+    version = parse_given_text(text)
+    return int(version) if version.isascii() and version.isdigit() else version
 
 
 def parse_time_ms(text: str) -> int:
     """Epoch milliseconds: given so, or as ISO text, which is in UTC unless it has an offset."""
-    found = parse_given_text(text)
-    if re.fullmatch(r"-?\d+", found):
-        return int(found)
+    stripped = parse_given_text(text)
+    if re.fullmatch(r"-?\d+", stripped):
+        return int(stripped)
     try:
-        at = datetime.fromisoformat(found)
+        at = datetime.fromisoformat(stripped)
     except ValueError as e:
         raise OptionError("neither epoch milliseconds nor a time as '2026-01-31 12:30:00+01:00'", value=text) from e
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
@@ -137,9 +137,9 @@ SPLIT_OPEN_COST = Option(
 )
 
 READER_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found
-    for found in tuple(globals().values())
-    if isinstance(found, Option) and found not in GIVEN_WHEN_OPENED
+    option.key: option
+    for option in tuple(globals().values())
+    if isinstance(option, Option) and option not in GIVEN_WHEN_OPENED
 }
 """Every option above by its key, in the order of this file."""
 
@@ -196,15 +196,15 @@ class ReaderOptions:
 
     def split_bytes(self, table_options: Mapping[str, str]) -> tuple[int, int]:
         """The target size of a split, and what a file counts at least: the reader's options, else the table's."""
-        given = {**table_options, **self.split_sizes}
-        return SPLIT_TARGET_SIZE.get(given), SPLIT_OPEN_COST.get(given)
+        options = {**table_options, **self.split_sizes}
+        return SPLIT_TARGET_SIZE.get(options), SPLIT_OPEN_COST.get(options)
 
 
 CHANGE_COLUMNS = ("_row_kind", "_change_type", "_commit_version", "_commit_timestamp")
 """The columns that `read.changelog` adds."""
 
 
-def reader_options(given: Mapping[str, str]) -> ReaderOptions:
+def reader_options(options: Mapping[str, str]) -> ReaderOptions:
     """The options of a reader.
 
     Raises OptionError for an unknown one, naming the nearest, and for values that do not fit or exclude each other.
@@ -212,7 +212,7 @@ def reader_options(given: Mapping[str, str]) -> ReaderOptions:
     own: dict[str, str] = {}
     opening: dict[str, str] = {}
     storage: dict[str, str] = {}
-    for key, text in given.items():
+    for key, text in options.items():
         lowered = key.lower()
         if lowered in _OWN:
             own[_OWN[lowered]] = text
@@ -294,10 +294,10 @@ def check_stream(options: ReaderOptions) -> None:
 
 
 def _limit(option: Option[int], options: Mapping[str, str]) -> int | None:
-    found = option.find(options)
-    if found is not None and found < 1:
-        raise OptionError(f"'{option.key}' must be at least 1", key=option.key, value=found)
-    return found
+    limit = option.find(options)
+    if limit is not None and limit < 1:
+        raise OptionError(f"'{option.key}' must be at least 1", key=option.key, value=limit)
+    return limit
 
 
 def _with_time(opening: Mapping[str, str], time_ms: int | None) -> Mapping[str, str]:

@@ -71,23 +71,23 @@ def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
 def read_settings(text: str, *, name: str) -> dict[str, Setting]:
     """The settings in a job file's text, by flat key; `name` gives the syntax by its ending, and appears in errors."""
     pairs = parse_properties(text) if name.endswith(".properties") else _yaml_pairs(text, name)
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for key, value in pairs:
-        if key in found:
+        if key in settings:
             raise OptionError(f"'{key}' is set twice in {name}", key=key)
-        found[key] = Setting(value, name)
-    return found
+        settings[key] = Setting(value, name)
+    return settings
 
 
 def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
     """The settings of `key=value` texts; the last one of a key wins. Raises OptionError for a text without `=`."""
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip():
             raise OptionError(f"{assignment!r} is not 'key=value'", value=assignment)
-        found[key.strip()] = Setting(value.strip(), COMMAND_LINE)
-    return found
+        settings[key.strip()] = Setting(value.strip(), COMMAND_LINE)
+    return settings
 
 
 def check_key(key: str, origin: str) -> None:
@@ -136,29 +136,29 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> d
         for option in (*OUR_OPTIONS.values(), *HONOURED.values())
         if option.default is not None
     }
-    found = defaults | {key: Setting(text, TABLE) for key, text in table.items()}
+    options = defaults | {key: Setting(text, TABLE) for key, text in table.items()}
     for key, setting in job.items():
         if not key.startswith(OPTIONS):
             continue
         name = key.removeprefix(OPTIONS)
         check_job_options({name: setting.text}, table, origin=setting.origin)
-        found[name] = setting
-    texts = {key: setting.text for key, setting in found.items()}
-    buffer = found.get(WRITE_BUFFER_SIZE.key)
-    if buffer is not None and found[ROUTE_MEMORY.key].origin == DEFAULT:
+        options[name] = setting
+    texts = {key: setting.text for key, setting in options.items()}
+    buffer = options.get(WRITE_BUFFER_SIZE.key)
+    if buffer is not None and options[ROUTE_MEMORY.key].origin == DEFAULT:
         del texts[ROUTE_MEMORY.key]
         origin = f"{WRITE_BUFFER_SIZE.key} of {buffer.origin}"
-        found[ROUTE_MEMORY.key] = Setting(ROUTE_MEMORY.text_of(route_memory(texts)), origin)
-    for key, setting in found.items():
+        options[ROUTE_MEMORY.key] = Setting(ROUTE_MEMORY.text_of(route_memory(texts)), origin)
+    for key, setting in options.items():
         why = why_without_effect(key, texts)
         if why is not None:
-            found[key] = Setting(setting.text, f"{setting.origin}; without effect: {why}")
-    return dict(sorted(found.items()))
+            options[key] = Setting(setting.text, f"{setting.origin}; without effect: {why}")
+    return dict(sorted(options.items()))
 
 
 def show_settings(settings: Mapping[str, Setting]) -> list[tuple[str, str, str]]:
     """(key, value, origin) of each setting, in the given order, secrets masked."""
-    return [(key, mask(key, found.text), found.origin) for key, found in settings.items()]
+    return [(key, mask(key, setting.text), setting.origin) for key, setting in settings.items()]
 
 
 def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:

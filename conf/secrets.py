@@ -76,14 +76,14 @@ def mask_text(text: str, known: Iterable[str] = ()) -> str:
 
 def secret_values(settings: Mapping[str, str]) -> tuple[str, ...]:
     """The secrets among settings, for `mask_text`: whole values, and lines and quoted parts of them; longest first."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for key, value in settings.items():
         if is_secret_key(key):
             parts = [a or b for a, b in _QUOTED.findall(value)]
-            found.update((value.strip(), *parts, *(line.strip() for line in value.splitlines())))
+            secrets.update((value.strip(), *parts, *(line.strip() for line in value.splitlines())))
         for _, inside in _ADDRESS.findall(value):
-            found.add(inside.partition(":")[2])
-    kept = {f for f in found if len(f) >= _SHORTEST_KNOWN and f.lower() not in _NO_SECRETS}
+            secrets.add(inside.partition(":")[2])
+    kept = {f for f in secrets if len(f) >= _SHORTEST_KNOWN and f.lower() not in _NO_SECRETS}
     return tuple(sorted(kept, key=lambda f: (-len(f), f)))
 
 
@@ -127,15 +127,15 @@ def _masked_field(name: str, value: object, is_secret: bool) -> object:
     return value
 
 
-def _masked_address(found: re.Match[str]) -> str:
-    scheme, inside = found[1], found[2]
+def _masked_address(match: re.Match[str]) -> str:
+    scheme, inside = match[1], match[2]
     if scheme.lower() in _CONTAINER_SCHEMES and ":" not in inside:
-        return found[0]
+        return match[0]
     return f"{scheme}://{MASK}@"
 
 
-def _masked_value(found: re.Match[str]) -> str:
-    if not is_secret_key(found[1]):
-        return found[0]
-    quote = next((q for q in ('\\"', '"', "'") if found[3].startswith(q)), "")
-    return f"{found[1]}{found[2]}{quote}{MASK}{quote}"
+def _masked_value(match: re.Match[str]) -> str:
+    if not is_secret_key(match[1]):
+        return match[0]
+    quote = next((q for q in ('\\"', '"', "'") if match[3].startswith(q)), "")
+    return f"{match[1]}{match[2]}{quote}{MASK}{quote}"

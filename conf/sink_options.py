@@ -81,7 +81,7 @@ BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "folder for reco
 BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records tolerated in one batch")
 
 SINK_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""
 
@@ -121,8 +121,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """
     compaction = COMPACTION.get(options)
     for count in (WRITE_PARALLELISM, ASSIGNER_PARALLELISM, POSTPONE_COMPACT_BATCHES):
-        found = count.find(options)
-        if found is not None and found < 1:
+        number = count.find(options)
+        if number is not None and number < 1:
             _refuse(count, "must be at least 1")
     for memory in (ROUTE_MEMORY, RUN_SIZE, MERGE_MEMORY, COMPACT_MEMORY, KEY_INDEX_MEMORY):
         if memory.get(options) < LEAST_MEMORY_BYTES:

@@ -124,10 +124,10 @@ def kafka_source(options: Mapping[str, str]) -> KafkaSource:
 
 def with_headers(options: Mapping[str, str]) -> dict[str, str]:
     """The options, so that Kafka's headers are read unless they say otherwise."""
-    found = dict(options)
+    extended = dict(options)
     if find_option(options, INCLUDE_HEADERS) is None:
-        found[INCLUDE_HEADERS] = "true"
-    return found
+        extended[INCLUDE_HEADERS] = "true"
+    return extended
 
 
 def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:
@@ -141,25 +141,25 @@ def _kafka(options: Mapping[str, str]) -> SourceOptions:
         raise OptionError(
             f"source.options.{SERVERS} is required and not set: the brokers, as host:port,host:port", key=SERVERS
         )
-    given = [name for name in TOPIC_OPTIONS if find_option(options, name) is not None]
-    if len(given) != 1:
+    topic_options = [name for name in TOPIC_OPTIONS if find_option(options, name) is not None]
+    if len(topic_options) != 1:
         raise OptionError(
             f"a Kafka source needs exactly one of {', '.join(TOPIC_OPTIONS)} in source.options, and has "
-            f"{', '.join(given) or 'none'}",
+            f"{', '.join(topic_options) or 'none'}",
             key="source.options.subscribe",
         )
-    found, advice = dict(options), []
+    completed, advice = dict(options), []
     loss = find_option(options, FAIL_ON_DATA_LOSS)
     if loss is None:
-        found[FAIL_ON_DATA_LOSS] = "true"
+        completed[FAIL_ON_DATA_LOSS] = "true"
     elif not _read_bool(FAIL_ON_DATA_LOSS, loss):
         advice.append(
             f"{FAIL_ON_DATA_LOSS} = {loss}: records that Kafka deleted before they were read are skipped without an "
             "error, and the table will not have them"
         )
     if find_option(options, MAX_OFFSETS) is None:
-        found[MAX_OFFSETS] = MAX_OFFSETS_DEFAULT
-    return SourceOptions(found, tuple(advice))
+        completed[MAX_OFFSETS] = MAX_OFFSETS_DEFAULT
+    return SourceOptions(completed, tuple(advice))
 
 
 def _read_bool(key: str, text: str) -> bool:

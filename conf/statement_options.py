@@ -35,5 +35,5 @@ def without_type(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def names_place(options: Mapping[str, str]) -> bool:
-    """Whether the options of a new table say where it lies, which its catalog does."""
+    """Whether the options of a new table name its path, which only the catalog may decide."""
     return "path" in options

@@ -72,7 +72,7 @@ CATALOG_LINK = "catalog."
 """What a catalog puts among the storage options of its tables (`catalog_link`)."""
 
 STORAGE_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """The options above by key; the families `fs.azure...` and `hadoop.` hold any name."""
 
@@ -178,50 +178,51 @@ def refuse_storage_keys(options: Mapping[str, str], where: str) -> None:
             )
 
 
-def check_storage_options(given: Mapping[str, str] | None) -> MaskedOptions:
+def check_storage_options(storage_options: Mapping[str, str] | None) -> MaskedOptions:
     """The options under the names of `STORAGE_OPTIONS`; printing them shows no secrets.
 
     Raises OptionError for a name that is unknown (the nearest is named) or given twice, and for a value that cannot be
     read.
     """
-    found: dict[str, str] = {}
-    for key, text in (given or {}).items():
+    options: dict[str, str] = {}
+    for key, text in (storage_options or {}).items():
         name = _named(key)
         if name not in STORAGE_OPTIONS and not (name.startswith(_ACCEPTED) and name not in _ACCEPTED):
             known = (*STORAGE_OPTIONS, *_FAMILIES)
             raise OptionError(
                 f"unknown storage option '{key}'{did_you_mean(key, known)}; known are {', '.join(known)}", key=key
             )
-        if found.get(name, text) != text:
+        if options.get(name, text) != text:
             raise OptionError(f"storage option '{name}' is given twice, the second time as '{key}'", key=key)
-        found[name] = text
+        options[name] = text
     for option in STORAGE_OPTIONS.values():
-        option.find(found)
+        option.find(options)
     for one, other in _TOGETHER:
-        if (one.key in found) != (other.key in found):
-            missing = other if one.key in found else one
+        if (one.key in options) != (other.key in options):
+            missing = other if one.key in options else one
             raise OptionError(f"'{one.key}' and '{other.key}' go together: '{missing.key}' is not set", key=missing.key)
-    for one, other in _NEEDS:
-        if one.key in found and other.key not in found:
-            raise OptionError(f"'{one.key}' needs '{other.key}', which is not set", key=other.key)
-    _check_scheme(found)
-    if (GCS_KEYFILE.key in found) != (GCS_AUTH.get(found) is GcsAuth.KEYFILE):
+    for dependent, needed in _NEEDS:
+        if dependent.key in options and needed.key not in options:
+            raise OptionError(f"'{dependent.key}' needs '{needed.key}', which is not set", key=needed.key)
+    _check_scheme(options)
+    if (GCS_KEYFILE.key in options) != (GCS_AUTH.get(options) is GcsAuth.KEYFILE):
         raise OptionError(
             f"'{GCS_KEYFILE.key}' and '{GCS_AUTH.key}' = service-account-json-keyfile go together", key=GCS_KEYFILE.key
         )
-    if KERBEROS_KEYTAB.key not in found and not KERBEROS_CACHE.get(found):
+    if KERBEROS_KEYTAB.key not in options and not KERBEROS_CACHE.get(options):
         raise OptionError(
             f"'{KERBEROS_CACHE.key}' = false needs '{KERBEROS_KEYTAB.key}': there is nothing else to log in with",
             key=KERBEROS_CACHE.key,
         )
-    attempts = S3_ATTEMPTS.find(found)
+    attempts = S3_ATTEMPTS.find(options)
     if attempts is not None and attempts < 1:
         raise OptionError(f"option '{S3_ATTEMPTS.key}' must be at least 1", key=S3_ATTEMPTS.key)
-    return MaskedOptions(found)
+    return MaskedOptions(options)
 
 
 def _check_scheme(options: Mapping[str, str]) -> None:
-    """Raises OptionError where an endpoint has another scheme than is asked for, or there is none to ask it for."""
+    """Raises OptionError where `s3.connection.ssl.enabled` contradicts the endpoint's scheme, or is false without an
+    endpoint."""
     https, endpoint = S3_SSL.find(options), S3_ENDPOINT.find(options)
     if endpoint is None and https is False:
         raise OptionError(f"'{S3_SSL.key}' = false needs '{S3_ENDPOINT.key}', which is not set", key=S3_SSL.key)
@@ -232,13 +233,13 @@ def _check_scheme(options: Mapping[str, str]) -> None:
         )
 
 
-def known_storage_options(given: Mapping[str, str]) -> dict[str, str]:
+def known_storage_options(options: Mapping[str, str]) -> dict[str, str]:
     """Those of the options that are storage options, under their names here: a server sends others too, also settings
     of Hadoop that are for other clients."""
-    found = {_named(key): text for key, text in given.items()}
+    by_name = {_named(key): text for key, text in options.items()}
     return {
         key: text
-        for key, text in found.items()
+        for key, text in by_name.items()
         if key in STORAGE_OPTIONS or (key.startswith(_FAMILIES) and not _is_for_others(key))
     }
 

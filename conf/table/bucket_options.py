@@ -42,7 +42,7 @@ TARGET_SIZE_PER_BUCKET = Option(
 )
 
 BUCKET_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""
 
@@ -61,5 +61,5 @@ POSITIVE = (
 
 def bucket_limit(options: Mapping[str, str]) -> int | None:
     """How many buckets a partition of a dynamic table may have; None for the format's limit."""
-    found = MAX_BUCKETS.get(options)
-    return None if found == -1 else found
+    limit = MAX_BUCKETS.get(options)
+    return None if limit == -1 else limit

@@ -61,26 +61,26 @@ STREAMING_READ_OVERWRITE = Option(
 )
 
 CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""
 
 
 def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options for a table's changelog files, under the keys of those for data files."""
-    found = dict(options)
-    found[DATA_FILE_PREFIX.key] = CHANGELOG_FILE_PREFIX.get(options)
-    _take_over(found, CHANGELOG_FILE_FORMAT, FILE_FORMAT, FILE_FORMAT_PER_LEVEL)
-    _take_over(found, CHANGELOG_FILE_COMPRESSION, FILE_COMPRESSION, FILE_COMPRESSION_PER_LEVEL)
-    _take_over(found, CHANGELOG_FILE_STATS_MODE, METADATA_STATS_MODE, METADATA_STATS_MODE_PER_LEVEL)
-    return found
+    of_changelog = dict(options)
+    of_changelog[DATA_FILE_PREFIX.key] = CHANGELOG_FILE_PREFIX.get(options)
+    _take_over(of_changelog, CHANGELOG_FILE_FORMAT, FILE_FORMAT, FILE_FORMAT_PER_LEVEL)
+    _take_over(of_changelog, CHANGELOG_FILE_COMPRESSION, FILE_COMPRESSION, FILE_COMPRESSION_PER_LEVEL)
+    _take_over(of_changelog, CHANGELOG_FILE_STATS_MODE, METADATA_STATS_MODE, METADATA_STATS_MODE_PER_LEVEL)
+    return of_changelog
 
 
 def _take_over(options: dict[str, str], changelog: Option[Any], own: Option[Any], per_level: Option[Any]) -> None:
     """Sets what data files obey to what changelog files obey, where that is set."""
-    found = changelog.find(options)
-    if found is not None:
-        options[own.key] = changelog.text_of(found)
+    value = changelog.find(options)
+    if value is not None:
+        options[own.key] = changelog.text_of(value)
         options.pop(per_level.key, None)
 
 

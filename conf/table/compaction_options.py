@@ -65,7 +65,7 @@ FULL_COMPACTION_DELTA_COMMITS = Option(
 )
 
 COMPACTION_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""
 
@@ -75,11 +75,11 @@ def stop_trigger(options: Mapping[str, str]) -> int:
 
     Paimon holds writers back there; a batch that compacts before it is done leaves no more than that.
     """
-    trigger, found = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
-    return max(trigger, trigger + 3 if found is None else found)
+    trigger, stop = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
+    return max(trigger, trigger + 3 if stop is None else stop)
 
 
 def num_levels(options: Mapping[str, str]) -> int:
     """Levels of a bucket, level 0 included: one more than the compaction trigger unless set."""
-    found = NUM_LEVELS.find(options)
-    return COMPACTION_TRIGGER.get(options) + 1 if found is None else found
+    levels = NUM_LEVELS.find(options)
+    return COMPACTION_TRIGGER.get(options) + 1 if levels is None else levels

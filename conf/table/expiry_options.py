@@ -24,13 +24,13 @@ from bucketline.conf.table.choices import DoneAction, DoneTime, PartitionTime
 
 def _actions(text: str) -> tuple[DoneAction, ...]:
     known = [action.value for action in DoneAction]
-    found = []
+    actions = []
     for name in parse_names(text):
         lowered = name.lower().replace("_", "-")
         if lowered not in known:
             raise OptionError(f"must be among {', '.join(known)}{did_you_mean(lowered, known)}", value=text)
-        found.append(DoneAction(lowered))
-    return tuple(found)
+        actions.append(DoneAction(lowered))
+    return tuple(actions)
 
 
 def _time_pattern(text: str) -> str:
@@ -112,7 +112,7 @@ MARK_DONE_MODE = Option(
 )
 
 EXPIRY_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""
 

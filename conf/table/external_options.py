@@ -15,11 +15,11 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 
 
 def _paths(text: str) -> tuple[str, ...]:
-    found = tuple(path.rstrip("/") for path in parse_names(text))
-    for path in found:
+    paths = tuple(path.rstrip("/") for path in parse_names(text))
+    for path in paths:
         if _SCHEME.match(path) is None:
             raise OptionError(f"{path!r} has no scheme, as 'file:/data' or 's3://bucket/folder' have", value=text)
-    return found
+    return paths
 
 
 def _weights(text: str) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ EXTERNAL_WEIGHTS: Option[tuple[int, ...]] = Option(
 )
 
 EXTERNAL_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""
 

@@ -137,7 +137,7 @@ def check_stats_modes(options: Mapping[str, str]) -> None:
 
 def rename_in_options(options: Mapping[str, str], old: str, new: str, *, naming: Collection[str]) -> dict[str, str]:
     """The options after a column was renamed; `naming` are those whose value lists columns."""
-    found = {}
+    renamed = {}
     for key, value in options.items():
         if key in naming and old in parse_names(value):
             value = ",".join(new if n == old else n for n in parse_names(value))
@@ -148,8 +148,8 @@ def rename_in_options(options: Mapping[str, str], old: str, new: str, *, naming:
             key = ".".join([parts[0], ",".join(new if n.strip() == old else n for n in names), parts[-1]])
             if parts[-1] in (SEQUENCE_GROUP, NESTED_KEY):
                 value = ",".join(new if n.strip() == old else n for n in value.split(","))
-        found[key] = value
-    return found
+        renamed[key] = value
+    return renamed
 
 
 def _parameters(options: Mapping[str, str], column: str) -> FieldOptions:

@@ -34,15 +34,15 @@ def _by_level(parse: Callable[[str], T]) -> Callable[[str], Mapping[int, T]]:
     """A reader of `level:value,level:value`."""
 
     def read(text: str) -> Mapping[int, T]:
-        found: dict[int, T] = {}
+        by_level: dict[int, T] = {}
         for level, value in parse_map(text).items():
             if _LEVEL.fullmatch(level) is None:
                 raise OptionError(f"{level!r} is no level", value=text)
             try:
-                found[int(level)] = parse(value)
+                by_level[int(level)] = parse(value)
             except OptionError as e:
                 raise OptionError(f"{value!r} {e.message}", value=text) from e
-        return found
+        return by_level
 
     return read
 
@@ -74,7 +74,7 @@ STATS_KEEP_FIRST_N_COLUMNS = Option(
 )
 
 FILE_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""
 
@@ -93,8 +93,8 @@ def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tupl
     option = FILE_COMPRESSION if per_level is None else FILE_COMPRESSION_PER_LEVEL
     text = FILE_COMPRESSION.get(options) if per_level is None else per_level
     name = _SAME.get(text.lower(), text.lower())
-    found = CODECS[form].get(name)
-    if found is None:
+    codec = CODECS[form].get(name)
+    if codec is None:
         raise OptionError(
             f"'{option.key}': {form.value} files cannot be written with {text!r}; it is one of "
             f"{', '.join(CODECS[form])}{did_you_mean(name, CODECS[form])}",
@@ -102,7 +102,7 @@ def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tupl
             value=text,
         )
     # pyarrow takes no level for ORC.
-    return found, ZSTD_LEVEL.get(options) if name == _ZSTD and form is not FileFormat.ORC else None
+    return codec, ZSTD_LEVEL.get(options) if name == _ZSTD and form is not FileFormat.ORC else None
 
 
 def postponed_codec(options: Mapping[str, str]) -> tuple[str, int | None]:

@@ -34,8 +34,8 @@ class Bounded:
     fitting: tuple[object, ...] = field(default=())
 
 
-def _all(*found: Bounded) -> dict[str, Bounded]:
-    return {bounded.option.key: bounded for bounded in found}
+def _all(*options: Bounded) -> dict[str, Bounded]:
+    return {bounded.option.key: bounded for bounded in options}
 
 
 BOUNDED: Mapping[str, Bounded] = _all(
@@ -68,7 +68,7 @@ def why_without_effect(key: str, options: Mapping[str, str]) -> str | None:
 
     Raises OptionError for a value that cannot be read.
     """
-    found = BOUNDED.get(key)
-    if found is None or found.option.find(options) in found.fitting:
+    bounded = BOUNDED.get(key)
+    if bounded is None or bounded.option.find(options) in bounded.fitting:
         return None
-    return found.instead
+    return bounded.instead

@@ -43,6 +43,6 @@ AGGREGATION_REMOVE_RECORD_ON_DELETE = Option(
 )
 
 MERGE_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""

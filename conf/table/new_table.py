@@ -71,9 +71,9 @@ def lift_keys(
     return rest, keys, partition
 
 
-def _either(key: str, what: str, declared: Sequence[str], optioned: tuple[str, ...] | None) -> tuple[str, ...]:
+def _either(key: str, role: str, declared: Sequence[str], optioned: tuple[str, ...] | None) -> tuple[str, ...]:
     if declared and optioned is not None:
-        refuse(key, f"Cannot define {what} on DDL and table options at the same time.")
+        refuse(key, f"Cannot define {role} on DDL and table options at the same time.")
     return tuple(declared) if optioned is None else optioned
 
 
@@ -101,9 +101,9 @@ def _check_bucket_key(
             BUCKET_KEY.key,
             f"Primary keys {listed(primary_key)} should contain all bucket keys {listed(bucket_key)}.",
         )
-    found = [name for name in bucket_key if name in nested]
-    if found:
-        refuse(BUCKET_KEY.key, f"nested type can not in bucket-key, in your table these key are {listed(found)}")
+    nested_keys = [name for name in bucket_key if name in nested]
+    if nested_keys:
+        refuse(BUCKET_KEY.key, f"nested type can not in bucket-key, in your table these key are {listed(nested_keys)}")
 
 
 def _check_columns(columns: Sequence[str]) -> None:
@@ -117,13 +117,13 @@ def _check_columns(columns: Sequence[str]) -> None:
         refuse("schema", f"Table column {listed(columns)} must not contain duplicate fields. Found: {listed(twice)}")
 
 
-def _check_key(what: str, key: Sequence[str], columns: Sequence[str], nested: Collection[str]) -> None:
-    option = (PRIMARY_KEY if what == "primary key" else PARTITION).key
+def _check_key(role: str, key: Sequence[str], columns: Sequence[str], nested: Collection[str]) -> None:
+    option = (PRIMARY_KEY if role == "primary key" else PARTITION).key
     missing = [name for name in key if name not in columns]
     if missing:
-        refuse(option, f"Table column {listed(columns)} should include all {what} fields {listed(key)}")
+        refuse(option, f"Table column {listed(columns)} should include all {role} fields {listed(key)}")
     if len(set(key)) != len(key):
-        refuse(option, f"{what} {listed(key)} must not contain duplicate columns")
+        refuse(option, f"{role} {listed(key)} must not contain duplicate columns")
     for name in key:
         if name in nested:
-            refuse(option, f"The type of column '{name}' in {what} is not supported: it must be an atomic type")
+            refuse(option, f"The type of column '{name}' in {role} is not supported: it must be an atomic type")

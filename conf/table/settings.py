@@ -42,8 +42,8 @@ class Value(Generic[T]):
         if settings is None:
             return self
         # Python finds the value there from now on, and does not ask again.
-        found = vars(settings)[self._name] = self.option.get(settings.options)
-        return found
+        value = vars(settings)[self._name] = self.option.get(settings.options)
+        return value
 
 
 class OptionalValue(Generic[T]):
@@ -65,5 +65,5 @@ class OptionalValue(Generic[T]):
     def __get__(self, settings: Settings | None, owner: type[Settings]) -> Self | T | None:
         if settings is None:
             return self
-        found = vars(settings)[self._name] = self.option.find(settings.options)
-        return found
+        value = vars(settings)[self._name] = self.option.find(settings.options)
+        return value

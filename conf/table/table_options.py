@@ -130,7 +130,7 @@ CONSUMER_CHANGELOG_ONLY = Option(
 SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "snapshots expired by one run")
 
 HONOURED: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 } | {
     **MERGE_OPTIONS,
     **COMPACTION_OPTIONS,
@@ -150,14 +150,14 @@ HONOURED: Mapping[str, Option[Any]] = {
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
     """Size at which a data file is closed: 128 MB with a primary key, 256 MB without, unless set."""
-    found = TARGET_FILE_SIZE.find(options)
-    return found if found is not None else (128 if has_primary_key else 256) * MB
+    size_bytes = TARGET_FILE_SIZE.find(options)
+    return size_bytes if size_bytes is not None else (128 if has_primary_key else 256) * MB
 
 
 def manifest_codec(options: Mapping[str, str]) -> str:
     """The codec of manifests, under its Avro name."""
-    found = MANIFEST_COMPRESSION.get(options)
-    return "zstandard" if found is ManifestCodec.ZSTD else str(found.value)
+    codec = MANIFEST_COMPRESSION.get(options)
+    return "zstandard" if codec is ManifestCodec.ZSTD else str(codec.value)
 
 
 _FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
@@ -196,9 +196,9 @@ def _check_known(key: str) -> None:
 
 
 def _check_restricted(key: str, text: str) -> None:
-    found = RESTRICTED.get(key)
-    if found is not None and text.strip().lower().replace("_", "-") not in found.accepted:
-        refuse(key, f"table option '{key}' = {text!r} is not supported: {found.reason}; {found.remedy}")
+    restriction = RESTRICTED.get(key)
+    if restriction is not None and text.strip().lower().replace("_", "-") not in restriction.accepted:
+        refuse(key, f"table option '{key}' = {text!r} is not supported: {restriction.reason}; {restriction.remedy}")
 
 
 def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]) -> None:
@@ -261,8 +261,8 @@ def _check_numbers(options: Mapping[str, str]) -> None:
             f"{CHANGELOG_NUM_RETAINED_MIN.key} should not be larger than {CHANGELOG_NUM_RETAINED_MAX.key}",
         )
     for option in POSITIVE:
-        found = option.find(options)
-        if found is not None and found < 1:
+        number = option.find(options)
+        if number is not None and number < 1:
             refuse(option.key, f"{option.key} should be at least 1")
     if MAX_BUCKETS.get(options) < 1 and MAX_BUCKETS.get(options) != -1:
         refuse(MAX_BUCKETS.key, f"{MAX_BUCKETS.key} should be at least 1, or -1 for no limit")

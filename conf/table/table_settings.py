@@ -181,17 +181,17 @@ class CompactionSettings(Settings):
     @cached_property
     def num_levels(self) -> int:
         """Levels of a bucket, level 0 included. Raises OptionError for a number of levels that is not possible."""
-        found = self.top_level + 1
-        if not 2 <= found <= MAX_LEVELS:
+        levels = self.top_level + 1
+        if not 2 <= levels <= MAX_LEVELS:
             key = compaction.NUM_LEVELS.key
-            raise OptionError(f"'{key}' = {found} must be between 2 and {MAX_LEVELS}", key=key, value=found)
-        return found
+            raise OptionError(f"'{key}' = {levels} must be between 2 and {MAX_LEVELS}", key=key, value=levels)
+        return levels
 
     @cached_property
     def top_level(self) -> int:
         """The level that full compactions write."""
-        found = compaction.num_levels(self.options)
-        return (found if compaction.NUM_LEVELS.is_set(self.options) else min(found, MAX_LEVELS)) - 1
+        levels = compaction.num_levels(self.options)
+        return (levels if compaction.NUM_LEVELS.is_set(self.options) else min(levels, MAX_LEVELS)) - 1
 
 
 class CommitSettings(Settings):

@@ -51,7 +51,7 @@ PROCESS_TIME_ZONE: Option[str] = Option(
 WATERMARK_TIME_ZONE = Option("sink.watermark-time-zone", _zone, "UTC", "time zone of tags by watermark")
 
 TAG_OPTIONS: Mapping[str, Option[Any]] = {
-    found.key: found for found in tuple(globals().values()) if isinstance(found, Option)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
 """Every option above by its key, in the order of this file."""
 
@@ -64,8 +64,8 @@ PERIOD_MS: Mapping[TagPeriod, int] = {
 
 def tag_period_ms(options: Mapping[str, str]) -> int:
     """Time between two tags that writers create."""
-    found = TAG_PERIOD_DURATION.find(options)
-    return PERIOD_MS[TAG_CREATION_PERIOD.get(options)] if found is None else found
+    period_ms = TAG_PERIOD_DURATION.find(options)
+    return PERIOD_MS[TAG_CREATION_PERIOD.get(options)] if period_ms is None else period_ms
 
 
 def check_tag_options(options: Mapping[str, str]) -> None:
