@@ -45,12 +45,12 @@ def read_alter(words: Words) -> Statement:
     if words.sees("DROP", "PARTITION") or words.sees("DROP", "IF", "EXISTS", "PARTITION"):
         words.at += 1
         words.take("IF", "EXISTS")
-        found = [_partition(words)]
+        partitions = [_partition(words)]
         while words.take(","):
-            found.append(_partition(words))
+            partitions.append(_partition(words))
         words.take("PURGE")
         words.end()
-        return DropPartitions(name, tuple(found))
+        return DropPartitions(name, tuple(partitions))
     tag = read_tag(words, name)
     if tag is not None:
         return tag
@@ -67,10 +67,10 @@ def read_alter(words: Words) -> Statement:
 
 def _partition(words: Words) -> dict[str, str | None]:
     words.expect("PARTITION")
-    given, dynamic = read_partition(words)
+    values, dynamic = read_partition(words)
     if dynamic:
         raise refused(f"ALTER TABLE DROP PARTITION: partition column {dynamic[0]!r} has no value")
-    return given
+    return values
 
 
 def _set(words: Words) -> list[SchemaChange]:
@@ -109,15 +109,15 @@ def _add(words: Words) -> list[SchemaChange]:
 def _each(words: Words, read: Callable[[Words], list[SchemaChange]]) -> list[SchemaChange]:
     """What `read` finds once, or for each part of a list in brackets."""
     if not words.take("("):
-        found = read(words)
+        changes = read(words)
         while words.take(","):
-            found += read(words)
-        return found
-    found = read(words)
+            changes += read(words)
+        return changes
+    changes = read(words)
     while words.take(","):
-        found += read(words)
+        changes += read(words)
     words.expect(")")
-    return found
+    return changes
 
 
 def _added(words: Words) -> list[SchemaChange]:
@@ -190,10 +190,10 @@ def _rename(words: Words) -> list[SchemaChange]:
 def _alter(words: Words) -> list[SchemaChange]:
     """Spark's ALTER COLUMN: one property of a column, or of each of several."""
     words.take("COLUMN")
-    found = _altered(words)
+    changes = _altered(words)
     while words.take(","):
-        found += _altered(words)
-    return found
+        changes += _altered(words)
+    return changes
 
 
 def _altered(words: Words) -> list[SchemaChange]:

@@ -35,41 +35,41 @@ def read_call(words: Words) -> Call | Merge:
     if positional and named:
         raise refused(f"{words.verb}: named and positional arguments cannot be mixed", statement=words.verb)
     catalog = path[0] if len(path) == 3 else None
-    found = Call(path[-1].lower(), tuple(positional), named, catalog)
-    return _merge(found) if found.procedure == MERGE_INTO else found
+    call = Call(path[-1].lower(), tuple(positional), named, catalog)
+    return _merge(call) if call.procedure == MERGE_INTO else call
 
 
 def _merge(call: Call) -> Merge:
     """Flink's spelling of MERGE. Source: Paimon 2.0 MergeIntoProcedure, MergeIntoAction."""
-    given = bind_call(call)
-    if "source_sqls" in given:
+    arguments = bind_call(call)
+    if "source_sqls" in arguments:
         raise refused(
             "CALL sys.merge_into: source_sqls is not supported; use MERGE INTO ... USING (SELECT ...)",
             argument="source_sqls",
         )
     for name in ("source_table", "merge_condition"):
-        if name not in given:
+        if name not in arguments:
             raise refused(f"CALL sys.merge_into: argument '{name}' is missing", argument=name)
-    target = f"{call.catalog}.{given['target_table']}" if call.catalog else given["target_table"]
-    alias = f" AS {given['target_alias']}" if "target_alias" in given else ""
-    on = f"USING {given['source_table']} ON ({given['merge_condition']})"
-    return read_merge(f"MERGE INTO {target}{alias} {on} {' '.join(_whens(given))}")
+    target = f"{call.catalog}.{arguments['target_table']}" if call.catalog else arguments["target_table"]
+    alias = f" AS {arguments['target_alias']}" if "target_alias" in arguments else ""
+    on = f"USING {arguments['source_table']} ON ({arguments['merge_condition']})"
+    return read_merge(f"MERGE INTO {target}{alias} {on} {' '.join(_whens(arguments))}")
 
 
-def _whens(given: Mapping[str, str]) -> Iterator[str]:
+def _whens(arguments: Mapping[str, str]) -> Iterator[str]:
     for kind, key in (("MATCHED", "matched"), ("NOT MATCHED BY SOURCE", "not_matched_by_source")):
-        deleted, asked, setting = (
-            given.get(f"{key}_{name}") for name in ("delete_condition", "upsert_condition", "upsert_setting")
+        delete_if, update_if, setting = (
+            arguments.get(f"{key}_{name}") for name in ("delete_condition", "upsert_condition", "upsert_setting")
         )
-        if deleted is not None:
-            yield f"WHEN {kind} AND ({deleted}) THEN DELETE"
-        if asked is not None and setting is None:
+        if delete_if is not None:
+            yield f"WHEN {kind} AND ({delete_if}) THEN DELETE"
+        if update_if is not None and setting is None:
             raise refused(f"CALL sys.merge_into: argument '{key}_upsert_setting' is missing", argument=key)
         if setting is not None:
-            yield f"WHEN {kind}{'' if asked is None else f' AND ({asked})'} THEN UPDATE SET {setting}"
-    asked, values = given.get("not_matched_insert_condition"), given.get("not_matched_insert_values")
-    if asked is not None and values is None:
+            yield f"WHEN {kind}{'' if update_if is None else f' AND ({update_if})'} THEN UPDATE SET {setting}"
+    insert_if, values = arguments.get("not_matched_insert_condition"), arguments.get("not_matched_insert_values")
+    if insert_if is not None and values is None:
         raise refused("CALL sys.merge_into: argument 'not_matched_insert_values' is missing", argument="values")
     if values is not None:
         insert = "INSERT *" if values.strip() == "*" else f"INSERT VALUES ({values})"
-        yield f"WHEN NOT MATCHED{'' if asked is None else f' AND ({asked})'} THEN {insert}"
+        yield f"WHEN NOT MATCHED{'' if insert_if is None else f' AND ({insert_if})'} THEN {insert}"

@@ -71,7 +71,7 @@ def _create_database(words: Words) -> CreateDatabase:
 def _create_table(words: Words) -> CreateTable:
     words.verb = "CREATE TABLE"
     exist_ok = words.take("IF", "NOT", "EXISTS")
-    found: dict[str, object] = {}
+    clauses: dict[str, object] = {}
     name = words.table()
     if name.system is not None or name.branch is not None:
         raise refused(f"CREATE TABLE {name}: a name with $ is a system table or a branch; CALL sys.create_branch")
@@ -83,9 +83,9 @@ def _create_table(words: Words) -> CreateTable:
         if words.sees("WITH") and words.peek(1) != "(":
             break  # a query that begins with WITH
         clause, value = _clause(words, columns)
-        if clause in found:
+        if clause in clauses:
             raise refused(f"CREATE TABLE: {clause} is given twice", statement=words.verb)
-        found[clause] = value
+        clauses[clause] = value
     if words.take("AS") and words.is_done:
         raise words.wrong("expected SELECT")
     query = None
@@ -93,17 +93,17 @@ def _create_table(words: Words) -> CreateTable:
         words.end()
     else:
         query = read_query(words.query())
-    like = found.get("LIKE")
+    like = clauses.get("LIKE")
     if (columns != []) + (query is not None) + (like is not None) != 1:
         raise refused(
             f"CREATE TABLE {name}: the columns come from a list (col TYPE, ...), from LIKE, or from AS SELECT; give "
             "one of them. With AS SELECT the keys are the options 'primary-key' and 'partition'",
             statement=words.verb,
         )
-    options = found.get("WITH", {})
+    options = clauses.get("WITH", {})
     if isinstance(options, dict) and names_place(options):
         raise refused(f"CREATE TABLE: the option 'path' is not supported: {PLACE_OF_A_TABLE}", option="path")
-    comment, partitions = found.get("COMMENT"), found.get("PARTITIONED BY", ())
+    comment, partitions = clauses.get("COMMENT"), clauses.get("PARTITIONED BY", ())
     source, copied = like if isinstance(like, tuple) else (None, True)
     assert isinstance(options, dict) and isinstance(partitions, tuple)
     return CreateTable(
@@ -212,14 +212,14 @@ def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
 def _partition_columns(words: Words, columns: list[str]) -> tuple[str, ...]:
     """`(dt, hr)`, or `(dt STRING, hr INT)`, which adds the columns."""
     words.expect("(")
-    found = []
+    names = []
     while True:
-        found.append(str(words.name("a partition column")))
+        names.append(str(words.name("a partition column")))
         if not words.sees(",") and not words.sees(")"):
             words.at -= 1
             columns.append(words.source(*words.clause()))
         if words.take(")"):
-            return tuple(found)
+            return tuple(names)
         words.expect_comma()
 
 

@@ -68,9 +68,9 @@ def sql_text(node: exp.Expression) -> str:
     """A value or a condition as the SQL text that `Table.update` and its like take: '' in texts, quoted names.
     TIMESTAMP has no time zone, as in Paimon."""
 
-    def plain(found: exp.Expression) -> exp.Expression:
-        is_zoned = isinstance(found, exp.DataType) and found.is_type("timestamptz")
-        return exp.DataType.build("timestamp") if is_zoned else found
+    def plain(part: exp.Expression) -> exp.Expression:
+        is_zoned = isinstance(part, exp.DataType) and part.is_type("timestamptz")
+        return exp.DataType.build("timestamp") if is_zoned else part
 
     return str(node.transform(plain).sql(PlainSql, identify=True))
 
@@ -78,14 +78,14 @@ def sql_text(node: exp.Expression) -> str:
 def parse_one(text: str) -> exp.Expression:
     """One query or change of rows. Raises OptionError with the place where the text cannot be read."""
     try:
-        found = [s for s in sqlglot.parse(text, read=DIALECT) if s is not None]
+        statements = [s for s in sqlglot.parse(text, read=DIALECT) if s is not None]
     except SqlglotError as e:
         raise refused(_reason(e)) from e
     except RecursionError as e:
         raise refused("the statement is nested too deeply") from e
-    if len(found) != 1:
+    if len(statements) != 1:
         raise refused("give one statement")
-    return found[0]
+    return statements[0]
 
 
 def refused(why: str, **fields: object) -> OptionError:
@@ -97,9 +97,9 @@ def _reason(error: SqlglotError) -> str:
     details = getattr(error, "errors", None)
     if not details:
         return str(error).splitlines()[0]
-    found = details[0]
-    place = f", at {found['highlight']!r} (line {found['line']})" if found.get("highlight") else ""
-    description = str(found.get("description") or "")
+    detail = details[0]
+    place = f", at {detail['highlight']!r} (line {detail['line']})" if detail.get("highlight") else ""
+    description = str(detail.get("description") or "")
     if not description or "<" in description:
         description = "the statement cannot be read: something is missing"
     elif "Unexpected token" in description:

@@ -26,8 +26,8 @@ def read_merge(text: str) -> Merge:
         raise refused("MERGE WITH SCHEMA EVOLUTION is not supported; ALTER TABLE ... ADD COLUMN first")
     if "WHEN" not in (words.peek(i) for i in range(len(words.tokens))):
         raise refused("MERGE: a WHEN clause is missing", statement="MERGE")
-    found = read_relations(text)
-    tree = found.tree
+    parsed = read_relations(text)
+    tree = parsed.tree
     if not isinstance(tree, exp.Merge):
         raise refused("MERGE: the statement cannot be read", statement="MERGE")
     only(tree, "MERGE", "this", "using", "on", "whens")
@@ -45,9 +45,9 @@ def read_merge(text: str) -> Merge:
                 statement="MERGE",
             )
     source = tree.args["using"]
-    query, columns = _source(text, found, source)
+    query, columns = _source(text, parsed, source)
     return Merge(
-        found.relation(tree.this),
+        parsed.relation(tree.this),
         tree.this.alias_or_name,
         query,
         source.alias_or_name,
@@ -59,13 +59,13 @@ def read_merge(text: str) -> Merge:
     )
 
 
-def _source(text: str, found: Parsed, source: exp.Expression) -> tuple[Query, tuple[str, ...]]:
+def _source(text: str, parsed: Parsed, source: exp.Expression) -> tuple[Query, tuple[str, ...]]:
     """The query after USING: a table, or SELECT or VALUES in brackets; and the names that its columns get."""
     alias = source.args.get("alias")
     columns = tuple(c.name for c in alias.columns) if isinstance(alias, exp.TableAlias) else ()
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
         only(source, "MERGE USING", "this", "db", "catalog", "alias")
-        relation = found.relation(source)
+        relation = parsed.relation(source)
         return read_query(f"SELECT * FROM {text[relation.start : relation.end]}"), columns
     if isinstance(source, exp.Subquery | exp.Values):
         only(source, "MERGE USING", "this", "expressions", "alias")
@@ -103,12 +103,14 @@ def _what(
     then: exp.Expression, alias: str
 ) -> tuple[str, Mapping[str, exp.Expression] | Sequence[exp.Expression] | None]:
     if isinstance(then, exp.Update):
-        found = then.args.get("expressions")
-        if isinstance(found, exp.Star) or (isinstance(found, list) and [type(e) for e in found] == [exp.Star]):
+        expressions = then.args.get("expressions")
+        if isinstance(expressions, exp.Star) or (
+            isinstance(expressions, list) and [type(e) for e in expressions] == [exp.Star]
+        ):
             return "update", None
-        given = assignments(then.expressions, "MERGE")
-        values = {target_of(e, alias): e.expression for e in given}
-        if not values or len(values) < len(given):
+        assigned = assignments(then.expressions, "MERGE")
+        values = {target_of(e, alias): e.expression for e in assigned}
+        if not values or len(values) < len(assigned):
             raise refused("MERGE: UPDATE SET takes column = value, and each column once; or *", statement="MERGE")
         return "update", values
     if isinstance(then, exp.Insert):

@@ -23,32 +23,32 @@ _KEEPS_LEFT = ("LEFT", "SEMI", "ANTI")
 
 def needed_columns(query: Query, relation: Relation, fields: Sequence[DataField]) -> tuple[str, ...] | None:
     """The columns of a table that the query may use, in their order; at least one. None for all."""
-    table = _table(query, relation)
-    if table is None or _names_columns_otherwise(query.tree) or _has_star(table[1]):
+    place = _table(query, relation)
+    if place is None or _names_columns_otherwise(query.tree) or _has_star(place[1]):
         return None
     words = {token.text.lower() for token in tokens_of(query.text)}
-    found = [f for f in fields if f.name.lower() in words]
-    if not found:
-        found = [next((f for f in fields if f.type.root in _SMALL), fields[0])]
-    names = tuple(f.name for f in found)
+    columns = [f for f in fields if f.name.lower() in words]
+    if not columns:
+        columns = [next((f for f in fields if f.type.root in _SMALL), fields[0])]
+    names = tuple(f.name for f in columns)
     if len(names) == len(fields) or any("," in n or n != n.strip() for n in names):
         return None
     return names
 
 
 def needed_rows(query: Query, relation: Relation, fields: Sequence[DataField]) -> str | None:
-    """A condition that all rows of a table pass that the query needs, as SQL; None for none."""
-    table = _table(query, relation)
-    if table is None or _names_columns_otherwise(query.tree):
+    """A condition, as SQL, that every row of a table passes that the query needs. None if nothing is known."""
+    place = _table(query, relation)
+    if place is None or _names_columns_otherwise(query.tree):
         return None
-    found, select = table
+    table, select = place
     where, joins = select.args.get("where"), select.args.get("joins") or []
-    if where is None or select.args.get("laterals") or not _keeps_rows(found, joins):
+    if where is None or select.args.get("laterals") or not _keeps_rows(table, joins):
         return None
     known = {f.name.lower(): f for f in fields}
     if len(known) < len(fields):
         return None
-    alias = found.alias_or_name.lower()
+    alias = table.alias_or_name.lower()
     parts = [
         passed
         for part in _conjuncts(where.this)
@@ -79,7 +79,7 @@ def _names_columns_otherwise(tree: exp.Expression) -> bool:
     for join in tree.find_all(exp.Join):
         if join.args.get("method"):
             return True
-    return any(str(found.this).upper() == "IDENTIFIER" for found in tree.find_all(exp.Anonymous))
+    return any(str(function.this).upper() == "IDENTIFIER" for function in tree.find_all(exp.Anonymous))
 
 
 def _has_star(select: exp.Select) -> bool:
@@ -118,12 +118,12 @@ def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
 def _passed_on(node: exp.Expression, known: dict[str, DataField], alias: str, *, needs_alias: bool) -> str | None:
     """The part as SQL on the table alone, if it compares a column with literals of its own type."""
 
-    def field(found: exp.Expression) -> DataField | None:
-        if not isinstance(found, exp.Column) or isinstance(found.this, exp.Star) or found.args.get("db"):
+    def field(operand: exp.Expression) -> DataField | None:
+        if not isinstance(operand, exp.Column) or isinstance(operand.this, exp.Star) or operand.args.get("db"):
             return None
-        if found.table.lower() != alias and (found.table or needs_alias):
+        if operand.table.lower() != alias and (operand.table or needs_alias):
             return None
-        return known.get(found.name.lower())
+        return known.get(operand.name.lower())
 
     if isinstance(node, _COMPARISONS):
         for column, literal in ((node.this, node.expression), (node.expression, node.this)):
@@ -155,4 +155,4 @@ def _is_of(node: exp.Expression, field: DataField) -> bool:
 
 def _text(node: exp.Expression, field: DataField) -> str:
     name = exp.column(exp.to_identifier(field.name, quoted=True))
-    return f"({sql_text(node.transform(lambda found: name.copy() if isinstance(found, exp.Column) else found))})"
+    return f"({sql_text(node.transform(lambda part: name.copy() if isinstance(part, exp.Column) else part))})"

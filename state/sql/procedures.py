@@ -76,23 +76,23 @@ def bind_call(call: Call) -> dict[str, str]:
 
     Raises OptionError for an unknown procedure or argument, and for one that is missing.
     """
-    found = PROCEDURES.get(call.procedure)
-    if found is None:
+    procedure = PROCEDURES.get(call.procedure)
+    if procedure is None:
         near = did_you_mean(call.procedure, PROCEDURES) or f"; there are {', '.join(PROCEDURES)}"
         raise refused(f"there is no procedure sys.{call.procedure}{near}", procedure=call.procedure)
-    given = _positional(call, found) if call.positional else _named(call, found)
-    values = {name: value for name, value in given.items() if value is not None and value.strip()}
-    for name in found.spark[: found.required]:
+    arguments = _positional(call, procedure) if call.positional else _named(call, procedure)
+    values = {name: value for name, value in arguments.items() if value is not None and value.strip()}
+    for name in procedure.spark[: procedure.required]:
         if name not in values:
             raise refused(f"CALL sys.{call.procedure}: argument '{name}' is missing", argument=name)
     return values
 
 
-def _named(call: Call, found: Procedure) -> dict[str, str | None]:
-    known = dict.fromkeys((*found.spark, *found.flink))
+def _named(call: Call, procedure: Procedure) -> dict[str, str | None]:
+    known = dict.fromkeys((*procedure.spark, *procedure.flink))
     values: dict[str, str | None] = {}
     for name, value in call.named.items():
-        meant = found.also.get(name, name)
+        meant = procedure.also.get(name, name)
         if meant not in known:
             near = did_you_mean(name, known) or f"; it takes {', '.join(known)}"
             raise refused(
@@ -105,22 +105,22 @@ def _named(call: Call, found: Procedure) -> dict[str, str | None]:
     return values
 
 
-def _positional(call: Call, found: Procedure) -> dict[str, str | None]:
+def _positional(call: Call, procedure: Procedure) -> dict[str, str | None]:
     orders: list[tuple[tuple[str, ...], dict[str, str | None]]] = []
-    for order in (found.spark, found.flink):
+    for order in (procedure.spark, procedure.flink):
         if len(call.positional) <= len(order):
             values = dict(zip(order, call.positional, strict=False))
             if order not in (o for o, _ in orders):
                 orders.append((order, values))
     if not orders:
-        most = max(len(found.spark), len(found.flink))
+        most = max(len(procedure.spark), len(procedure.flink))
         raise refused(f"CALL sys.{call.procedure}: {len(call.positional)} arguments, and it takes {most} at most")
     fitting = [values for _, values in orders if _makes_sense(values)]
-    given = [{k: v for k, v in values.items() if v} for values in fitting]
-    if len(given) == 2 and given[0] != given[1]:
+    readings = [{k: v for k, v in values.items() if v} for values in fitting]
+    if len(readings) == 2 and readings[0] != readings[1]:
         raise refused(
             f"CALL sys.{call.procedure}: Spark and Flink order these arguments differently; name them, as in "
-            f"{found.spark[1]} => ...",
+            f"{procedure.spark[1]} => ...",
             procedure=call.procedure,
         )
     return fitting[0] if fitting else orders[0][1]

@@ -23,14 +23,14 @@ def read_query(text: str) -> Query:
     return _query(read_relations(text))
 
 
-def _query(found: Parsed) -> Query:
-    if not isinstance(found.tree, exp.Query | exp.Values):
-        raise refused(f"{type(found.tree).__name__.upper()} is no query; SELECT and VALUES are")
-    if isinstance(found.tree, exp.Select) and not found.tree.expressions:
+def _query(parsed: Parsed) -> Query:
+    if not isinstance(parsed.tree, exp.Query | exp.Values):
+        raise refused(f"{type(parsed.tree).__name__.upper()} is no query; SELECT and VALUES are")
+    if isinstance(parsed.tree, exp.Select) and not parsed.tree.expressions:
         raise refused("SELECT needs columns, or *")
-    if found.tree.args.get("into") is not None:
+    if parsed.tree.args.get("into") is not None:
         raise refused("SELECT INTO is not supported; use CREATE TABLE ... AS SELECT or INSERT INTO")
-    return Query(found.text, found.tree, found.relations)
+    return Query(parsed.text, parsed.tree, parsed.relations)
 
 
 def read_insert(words: Words) -> Insert:
@@ -63,19 +63,19 @@ def read_insert(words: Words) -> Insert:
 
 def read_partition(words: Words) -> tuple[dict[str, str | None], tuple[str, ...]]:
     """`(dt = '1', hr)`: the values by column, and the columns without one."""
-    given: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     dynamic: list[str] = []
     words.expect("(")
     while True:
         name = words.name("a partition column")
-        if name in given or name in dynamic:
+        if name in values or name in dynamic:
             raise refused(f"{words.verb}: partition column {name!r} is given twice", statement=words.verb)
         if words.take("="):
-            given[name] = words.literal()
+            values[name] = words.literal()
         else:
             dynamic.append(name)
         if words.take(")"):
-            return given, tuple(dynamic)
+            return values, tuple(dynamic)
         words.expect_comma()
 
 
@@ -96,36 +96,36 @@ def read_truncate(words: Words) -> Truncate:
 
 def read_change(text: str) -> Statement:
     """UPDATE or DELETE."""
-    found = read_relations(text)
-    match found.tree:
+    parsed = read_relations(text)
+    match parsed.tree:
         case exp.Update():
-            return _update(found, found.tree)
+            return _update(parsed, parsed.tree)
         case exp.Delete():
-            return _delete(found, found.tree)
-    raise refused(f"{type(found.tree).__name__.upper()} is not supported")
+            return _delete(parsed, parsed.tree)
+    raise refused(f"{type(parsed.tree).__name__.upper()} is not supported")
 
 
-def _update(found: Parsed, tree: exp.Update) -> Update:
+def _update(parsed: Parsed, tree: exp.Update) -> Update:
     only(tree, "UPDATE", "this", "expressions", "where")
     values = {target_of(e, tree.this.alias_or_name): e.expression for e in assignments(tree.expressions, "UPDATE")}
     if len(values) < len(tree.expressions):
         raise refused("UPDATE: a column is set twice", statement="UPDATE")
-    return Update(found.relation(tree.this), tree.this.alias_or_name, values, _condition(tree))
+    return Update(parsed.relation(tree.this), tree.this.alias_or_name, values, _condition(tree))
 
 
-def _delete(found: Parsed, tree: exp.Delete) -> Delete:
+def _delete(parsed: Parsed, tree: exp.Delete) -> Delete:
     if tree.args.get("tables"):
         raise refused("DELETE: FROM is missing, as in DELETE FROM t WHERE ...", statement="DELETE")
     only(tree, "DELETE", "this", "where")
-    return Delete(found.relation(tree.this), tree.this.alias_or_name, _condition(tree))
+    return Delete(parsed.relation(tree.this), tree.this.alias_or_name, _condition(tree))
 
 
-def assignments(found: Sequence[exp.Expression], verb: str) -> Sequence[exp.Expression]:
+def assignments(nodes: Sequence[exp.Expression], verb: str) -> Sequence[exp.Expression]:
     """The `column = value` of a SET. Raises OptionError for anything else."""
-    for e in found:
+    for e in nodes:
         if not isinstance(e, exp.EQ) or not isinstance(e.this, exp.Column):
             raise refused(f"{verb}: SET takes column = value, not {e.sql()}", statement=verb)
-    return found
+    return nodes
 
 
 def target_of(assignment: exp.Expression, alias: str) -> str:

@@ -70,9 +70,9 @@ def read_relations(text: str) -> Parsed:
         plain = plain[: mark.start] + " " * (mark.end - mark.start) + plain[mark.end :]
     tree = parse_one(plain)
     relations = tuple(_relations(tree, marks))
-    taken = {(r.start, r.end) for r in relations}
+    spans = {(r.start, r.end) for r in relations}
     for mark in marks:
-        if not any(start < mark.end <= end for start, end in taken):
+        if not any(start < mark.end <= end for start, end in spans):
             raise refused(f"{text[mark.start : mark.end].strip()!r} does not follow the name of a table")
     return Parsed(plain, tree, relations)
 
@@ -82,19 +82,19 @@ def parse_hint(text: str) -> dict[str, str]:
     words = Words(text)
     words.verb = f"hint /*+ {text.strip()} */"
     words.expect("OPTIONS")
-    found = words.options()
+    options = words.options()
     words.end()
-    if _TIMESTAMP in found:
-        found[SCAN_TIMESTAMP_MILLIS.key] = str(local_ms(found.pop(_TIMESTAMP)))
-    return found
+    if _TIMESTAMP in options:
+        options[SCAN_TIMESTAMP_MILLIS.key] = str(local_ms(options.pop(_TIMESTAMP)))
+    return options
 
 
 def hints_between(text: str, start: int, end: int) -> dict[str, str]:
     """The options of the hints in a stretch of blanks and comments."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for match in hints_in(text, start, end):
-        found |= parse_hint(match["hint"])
-    return found
+        options |= parse_hint(match["hint"])
+    return options
 
 
 def _hints(text: str, tokens: Sequence[Token]) -> Iterator[_Mark]:
@@ -162,15 +162,15 @@ def _interval(words: Words) -> timedelta:
 def local_ms(text: str, more: timedelta = timedelta()) -> int:
     """A time in the local zone, unless it has an offset, as epoch milliseconds."""
     try:
-        found = datetime.fromisoformat(_ZONED.sub(lambda m: "+00:00" if m[0] == "Z" else m[0], text.strip()))
-        return round((found + more).timestamp() * 1000)
+        instant = datetime.fromisoformat(_ZONED.sub(lambda m: "+00:00" if m[0] == "Z" else m[0], text.strip()))
+        return round((instant + more).timestamp() * 1000)
     except (ValueError, OverflowError) as e:
         raise refused(f"time travel: {text!r} is no time, as '2026-01-31 12:00:00'") from e
 
 
 def _relations(tree: exp.Expression, marks: Sequence[_Mark]) -> Iterator[Relation]:
     queries = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
-    found = []
+    tables = []
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Dot):
             raise refused(f"{table.sql()!r} has more parts than catalog, database and table; quote odd names with `")
@@ -178,8 +178,8 @@ def _relations(tree: exp.Expression, marks: Sequence[_Mark]) -> Iterator[Relatio
             continue  # a function that gives rows, or a name in a hint
         if not table.db and table.name.lower() in queries and not _is_in_its_own(table):
             continue
-        found.append(table)
-    for table in sorted(found, key=_span):
+        tables.append(table)
+    for table in sorted(tables, key=_span):
         start, end = _span(table)
         options: dict[str, str] = {}
         last = end

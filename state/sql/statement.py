@@ -40,7 +40,7 @@ class Relation:
 
     options: Mapping[str, str] = field(default_factory=dict)
     has_alias: bool = False
-    """Whether a name follows, or something that no name may stand before."""
+    """Whether an alias follows, or TABLESAMPLE, before which no alias may stand."""
 
 
 @dataclass(frozen=True, slots=True)

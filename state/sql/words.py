@@ -58,7 +58,7 @@ def gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
 
 def hints_in(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
     """The hints among blanks and comments; the group `hint` is what one says."""
-    return (found for found in _COMMENT.finditer(text, start, end) if found["hint"] is not None)
+    return (comment for comment in _COMMENT.finditer(text, start, end) if comment["hint"] is not None)
 
 
 @dataclass(slots=True)
@@ -94,9 +94,9 @@ class Words:
 
     def take(self, *words: str) -> bool:
         """Whether these words came; they are passed then, and nothing is otherwise."""
-        found = self.sees(*words)
-        self.at += len(words) if found else 0
-        return found
+        comes = self.sees(*words)
+        self.at += len(words) if comes else 0
+        return comes
 
     def expect(self, *words: str) -> None:
         """Passes these words. Raises OptionError if others come."""
@@ -127,10 +127,10 @@ class Words:
 
     def path(self, what: str) -> tuple[str, ...]:
         """Names with dots between them."""
-        found = [self.name(what)]
+        parts = [self.name(what)]
         while self.take("."):
-            found.append(self.name(what))
-        return tuple(found)
+            parts.append(self.name(what))
+        return tuple(parts)
 
     def table(self) -> TableName:
         """The name of a table."""
@@ -181,25 +181,25 @@ class Words:
     def names(self, what: str) -> tuple[str, ...]:
         """`(name, ...)`."""
         self.expect("(")
-        found = [self.name(what)]
+        names = [self.name(what)]
         while self.take(","):
-            found.append(self.name(what))
+            names.append(self.name(what))
         self.expect(")")
-        return tuple(found)
+        return tuple(names)
 
     def options(self) -> dict[str, str]:
         """`('key' = 'value', ...)`; keys and values may be words and numbers, as in Spark. Raises for a key twice."""
-        found: dict[str, str] = {}
+        options: dict[str, str] = {}
         self.expect("(")
         while not self.take(")"):
-            if found:
+            if options:
                 self.expect_comma()
             key = self.option_key()
             self.expect("=")
-            if key in found:
+            if key in options:
                 raise refused(f"option '{key}' is given twice", option=key)
-            found[key] = self.option_value(key)
-        return found
+            options[key] = self.option_value(key)
+        return options
 
     def option_key(self) -> str:
         """`'key'`, or words with dots and dashes."""
@@ -278,11 +278,11 @@ class Words:
     def wrong(self, why: str) -> OptionError:
         """The error that names what comes."""
         if self.is_done:
-            found = "but the statement ends"
+            place = "but the statement ends"
         else:
             token = self.tokens[self.at]
-            found = f"found {self.text[token.start : token.end + 1]!r} (line {token.line})"
-        return refused(f"{self.verb}: {why}, {found}", statement=self.verb)
+            place = f"found {self.text[token.start : token.end + 1]!r} (line {token.line})"
+        return refused(f"{self.verb}: {why}, {place}", statement=self.verb)
 
 
 def table_name(parts: Sequence[str]) -> TableName:

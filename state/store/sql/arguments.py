@@ -12,49 +12,49 @@ from bucketline.state.store.table.table import Table
 Arguments = Mapping[str, str]
 
 
-def chosen_partitions(table: Table, given: Arguments) -> list[Mapping[str, object]] | None:
+def chosen_partitions(table: Table, arguments: Arguments) -> list[Mapping[str, object]] | None:
     """The partitions that the arguments choose; None for all. Raises OptionError if two of them do."""
-    if "partitions" in given and "where" in given:
+    if "partitions" in arguments and "where" in arguments:
         raise wrong_argument("partitions and where cannot be used together.", "where")
-    if "partitions" in given:
-        return partitions_of_text(table, given["partitions"])
-    if "where" in given:
-        return partitions_where(table, parse_one(f"SELECT 1 WHERE {given['where']}").args["where"].this, None)
+    if "partitions" in arguments:
+        return partitions_of_text(table, arguments["partitions"])
+    if "where" in arguments:
+        return partitions_where(table, parse_one(f"SELECT 1 WHERE {arguments['where']}").args["where"].this, None)
     return None
 
 
-def options_of(given: Arguments) -> dict[str, str]:
+def options_of(arguments: Arguments) -> dict[str, str]:
     """`options` = `k=v,k=v` as a mapping. Raises OptionError."""
-    found = {}
-    for part in given["options"].split(",") if "options" in given else ():
+    options = {}
+    for part in arguments["options"].split(",") if "options" in arguments else ():
         key, equals, value = part.partition("=")
         if not equals:
-            raise wrong_argument(f"options {given['options']!r} are not key=value,key=value", "options")
-        found[key.strip()] = value.strip()
-    return found
+            raise wrong_argument(f"options {arguments['options']!r} are not key=value,key=value", "options")
+        options[key.strip()] = value.strip()
+    return options
 
 
-def number_of(given: Arguments, name: str) -> int:
-    """A number that is given. Raises OptionError."""
+def number_of(arguments: Arguments, name: str) -> int:
+    """The value of an argument that is a number. Raises OptionError."""
     try:
-        return int(given[name])
+        return int(arguments[name])
     except ValueError as e:
-        raise wrong_argument(f"{name} takes a number, not {given[name]!r}", name) from e
+        raise wrong_argument(f"{name} takes a number, not {arguments[name]!r}", name) from e
 
 
-def duration_ms_of(given: Arguments, name: str) -> int:
-    """A duration that is given. Raises OptionError."""
+def duration_ms_of(arguments: Arguments, name: str) -> int:
+    """The value of an argument that is a duration. Raises OptionError."""
     try:
-        return parse_given_duration(given[name])
+        return parse_given_duration(arguments[name])
     except OptionError as e:
-        raise wrong_argument(f"{name} = {given[name]!r}: {e.message}", name) from e
+        raise wrong_argument(f"{name} = {arguments[name]!r}: {e.message}", name) from e
 
 
-def flag_of(given: Arguments, name: str) -> bool:
+def flag_of(arguments: Arguments, name: str) -> bool:
     """True or false; false where it is left out. Raises OptionError."""
-    text = given.get(name, "false").strip().lower()
+    text = arguments.get(name, "false").strip().lower()
     if text not in ("true", "false"):
-        raise wrong_argument(f"{name} takes true or false, not {given[name]!r}", name)
+        raise wrong_argument(f"{name} takes true or false, not {arguments[name]!r}", name)
     return text == "true"
 
 

@@ -33,25 +33,25 @@ from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.table.table import Table, handle_of
 
 
-def call(session: SqlSession, found: Call, queries: Queries, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
+def call(session: SqlSession, statement: Call, queries: Queries, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
     """Runs a procedure; its result in Paimon's columns. Raises OptionError for wrong arguments."""
-    given = bind_call(found)
-    name = read_table_name(given["table"])
-    if found.catalog is not None and name.catalog is None and not is_path(name):
-        name = replace(name, catalog=found.catalog)
-    if found.procedure == "compact":
-        return _compact(session, name, given, queries, clock)
-    if found.procedure == "remove_orphan_files" and name.table == "*":
-        return _remove_orphans_of(session, name, given, clock)
+    arguments = bind_call(statement)
+    name = read_table_name(arguments["table"])
+    if statement.catalog is not None and name.catalog is None and not is_path(name):
+        name = replace(name, catalog=statement.catalog)
+    if statement.procedure == "compact":
+        return _compact(session, name, arguments, queries, clock)
+    if statement.procedure == "remove_orphan_files" and name.table == "*":
+        return _remove_orphans_of(session, name, arguments, clock)
     table = session.table(name, writes=True)
-    if found.procedure == "plan_compaction":
-        return plan_compaction(table, given)
-    if found.procedure == "run_compactor":
-        return run_compactor(table, given, queries.engine)
-    if found.procedure == "rescale":
+    if statement.procedure == "plan_compaction":
+        return plan_compaction(table, arguments)
+    if statement.procedure == "run_compactor":
+        return run_compactor(table, arguments, queries.engine)
+    if statement.procedure == "rescale":
         full = name.table if is_path(name) else session.place(name)[1]
-        return _rescale(table, full, given, queries)
-    return _PROCEDURES[found.procedure](table, given, clock)
+        return _rescale(table, full, arguments, queries)
+    return _PROCEDURES[statement.procedure](table, arguments, clock)
 
 
 def read_table_name(text: str) -> TableName:
@@ -67,12 +67,12 @@ def read_table_name(text: str) -> TableName:
     return name
 
 
-def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Queries, clock: Clock) -> pa.Table:
-    strategy, sort = given.get("compact_strategy"), given.get("order_strategy", "none").strip().lower()
-    columns = [c.strip() for c in given["order_by"].split(",")] if "order_by" in given else []
+def _compact(session: SqlSession, name: TableName, arguments: Arguments, queries: Queries, clock: Clock) -> pa.Table:
+    strategy, sort = arguments.get("compact_strategy"), arguments.get("order_strategy", "none").strip().lower()
+    columns = [c.strip() for c in arguments["order_by"].split(",")] if "order_by" in arguments else []
     if sort == "none" and columns:
         raise wrong_argument('order_strategy "none" cannot work with order_by columns.', "order_by")
-    if "partition_idle_time" in given and sort != "none":
+    if "partition_idle_time" in arguments and sort != "none":
         raise wrong_argument("sort compact do not support 'partition_idle_time'.", "partition_idle_time")
     if strategy is not None and strategy.strip().lower() not in STRATEGIES:
         text = f"The compact strategy only supports 'full' or 'minor', but '{strategy}' is configured."
@@ -95,10 +95,10 @@ def _compact(session: SqlSession, name: TableName, given: Arguments, queries: Qu
                 "order_strategy",
             )
     handle = handle_of(table)
-    table = Table(replace(handle, write_options={**handle.write_options, **options_of(given)}))
-    partitions = chosen_partitions(table, given)
-    if "partition_idle_time" in given:
-        idle_ms = duration_ms_of(given, "partition_idle_time")
+    table = Table(replace(handle, write_options={**handle.write_options, **options_of(arguments)}))
+    partitions = chosen_partitions(table, arguments)
+    if "partition_idle_time" in arguments:
+        idle_ms = duration_ms_of(arguments, "partition_idle_time")
         partitions = _idle(table, partitions, clock.local_ms() - idle_ms)
         if not partitions:
             return _result(True)
@@ -114,76 +114,78 @@ def _idle(
     table: Table, partitions: Sequence[Mapping[str, object]] | None, before_local_ms: int
 ) -> list[Mapping[str, object]]:
     """The partitions, of those chosen, that no file was written to since."""
-    found = partitions_where(table, None, before_local_ms)
+    idle = partitions_where(table, None, before_local_ms)
     if partitions is None:
-        return found
-    return [p for p in found if any(all(p.get(k) == v for k, v in one.items()) for one in partitions)]
+        return idle
+    return [p for p in idle if any(all(p.get(k) == v for k, v in chosen.items()) for chosen in partitions)]
 
 
-def _rescale(table: Table, name: str, given: Arguments, queries: Queries) -> pa.Table:
+def _rescale(table: Table, name: str, arguments: Arguments, queries: Queries) -> pa.Table:
     for argument in ("scan_parallelism", "sink_parallelism"):
-        if argument in given:
+        if argument in arguments:
             text = f"{argument} is not supported: the work takes the cores of the process or of Spark"
             raise wrong_argument(text, argument)
     if handle_of(table).snapshot_store.latest_id() is None:
         raise wrong_argument(f"Table {name} has no snapshot, no need to rescale.", "table")
-    if "bucket_num" in given:
-        number = number_of(given, "bucket_num")
+    if "bucket_num" in arguments:
+        number = number_of(arguments, "bucket_num")
     else:
         number = BucketSettings(table.options).count
         if number == -2:
             raise wrong_argument(
                 "When rescaling postpone bucket tables, you must provide the resulting bucket number.", "bucket_num"
             )
-    partitions = chosen_partitions(table, given)
+    partitions = chosen_partitions(table, arguments)
     table.rescale(number, partitions, engine=queries.engine)
     return _result(True)
 
 
-def _expire_snapshots(table: Table, given: Arguments, clock: Clock) -> pa.Table:
+def _expire_snapshots(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     handle = handle_of(table)
-    schema = replace(handle.table_schema, options={**handle.table_schema.options, **options_of(given)})
+    schema = replace(handle.table_schema, options={**handle.table_schema.options, **options_of(arguments)})
     table = Table(replace(handle, table_schema=schema))
     kept = schema.settings.retention
-    most = number_of(given, "retain_max") if "retain_max" in given else kept.snapshots_max
-    least = number_of(given, "retain_min") if "retain_min" in given else kept.snapshots_min
+    most = number_of(arguments, "retain_max") if "retain_max" in arguments else kept.snapshots_max
+    least = number_of(arguments, "retain_min") if "retain_min" in arguments else kept.snapshots_min
     if most < least:
         raise wrong_argument(f"retainMax ({most}) must not be less than retainMin ({least}).", "retain_max")
     older_than = None
-    if "older_than" in given:
-        older_than = timedelta(milliseconds=max(0, clock.now_ms() - instant_ms(given["older_than"], "older_than")))
+    if "older_than" in arguments:
+        older_than = timedelta(milliseconds=max(0, clock.now_ms() - instant_ms(arguments["older_than"], "older_than")))
     result = table.expire_snapshots(
         retain_min=least,
         retain_max=most,
         older_than=older_than,
-        limit=number_of(given, "max_deletes") if "max_deletes" in given else None,
+        limit=number_of(arguments, "max_deletes") if "max_deletes" in arguments else None,
     )
     return pa.table({"deleted_snapshots_count": pa.array([result.snapshots], pa.int32())})
 
 
-def _remove_orphans_of(session: SqlSession, name: TableName, given: Arguments, clock: Clock) -> pa.Table:
+def _remove_orphans_of(session: SqlSession, name: TableName, arguments: Arguments, clock: Clock) -> pa.Table:
     catalog = session.catalog_of(name.catalog)
-    found = []
+    results = []
     for table in catalog.list_tables(name.database or session.database):
-        found.append(_remove_orphans(catalog.table(f"{name.database or session.database}.{table}"), given, clock))
-    parts = pa.concat_tables(found) if found else _orphans(0, 0)
+        results.append(_remove_orphans(catalog.table(f"{name.database or session.database}.{table}"), arguments, clock))
+    parts = pa.concat_tables(results) if results else _orphans(0, 0)
     return _orphans(*(sum(parts[n].to_pylist()) for n in parts.column_names))
 
 
-def _remove_orphans(table: Table, given: Arguments, clock: Clock) -> pa.Table:
-    if "parallelism" in given:
+def _remove_orphans(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
+    if "parallelism" in arguments:
         raise wrong_argument("parallelism is not supported: leave it out", "parallelism")
-    mode = given.get("mode", "local").upper()
+    mode = arguments.get("mode", "local").upper()
     if mode not in ("LOCAL", "DISTRIBUTED"):
-        raise wrong_argument(f"Unknown mode: {given['mode']}. Only 'DISTRIBUTED' and 'LOCAL' are supported.", "mode")
+        raise wrong_argument(
+            f"Unknown mode: {arguments['mode']}. Only 'DISTRIBUTED' and 'LOCAL' are supported.", "mode"
+        )
     if mode == "DISTRIBUTED":
         raise wrong_argument(
             "mode 'distributed' is not supported: leave it out, the work is done in this process", "mode"
         )
     age = timedelta(days=1)
-    if "older_than" in given:
-        age = timedelta(milliseconds=max(0, clock.now_ms() - instant_ms(given["older_than"], "older_than")))
-    result = table.remove_orphan_files(flag_of(given, "dry_run"), age)
+    if "older_than" in arguments:
+        age = timedelta(milliseconds=max(0, clock.now_ms() - instant_ms(arguments["older_than"], "older_than")))
+    result = table.remove_orphan_files(flag_of(arguments, "dry_run"), age)
     return _orphans(len(result.files), result.size_bytes)
 
 
@@ -191,52 +193,52 @@ def _orphans(count: int, size_bytes: int) -> pa.Table:
     return pa.table({"deletedFileCount": [count], "deletedFileTotalLenInBytes": [size_bytes]})
 
 
-def _create_tag(table: Table, given: Arguments, clock: Clock) -> pa.Table:
+def _create_tag(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     del clock
     retained = None
-    if "time_retained" in given:
-        retained = timedelta(milliseconds=duration_ms_of(given, "time_retained"))
-    table.create_tag(given["tag"], number_of(given, "snapshot") if "snapshot" in given else None, retained)
+    if "time_retained" in arguments:
+        retained = timedelta(milliseconds=duration_ms_of(arguments, "time_retained"))
+    table.create_tag(arguments["tag"], number_of(arguments, "snapshot") if "snapshot" in arguments else None, retained)
     return _result(True)
 
 
-def _delete_tag(table: Table, given: Arguments, clock: Clock) -> pa.Table:
+def _delete_tag(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     del clock
-    for tag in given["tag"].split(","):
+    for tag in arguments["tag"].split(","):
         table.delete_tag(tag.strip())
     return _result(True)
 
 
-def _rollback(table: Table, given: Arguments, clock: Clock) -> pa.Table:
+def _rollback(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     del clock
-    if len([name for name in ("version", "snapshot", "tag") if name in given]) != 1:
+    if len([name for name in ("version", "snapshot", "tag") if name in arguments]) != 1:
         raise wrong_argument("only can set one of version/snapshot/tag in RollbackProcedure.", "version")
     newest = handle_of(table).snapshot_store.latest_id()
     if newest is None:
         raise wrong_argument("Latest snapshot is null, can not rollback.", "table")
-    text = given.get("version")
+    text = arguments.get("version")
     target: int | str
     if text is not None:
         target = int(text) if text.isdigit() else text
     else:
-        target = number_of(given, "snapshot") if "snapshot" in given else given["tag"]
+        target = number_of(arguments, "snapshot") if "snapshot" in arguments else arguments["tag"]
         if isinstance(target, str) and target.isdigit() and target not in table.tags()["tag_name"].to_pylist():
             target = int(target)
     current = table.rollback_to(target)
     return pa.table({"previous_snapshot_id": [newest], "current_snapshot_id": [current]})
 
 
-def _create_branch(table: Table, given: Arguments, clock: Clock) -> pa.Table:
+def _create_branch(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     del clock
-    if flag_of(given, "ignoreifexists") and given["branch"] in table.branches():
+    if flag_of(arguments, "ignoreifexists") and arguments["branch"] in table.branches():
         return _result(True)
-    table.create_branch(given["branch"], given.get("tag"))
+    table.create_branch(arguments["branch"], arguments.get("tag"))
     return _result(True)
 
 
-def _delete_branch(table: Table, given: Arguments, clock: Clock) -> pa.Table:
+def _delete_branch(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     del clock
-    names = [name.strip() for name in given["branch"].split(",")]
+    names = [name.strip() for name in arguments["branch"].split(",")]
     for name in names:
         if name not in table.branches():
             raise wrong_argument(f"Branch name '{name}' doesn't exist.", "branch")
@@ -245,11 +247,11 @@ def _delete_branch(table: Table, given: Arguments, clock: Clock) -> pa.Table:
     return _result(True)
 
 
-def _fast_forward(table: Table, given: Arguments, clock: Clock) -> pa.Table:
+def _fast_forward(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     del clock
-    if given["branch"] == MAIN:
+    if arguments["branch"] == MAIN:
         raise wrong_argument(f"Branch name '{MAIN}' do not use in fast-forward.", "branch")
-    table.fast_forward(given["branch"])
+    table.fast_forward(arguments["branch"])
     return _result(True)
 
 

@@ -29,60 +29,60 @@ from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_expression import expr
 
 
-def insert(session: SqlSession, found: Insert, queries: Queries) -> pa.Table:
-    """Writes the rows; OVERWRITE replaces the partition that is given, else those that get rows."""
-    table = session.table(found.table.name, found.table.options, writes=True)
-    names = _target_columns(table, found)
+def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table:
+    """Writes the rows; OVERWRITE replaces the partition that the statement names, or else those that get rows."""
+    table = session.table(statement.table.name, statement.table.options, writes=True)
+    names = _target_columns(table, statement)
     fields = {f.name: f for f in handle_of(table).table_schema.fields}
-    fixed = {name: _fixed_value(fields[name], text) for name, text in found.partition.items()}
-    literals = _literal_rows(found, [fields[n] for n in names], queries)
-    partition = dict(found.partition) or None
+    fixed = {name: _fixed_value(fields[name], text) for name, text in statement.partition.items()}
+    literals = _literal_rows(statement, [fields[n] for n in names], queries)
+    partition = dict(statement.partition) or None
     if literals is None:
-        target = Target(table, None if found.by_name else names, fixed, found.overwrite, partition)
-        written = queries.write(session, found.query, target)
+        target = Target(table, None if statement.by_name else names, fixed, statement.overwrite, partition)
+        written = queries.write(session, statement.query, target)
         if written is not None:
             return snapshot_result(written)
-    rows = queries.rows(session, found.query) if literals is None else literals.to_reader()
-    if not found.by_name:
-        _check_width(found, len(rows.schema), names)
-    if found.by_name:
+    rows = queries.rows(session, statement.query) if literals is None else literals.to_reader()
+    if not statement.by_name:
+        _check_width(statement, len(rows.schema), names)
+    if statement.by_name:
         names = spelled(rows.schema.names, table.schema.names)
-    given_rows = _completed(rows, names, fixed, table.schema)
-    if not found.overwrite:
-        return snapshot_result(table.write(given_rows))
-    return snapshot_result(table.overwrite(given_rows, partition=partition))
+    completed = _completed(rows, names, fixed, table.schema)
+    if not statement.overwrite:
+        return snapshot_result(table.write(completed))
+    return snapshot_result(table.overwrite(completed, partition=partition))
 
 
-def _target_columns(table: Table, found: Insert) -> list[str]:
+def _target_columns(table: Table, statement: Insert) -> list[str]:
     """The columns that get the query's values, in the query's order. Raises OptionError for one that is unknown."""
-    for name in (*found.partition, *found.dynamic):
+    for name in (*statement.partition, *statement.dynamic):
         if name not in table.partition_by:
-            raise refused(f"INSERT: {name!r} is no partition column of {found.table.name}", column=name)
-    if found.columns is None:
-        return [n for n in table.schema.names if n not in found.partition]
+            raise refused(f"INSERT: {name!r} is no partition column of {statement.table.name}", column=name)
+    if statement.columns is None:
+        return [n for n in table.schema.names if n not in statement.partition]
     names = []
-    for column, name in zip(found.columns, spelled(found.columns, table.schema.names), strict=True):
+    for column, name in zip(statement.columns, spelled(statement.columns, table.schema.names), strict=True):
         if name not in table.schema.names:
             raise refused(
                 f"INSERT: unknown column '{column}'; there are {', '.join(table.schema.names)}", column=column
             )
-        if name in names or name in found.partition:
+        if name in names or name in statement.partition:
             raise refused(f"INSERT: column '{name}' is given twice", column=name)
         names.append(name)
     return names
 
 
-def _literal_rows(found: Insert, fields: Sequence[DataField], queries: Queries) -> pa.Table | None:
+def _literal_rows(statement: Insert, fields: Sequence[DataField], queries: Queries) -> pa.Table | None:
     """The rows of VALUES in the types of the columns, None for a query or a value that is no literal.
 
     A time without a zone for a column of instants is left to Spark, whose session has a zone.
     """
-    tree = found.query.tree
-    if not isinstance(tree, exp.Values) or found.by_name:
+    tree = statement.query.tree
+    if not isinstance(tree, exp.Values) or statement.by_name:
         return None
     rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in tree.expressions]
     for row in rows:
-        _check_width(found, len(row), [f.name for f in fields])
+        _check_width(statement, len(row), [f.name for f in fields])
     if queries is not LOCAL_QUERIES:
         for at, field in enumerate(fields):
             if field.type.root is TypeRoot.TIMESTAMP_LTZ and any(is_time_literal(row[at]) for row in rows):
@@ -137,38 +137,38 @@ def _fixed_value(field: DataField, text: str | None) -> pa.Scalar:
         raise refused(f"INSERT: {text!r} is no value of partition column '{field.name}' {field.type}") from e
 
 
-def _check_width(found: Insert, width: int, names: Sequence[str]) -> None:
+def _check_width(statement: Insert, width: int, names: Sequence[str]) -> None:
     """Returns if there is a value for each column. Raises SchemaMismatchError."""
     if width != len(names):
         raise SchemaMismatchError(
-            f"INSERT INTO {found.table.name}: {width} values for {len(names)} columns ({', '.join(names)})",
+            f"INSERT INTO {statement.table.name}: {width} values for {len(names)} columns ({', '.join(names)})",
             expected=len(names),
             found=width,
         )
 
 
-def delete(session: SqlSession, found: Delete, queries: Queries) -> pa.Table:
-    table = session.table(found.table.name, found.table.options, writes=True)
-    if found.where is None:
+def delete(session: SqlSession, statement: Delete, queries: Queries) -> pa.Table:
+    table = session.table(statement.table.name, statement.table.options, writes=True)
+    if statement.where is None:
         return snapshot_result(table.truncate())
-    condition = _condition(table, found.where, found.alias)
+    condition = _condition(table, statement.where, statement.alias)
     return snapshot_result(table.delete(condition, engine=engine_of(queries, table)))
 
 
-def update(session: SqlSession, found: Update, queries: Queries) -> pa.Table:
-    table = session.table(found.table.name, found.table.options, writes=True)
+def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table:
+    table = session.table(statement.table.name, statement.table.options, writes=True)
     schema = handle_of(table).table_schema
     fields = schema.fields
     values: dict[str, object] = {}
-    for name, node in found.assignments.items():
-        column = bind_columns(exp.column(name), fields, found.alias).name
+    for name, node in statement.assignments.items():
+        column = bind_columns(exp.column(name), fields, statement.alias).name
         field = schema.field(column)
         if is_literal(node, field):
             values[column] = literal_of(node, field).as_py()
         else:
             refuse_subqueries(node, "UPDATE")
-            values[column] = expr(sql_text(bind_columns(node, fields, found.alias)))
-    condition = pc.scalar(True) if found.where is None else _condition(table, found.where, found.alias)
+            values[column] = expr(sql_text(bind_columns(node, fields, statement.alias)))
+    condition = pc.scalar(True) if statement.where is None else _condition(table, statement.where, statement.alias)
     return snapshot_result(table.update(condition, values, engine=engine_of(queries, table)))
 
 
@@ -178,8 +178,8 @@ def _condition(table: Table, where: exp.Expression, alias: str) -> Filter:
     return sql_text(bind_columns(where, handle_of(table).table_schema.fields, alias))
 
 
-def truncate(session: SqlSession, found: Truncate) -> pa.Table:
-    table = session.table(found.name, writes=True)
-    if found.partition is None:
+def truncate(session: SqlSession, statement: Truncate) -> pa.Table:
+    table = session.table(statement.name, writes=True)
+    if statement.partition is None:
         return snapshot_result(table.truncate())
-    return snapshot_result(table.drop_partitions([found.partition]))
+    return snapshot_result(table.drop_partitions([statement.partition]))

@@ -39,32 +39,32 @@ from bucketline.state.types.columns_text import columns_text, quoted_name, quote
 _OF_ONE_TABLE = (CATALOG_OF_TABLE, "path", "provider", "location", "owner", "external", "is_managed_location")
 
 
-def create_table(session: SqlSession, found: CreateTable, queries: Queries) -> pa.Table:
+def create_table(session: SqlSession, statement: CreateTable, queries: Queries) -> pa.Table:
     """Creates a table; with AS SELECT it gets the rows too, and does not stay when they cannot be written."""
-    catalog, name = session.place(found.name)
-    schema: str | pa.Schema | None = found.columns
-    keys, partitions = found.primary_key, found.partition_by
-    options, own_comment = split_comment(found.options)
-    comment = found.comment or own_comment
-    if found.exist_ok and catalog.has_table(name):
+    catalog, name = session.place(statement.name)
+    schema: str | pa.Schema | None = statement.columns
+    keys, partitions = statement.primary_key, statement.partition_by
+    options, own_comment = split_comment(statement.options)
+    comment = statement.comment or own_comment
+    if statement.exist_ok and catalog.has_table(name):
         return DONE
-    if found.like is not None:
-        source = handle_of(session.table(found.like)).table_schema
+    if statement.like is not None:
+        source = handle_of(session.table(statement.like)).table_schema
         schema, keys = columns_text(source.fields), keys or source.primary_keys
         partitions, comment = partitions or source.partition_keys, comment or source.comment
-        options = {**(_without_place(source.options) if found.like_options else {}), **options}
+        options = {**(_without_place(source.options) if statement.like_options else {}), **options}
     rows = None
-    if found.query is not None:
-        rows = queries.spread(session, found.query) or queries.rows(session, found.query)
+    if statement.query is not None:
+        rows = queries.spread(session, statement.query) or queries.rows(session, statement.query)
         schema = pa.schema([f.with_nullable(True) for f in rows.schema])
     assert schema is not None, "parsing makes sure of columns"
-    table = catalog.create_table(name, schema, keys, partitions, options, comment, exist_ok=found.exist_ok)
-    if rows is None or found.query is None:
+    table = catalog.create_table(name, schema, keys, partitions, options, comment, exist_ok=statement.exist_ok)
+    if rows is None or statement.query is None:
         return DONE
     try:
         if isinstance(rows, pa.RecordBatchReader):
             return snapshot_result(table.write(rows))
-        return snapshot_result(queries.write(session, found.query, Target(table, table.schema.names, {})))
+        return snapshot_result(queries.write(session, statement.query, Target(table, table.schema.names, {})))
     except BaseException:
         if handle_of(table).snapshot_store.latest_id() is None:
             catalog.drop_table(name)
@@ -79,46 +79,46 @@ def _without_place(options: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in options.items() if key not in _OF_ONE_TABLE}
 
 
-def create_database(session: SqlSession, found: CreateDatabase) -> pa.Table:
-    session.catalog_of(found.catalog).create_database(found.name, exist_ok=found.exist_ok)
+def create_database(session: SqlSession, statement: CreateDatabase) -> pa.Table:
+    session.catalog_of(statement.catalog).create_database(statement.name, exist_ok=statement.exist_ok)
     return DONE
 
 
-def create_catalog(session: SqlSession, found: CreateCatalog) -> pa.Table:
+def create_catalog(session: SqlSession, statement: CreateCatalog) -> pa.Table:
     """A catalog for this session alone; other options are those of `bl.catalog`."""
-    if found.name in session.catalogs:
-        if found.exist_ok:
+    if statement.name in session.catalogs:
+        if statement.exist_ok:
             return DONE
-        raise refused(f"Catalog {found.name} already exists.", catalog=found.name)
-    session.catalogs[found.name] = catalog(without_type(found.options))
+        raise refused(f"Catalog {statement.name} already exists.", catalog=statement.name)
+    session.catalogs[statement.name] = catalog(without_type(statement.options))
     return DONE
 
 
-def drop(session: SqlSession, found: Drop) -> pa.Table:
-    if found.kind is Kind.CATALOG:
-        (name,) = found.path
+def drop(session: SqlSession, statement: Drop) -> pa.Table:
+    if statement.kind is Kind.CATALOG:
+        (name,) = statement.path
         if name == session.catalog:
             raise refused(f"catalog '{name}' is in use; USE CATALOG another one first", catalog=name)
-        if session.catalogs.pop(name, None) is None and not found.missing_ok:
+        if session.catalogs.pop(name, None) is None and not statement.missing_ok:
             raise refused(f"there is no catalog '{name}'", catalog=name)
         return DONE
-    if found.kind is Kind.DATABASE:
-        catalog, database = database_name(found.path)
-        session.catalog_of(catalog).drop_database(database, missing_ok=found.missing_ok, cascade=found.cascade)
+    if statement.kind is Kind.DATABASE:
+        catalog, database = database_name(statement.path)
+        session.catalog_of(catalog).drop_database(database, missing_ok=statement.missing_ok, cascade=statement.cascade)
         return DONE
-    table = table_name(found.path)
+    table = table_name(statement.path)
     if table.system is not None or table.branch is not None:
         raise refused(f"DROP TABLE {table}: drop the table itself; a branch goes with CALL sys.delete_branch")
-    of, full = session.place(table)
-    of.drop_table(full, missing_ok=found.missing_ok)
+    home, full_name = session.place(table)
+    home.drop_table(full_name, missing_ok=statement.missing_ok)
     return DONE
 
 
-def use(session: SqlSession, found: Use) -> pa.Table:
-    if found.kind is Kind.CATALOG:
-        session.use_catalog(found.path[0])
+def use(session: SqlSession, statement: Use) -> pa.Table:
+    if statement.kind is Kind.CATALOG:
+        session.use_catalog(statement.path[0])
         return DONE
-    catalog, database = database_name(found.path)
+    catalog, database = database_name(statement.path)
     if catalog is None and database in session.catalogs and database not in session.catalog_of(None).list_databases():
         session.use_catalog(database)
         return DONE
@@ -130,29 +130,29 @@ def use(session: SqlSession, found: Use) -> pa.Table:
     return DONE
 
 
-def show(session: SqlSession, found: Show) -> pa.Table:
+def show(session: SqlSession, statement: Show) -> pa.Table:
     """Names, or what a table is made of."""
-    if found.what in _SHOWN_OF_TABLE or found.what == "CREATE TABLE":
-        name = table_name(found.path)
+    if statement.what in _SHOWN_OF_TABLE or statement.what == "CREATE TABLE":
+        name = table_name(statement.path)
         table = session.table(name)
-        if found.what == "CREATE TABLE":
+        if statement.what == "CREATE TABLE":
             shown = [name.table] if is_path(name) else session.place(name)[1].split(".", 1)
             return texts("create_statement", [create_statement(table, ".".join(map(quoted_name, shown)))])
-        return _SHOWN_OF_TABLE[found.what](table, found)
-    if found.what == "TABLES":
-        catalog, database = database_name(found.path or (session.database,))
-        names = _like(session.catalog_of(catalog).list_tables(database), found.like)
+        return _SHOWN_OF_TABLE[statement.what](table, statement)
+    if statement.what == "TABLES":
+        catalog, database = database_name(statement.path or (session.database,))
+        names = _like(session.catalog_of(catalog).list_tables(database), statement.like)
         return pa.table(
             {"database": pa.array([database] * len(names), pa.string()), "table": pa.array(names, pa.string())}
         )
-    if found.what == "CURRENT CATALOG":
+    if statement.what == "CURRENT CATALOG":
         return texts("catalog", [session.catalog] if session.catalog else [])
-    if found.what == "CURRENT DATABASE":
+    if statement.what == "CURRENT DATABASE":
         return texts("database", [session.database])
-    if found.what == "CATALOGS":
-        return texts("catalog", _like(sorted(session.catalogs), found.like))
-    databases = session.catalog_of(found.path[0] if found.path else None).list_databases()
-    return texts("database", _like(databases, found.like))
+    if statement.what == "CATALOGS":
+        return texts("catalog", _like(sorted(session.catalogs), statement.like))
+    databases = session.catalog_of(statement.path[0] if statement.path else None).list_databases()
+    return texts("database", _like(databases, statement.like))
 
 
 def _like(names: list[str], pattern: str | None) -> list[str]:
@@ -164,9 +164,9 @@ def _like(names: list[str], pattern: str | None) -> list[str]:
     return [name for name in names if expression.fullmatch(name)]
 
 
-def describe(session: SqlSession, found: Describe) -> pa.Table:
+def describe(session: SqlSession, statement: Describe) -> pa.Table:
     """The columns of a table, or of a system table."""
-    name = found.name
+    name = statement.name
     table = session.table(name)
     if name.system is not None:
         schema = table.system(name.system).schema
@@ -227,26 +227,26 @@ def create_statement(table: Table, name: str) -> str:
     return "\n".join(lines)
 
 
-def _show_columns(table: Table, found: Show) -> pa.Table:
-    del found
+def _show_columns(table: Table, statement: Show) -> pa.Table:
+    del statement
     return texts("col_name", table.schema.names)
 
 
-def _show_options(table: Table, found: Show) -> pa.Table:
+def _show_options(table: Table, statement: Show) -> pa.Table:
     shown = table.system("options")
-    return shown if found.key is None else shown.filter(pc.field("key") == found.key)
+    return shown if statement.key is None else shown.filter(pc.field("key") == statement.key)
 
 
-def _show_tags(table: Table, found: Show) -> pa.Table:
-    del found
+def _show_tags(table: Table, statement: Show) -> pa.Table:
+    del statement
     return texts("tag", table.tags()["tag_name"].to_pylist())
 
 
-def _show_partitions(table: Table, found: Show) -> pa.Table:
-    """The partitions; of those with the given values, if there are any."""
+def _show_partitions(table: Table, statement: Show) -> pa.Table:
+    """The partitions; with PARTITION (...) those that have its values."""
     if not table.partition_by:
         raise refused(f"SHOW PARTITIONS: {table.path} has no partitions")
-    wanted = dict(found.partition or {})
+    wanted = dict(statement.partition or {})
     for name in wanted:
         if name not in table.partition_by:
             raise refused(f"SHOW PARTITIONS: {name!r} is no partition column of {table.path}", column=name)
@@ -264,48 +264,48 @@ _SHOWN_OF_TABLE: Mapping[str, Callable[[Table, Show], pa.Table]] = {
 }
 
 
-def alter(session: SqlSession, found: AlterTable) -> pa.Table:
-    refuse_system_table(found.name)
+def alter(session: SqlSession, statement: AlterTable) -> pa.Table:
+    refuse_system_table(statement.name)
     try:
-        table = session.table(found.name)
+        table = session.table(statement.name)
     except TableNotFoundError:
-        if found.missing_ok:
+        if statement.missing_ok:
             return DONE
         raise
-    table.alter(*found.changes)
+    table.alter(*statement.changes)
     return DONE
 
 
-def rename(session: SqlSession, found: RenameTable) -> pa.Table:
-    refuse_system_table(found.name)
-    refuse_system_table(found.to)
-    catalog, name = session.place(found.name)
-    to = found.to
+def rename(session: SqlSession, statement: RenameTable) -> pa.Table:
+    refuse_system_table(statement.name)
+    refuse_system_table(statement.to)
+    catalog, name = session.place(statement.name)
+    to = statement.to
     if to.database is None:
-        to = TableName(to.table, name.partition(".")[0], found.name.catalog)
+        to = TableName(to.table, name.partition(".")[0], statement.name.catalog)
     target, new = session.place(to)
     if target is not catalog:
-        raise refused(f"ALTER TABLE: {found.name} cannot be renamed into another catalog")
-    if found.missing_ok and not catalog.has_table(name):
+        raise refused(f"ALTER TABLE: {statement.name} cannot be renamed into another catalog")
+    if statement.missing_ok and not catalog.has_table(name):
         return DONE
     catalog.rename_table(name, new)
     return DONE
 
 
-def set_option(session: SqlSession, found: Set, queries: Queries) -> pa.Table:
-    if found.key is not None and found.value is not None:
-        if not queries.set_option(found.key, found.value):
-            session.set(found.key, found.value)
+def set_option(session: SqlSession, statement: Set, queries: Queries) -> pa.Table:
+    if statement.key is not None and statement.value is not None:
+        if not queries.set_option(statement.key, statement.value):
+            session.set(statement.key, statement.value)
         return DONE
-    shown = {k: v for k, v in session.options.items() if found.key in (None, k)}
+    shown = {k: v for k, v in session.options.items() if statement.key in (None, k)}
     return pa.table({"key": pa.array(list(shown), pa.string()), "value": pa.array(list(shown.values()), pa.string())})
 
 
-def reset(session: SqlSession, found: Reset) -> pa.Table:
-    session.reset(found.key)
+def reset(session: SqlSession, statement: Reset) -> pa.Table:
+    session.reset(statement.key)
     return DONE
 
 
-def drop_partitions(session: SqlSession, found: DropPartitions) -> pa.Table:
-    table = session.table(found.name, writes=True)
-    return snapshot_result(table.drop_partitions(found.partitions))
+def drop_partitions(session: SqlSession, statement: DropPartitions) -> pa.Table:
+    table = session.table(statement.name, writes=True)
+    return snapshot_result(table.drop_partitions(statement.partitions))

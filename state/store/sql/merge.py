@@ -34,17 +34,17 @@ KeyValue: TypeAlias = SqlExpression | pa.Scalar
 """What a column of the table is compared with by ON, in terms of the source's columns."""
 
 
-def merge(session: SqlSession, found: Merge, queries: Queries) -> pa.Table:
+def merge(session: SqlSession, statement: Merge, queries: Queries) -> pa.Table:
     """Changes the rows that match, and those that do not, as the clauses say; one commit."""
-    table = session.table(found.table.name, found.table.options, writes=True)
+    table = session.table(statement.table.name, statement.table.options, writes=True)
     engine = engine_of(queries, table)
-    spread = queries.spread(session, found.source) if isinstance(engine, SpreadEngine) else None
-    rows = spread or queries.rows(session, found.source)
-    schema = named(rows.schema, found.source_columns, "MERGE USING")
+    spread = queries.spread(session, statement.source) if isinstance(engine, SpreadEngine) else None
+    rows = spread or queries.rows(session, statement.source)
+    schema = named(rows.schema, statement.source_columns, "MERGE USING")
     doubled = next((n for n in schema.names if schema.names.count(n) > 1), None)
     if doubled is not None:
         raise refused(f"MERGE: the source has column {doubled!r} twice; give one another name", column=doubled)
-    clauses = _Clauses(found, table, schema)
+    clauses = _Clauses(statement, table, schema)
     shape = _SourceShape(schema.names, clauses.key)
     source = shape.reader(rows) if isinstance(rows, pa.RecordBatchReader) else ShapedFrame(rows.frame, shape)
     planned = clauses.planned()
@@ -54,19 +54,19 @@ def merge(session: SqlSession, found: Merge, queries: Queries) -> pa.Table:
 class _Clauses:
     """The clauses of a statement, in terms of `Table.merge`."""
 
-    def __init__(self, found: Merge, table: Table, source: pa.Schema) -> None:
-        self._found, self._table, self._schema = found, table, handle_of(table).table_schema
-        self._names = MergeNames(found.alias, table.schema.names, found.source_alias, source)
+    def __init__(self, statement: Merge, table: Table, source: pa.Schema) -> None:
+        self._statement, self._table, self._schema = statement, table, handle_of(table).table_schema
+        self._names = MergeNames(statement.alias, table.schema.names, statement.source_alias, source)
         self.key: dict[str, KeyValue] = {}
         self._rest: list[exp.Expression] = []
-        refuse_subqueries(found.on, "MERGE")
-        for part in found.on.flatten() if isinstance(found.on, exp.And) else [found.on]:
+        refuse_subqueries(statement.on, "MERGE")
+        for part in statement.on.flatten() if isinstance(statement.on, exp.And) else [statement.on]:
             if not self._joins(part.unnest()):
                 self._rest.append(part)
         if not self.key:
             raise refused(
-                f"MERGE: ON {found.on.sql(DIALECT)} is not supported: it needs at least one "
-                f"{found.alias}.column = value of {found.source_alias}"
+                f"MERGE: ON {statement.on.sql(DIALECT)} is not supported: it needs at least one "
+                f"{statement.alias}.column = value of {statement.source_alias}"
                 + (" for a column of the primary key" if self._inserts_by_key else "")
                 + "; more conditions follow with AND",
                 statement="MERGE",
@@ -75,7 +75,7 @@ class _Clauses:
     @property
     def _inserts_by_key(self) -> bool:
         """Whether new rows could replace those of the table."""
-        return bool(self._found.not_matched) and bool(self._schema.primary_keys)
+        return bool(self._statement.not_matched) and bool(self._schema.primary_keys)
 
     def _joins(self, part: exp.Expression) -> bool:
         """Whether a part of ON compares a column of the table with a value of the source, by which rows are joined."""
@@ -98,26 +98,28 @@ class _Clauses:
         return False
 
     def planned(self) -> MergeClauses:
-        found, names = self._found, self._names
+        statement, names = self._statement, self._names
         rest = [self._condition(part, names.both) for part in self._rest]
         return MergeClauses(
-            tuple(self._change(a, names.both) for a in found.matched),
-            tuple(self._insert(a) for a in found.not_matched),
-            tuple(self._change(a, names.target) for a in found.by_source),
+            tuple(self._change(a, names.both) for a in statement.matched),
+            tuple(self._insert(a) for a in statement.not_matched),
+            tuple(self._change(a, names.target) for a in statement.by_source),
             on=expr(" AND ".join(f"({part.text})" for part in rest)) if rest else None,
             target=self._target_filter(),
         )
 
     def _target_filter(self) -> pc.Expression | None:
         """What ON asks of the table's columns alone, where rows that do not pass are of no interest."""
-        if self._found.by_source or self._inserts_by_key:
+        if self._statement.by_source or self._inserts_by_key:
             return None
         passing = None
         for part in self._rest:
             if self._names.sides(part) != {TARGET}:
                 continue
             try:
-                own = translate_filter(bind_columns(part, self._schema.fields, self._found.alias), self._schema.fields)
+                own = translate_filter(
+                    bind_columns(part, self._schema.fields, self._statement.alias), self._schema.fields
+                )
             except OptionError:
                 continue  # it is computed for each pair
             passing = own if passing is None else passing & own
@@ -158,16 +160,16 @@ class _Clauses:
         if action.values is None:
             values = {n: self._names.of_source(n, "INSERT *") for n in self._table.schema.names}
         else:
-            given = action.values
-            if not isinstance(given, Mapping):
+            nodes = action.values
+            if not isinstance(nodes, Mapping):
                 own = self._table.schema.names
-                if len(given) != len(own):
+                if len(nodes) != len(own):
                     raise refused(
-                        f"MERGE: INSERT has {len(given)} values for {len(own)} columns ({', '.join(own)})",
+                        f"MERGE: INSERT has {len(nodes)} values for {len(own)} columns ({', '.join(own)})",
                         statement="MERGE",
                     )
-                given = dict(zip(own, given, strict=True))
-            values = {self._names.of_target(n): node for n, node in given.items()}
+                nodes = dict(zip(own, nodes, strict=True))
+            values = {self._names.of_target(n): node for n, node in nodes.items()}
         return InsertClause({n: self._value(n, e, names) for n, e in values.items()}, self._optional(action, names))
 
     def _value(self, name: str, node: exp.Expression, names: Names) -> object:

@@ -17,7 +17,7 @@ instants as local times."""
 
 
 class MergeNames:
-    """The columns of both sides. Names are found in another case too, if that names one column."""
+    """The columns of both sides. Upper and lower case do not matter in a name if it means one column anyway."""
 
     def __init__(self, target_alias: str, target: Sequence[str], source_alias: str, source: pa.Schema) -> None:
         self._sides = ((TARGET, target_alias, target), (SOURCE, source_alias, source.names))
@@ -25,16 +25,16 @@ class MergeNames:
 
     def find(self, node: exp.Column) -> tuple[str, str]:
         """The side of a column, and its name there. Raises OptionError for a name that is unknown or ambiguous."""
-        found = [
+        matches = [
             (side, alias, name)
             for side, alias, names in self._sides
             if not node.table or node.table.lower() == alias.lower()
             for name in spellings(node.name, names)
         ]
-        if len(found) == 1:
-            return found[0][0], found[0][2]
-        if found:
-            several = ", ".join(f"{alias}.{name}" for _, alias, name in found)
+        if len(matches) == 1:
+            return matches[0][0], matches[0][2]
+        if matches:
+            several = ", ".join(f"{alias}.{name}" for _, alias, name in matches)
             raise refused(f"MERGE: {node.sql(DIALECT)!r} can mean {several}; write which one", column=node.name)
         known = "; ".join(f"{alias} has {', '.join(names)}" for _, alias, names in self._sides)
         raise refused(f"MERGE: unknown column {node.sql(DIALECT)!r}; {known}", column=node.name)
@@ -62,26 +62,26 @@ class MergeNames:
     def of_target(self, name: str) -> str:
         """The column of the table of that name. Raises OptionError for an unknown one."""
         names = self._sides[0][2]
-        found = spellings(name, names)
-        if len(found) != 1:
+        matches = spellings(name, names)
+        if len(matches) != 1:
             raise refused(f"MERGE: unknown column {name!r}; there are {', '.join(names)}", column=name)
-        return found[0]
+        return matches[0]
 
     def of_source(self, name: str, what: str) -> exp.Expression:
         """The column of the source of that name, for * in a clause. Raises OptionError if there is none."""
-        found = spellings(name, self._sides[1][2])
-        if len(found) != 1:
+        matches = spellings(name, self._sides[1][2])
+        if len(matches) != 1:
             raise refused(f"MERGE: {what} needs column {name!r} in the source; list columns and values", column=name)
-        return exp.column(exp.to_identifier(found[0]), table=exp.to_identifier(self._sides[1][1]))
+        return exp.column(exp.to_identifier(matches[0]), table=exp.to_identifier(self._sides[1][1]))
 
     def _of_one(self, node: exp.Expression, wanted: str, why: str) -> exp.Expression:
         if not isinstance(node, exp.Column):
             return node
         if not node.table:
             names = next(names for side, _, names in self._sides if side == wanted)
-            found = spellings(node.name, names)
-            if len(found) == 1:
-                return _placed(wanted, found[0])
+            matches = spellings(node.name, names)
+            if len(matches) == 1:
+                return _placed(wanted, matches[0])
         side, name = self.find(node)
         if side != wanted:
             raise refused(f"MERGE: {node.sql(DIALECT)!r} cannot be used here: {why}", column=node.name)

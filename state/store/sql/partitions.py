@@ -23,7 +23,7 @@ from bucketline.state.types.values import to_scalar
 def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
     """The partitions that a text lists. Raises OptionError for a column that is no partition column."""
     _require_partitions(table)
-    found: list[Mapping[str, object]] = []
+    choices: list[Mapping[str, object]] = []
     for part in text.split(";"):
         choice = {}
         for pair in part.split(","):
@@ -31,14 +31,14 @@ def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
             if not equals:
                 raise OptionError(f"partitions {text!r} are not column=value,column=value;...", key="partitions")
             choice[name.strip()] = value.strip().strip("'\"")
-        found.append(choice)
-    wrong = [name for choice in found for name in choice if name not in table.partition_by]
+        choices.append(choice)
+    wrong = [name for choice in choices for name in choice if name not in table.partition_by]
     if wrong:
         raise OptionError(
             f"Partition keys {_list(wrong)} are invalid. Available partition keys are {_list(table.partition_by)}",
             key="partitions",
         )
-    return found
+    return choices
 
 
 def partitions_where(

@@ -37,49 +37,51 @@ _DONE = pa.schema(
 )
 
 _POLL_MS = 200
-"""Between two looks for items that others hold."""
+"""How long it waits before it looks again whether other compactors still hold items."""
 
 
-def plan_compaction(table: Table, given: Arguments, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
+def plan_compaction(table: Table, arguments: Arguments, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
     """Plans compactions for others to do: one row for each item, with the number of the plan and the executors that are
     worth having for it. Raises OptionError, UnsupportedTableError."""
-    options = options_of(given)
-    if "compact_strategy" in given:
-        options[PLAN_STRATEGY.key] = _strategy(given["compact_strategy"])
+    options = options_of(arguments)
+    if "compact_strategy" in arguments:
+        options[PLAN_STRATEGY.key] = _strategy(arguments["compact_strategy"])
     handle = handle_of(table)
     session = WriteSession(handle.uri, {**handle.write_options, **options}, table=handle)
     made = make_plan(
         session,
         PlanFolder(handle.io, handle.metadata_path),
-        chosen=choose_partitions(session.plan.schema, chosen_partitions(table, given)),
-        dry_run=flag_of(given, "dry_run"),
+        chosen=choose_partitions(session.plan.schema, chosen_partitions(table, arguments)),
+        dry_run=flag_of(arguments, "dry_run"),
         clock=clock,
     )
-    found = plan_table(handle.table_schema, made.plan)
-    count = found.num_rows
+    rows = plan_table(handle.table_schema, made.plan)
+    count = rows.num_rows
     executors = executors_worth_having(made.plan.items)
-    return found.add_column(0, "plan", pa.array([made.number] * count, pa.int64())).append_column(
+    return rows.add_column(0, "plan", pa.array([made.number] * count, pa.int64())).append_column(
         "executors", pa.array([executors] * count, pa.int32())
     )
 
 
-def run_compactor(table: Table, given: Arguments, engine: Engine, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> pa.Table:
+def run_compactor(
+    table: Table, arguments: Arguments, engine: Engine, stopwatch: Stopwatch = SYSTEM_STOPWATCH
+) -> pa.Table:
     """Does what is planned until nothing is left to claim: one row for each item that it took, as they ended.
 
     For the time of `wait` it stays while others hold items, and takes over those whose leases end. Raises OptionError,
     UnsupportedTableError, StorageError.
     """
-    lease_ms, others = lease_and_others(options_of(given))
+    lease_ms, others = lease_and_others(options_of(arguments))
     handle = handle_of(table)
     session = WriteSession(handle.uri, {**handle.write_options, **others}, table=handle)
     most = engine.workers.parallelism
     take = few if most == 1 else lambda open_items: most
     compactor = compactor_in(session, engine, lease_ms=lease_ms, take=take)
     ended: list[Finished] = []
-    stop, until_ms = Stop(), stopwatch.elapsed_ms() + (duration_ms_of(given, "wait") if "wait" in given else 0)
+    stop, until_ms = Stop(), stopwatch.elapsed_ms() + (duration_ms_of(arguments, "wait") if "wait" in arguments else 0)
     compactors = {handle.metadata_path: compactor}
     while True:
-        serve_plans(compactors, poll_ms=0, once=True, stop=stop, tell=lambda _, found: ended.append(found))
+        serve_plans(compactors, poll_ms=0, once=True, stop=stop, tell=lambda _, finished: ended.append(finished))
         if not compactor.open.count or stopwatch.elapsed_ms() >= until_ms:
             break
         stop.wait_ms(_POLL_MS)
@@ -102,8 +104,8 @@ def run_compactor(table: Table, given: Arguments, engine: Engine, stopwatch: Sto
 
 def _strategy(text: str) -> str:
     known = [s.value for s in Strategy]
-    found = text.strip().lower()
-    if found not in known:
-        near = did_you_mean(found, known) or f"; there are {', '.join(known)}"
+    strategy = text.strip().lower()
+    if strategy not in known:
+        near = did_you_mean(strategy, known) or f"; there are {', '.join(known)}"
         raise wrong_argument(f"unknown compact_strategy {text!r}{near}", "compact_strategy")
-    return found
+    return strategy

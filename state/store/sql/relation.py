@@ -60,10 +60,10 @@ class Source:
             yield from self.table.to_batches(list(columns), expression, limit=limit)
             return
         for batch in self.log:
-            found = pa.Table.from_batches([batch], schema=self.schema)
+            rows = pa.Table.from_batches([batch], schema=self.schema)
             if expression is not None:
-                found = found.filter(expression)
-            yield from found.select(list(columns)).to_batches()
+                rows = rows.filter(expression)
+            yield from rows.select(list(columns)).to_batches()
 
     def _computed(
         self, columns: Sequence[str], where: exp.Expression, refusal: OptionError
@@ -122,21 +122,21 @@ def bind_columns(
     """
     names = [f.name for f in fields]
 
-    def bound(found: exp.Expression) -> exp.Expression:
-        if is_time_literal(found):
-            return found.this
-        if not isinstance(found, exp.Column) or isinstance(found.this, exp.Star):
-            return found
-        if not found.table and found.name in also:
-            return found
-        if found.table and found.table.lower() != alias.lower() and spellings(found.table, names):
-            raise refused(f"{found.sql(DIALECT)!r}, a field inside a column, needs Spark: give a Spark session")
-        if found.table and found.table.lower() != alias.lower():
-            raise refused(f"{found.sql(DIALECT)!r}: there is no table {found.table!r} here", column=found.name)
-        meant = spellings(found.name, names)
+    def bound(part: exp.Expression) -> exp.Expression:
+        if is_time_literal(part):
+            return part.this
+        if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
+            return part
+        if not part.table and part.name in also:
+            return part
+        if part.table and part.table.lower() != alias.lower() and spellings(part.table, names):
+            raise refused(f"{part.sql(DIALECT)!r}, a field inside a column, needs Spark: give a Spark session")
+        if part.table and part.table.lower() != alias.lower():
+            raise refused(f"{part.sql(DIALECT)!r}: there is no table {part.table!r} here", column=part.name)
+        meant = spellings(part.name, names)
         if len(meant) != 1:
-            near = did_you_mean(found.name, names) or f"; there are {', '.join(names)}"
-            raise refused(f"unknown column '{found.name}'{near}", column=found.name)
+            near = did_you_mean(part.name, names) or f"; there are {', '.join(names)}"
+            raise refused(f"unknown column '{part.name}'{near}", column=part.name)
         return exp.column(exp.to_identifier(meant[0]))
 
     return node.transform(bound)
@@ -164,14 +164,14 @@ def literal_of(node: exp.Expression, field: DataField) -> pa.Scalar:
     return literal_scalar(field, node.this if is_time_literal(node) else node)
 
 
-def is_zoned(found: pa.DataType) -> bool:
+def is_zoned(data_type: pa.DataType) -> bool:
     """Whether values are instants."""
-    return bool(pa.types.is_timestamp(found)) and found.tz is not None
+    return bool(pa.types.is_timestamp(data_type)) and data_type.tz is not None
 
 
-def is_local(found: pa.DataType) -> bool:
+def is_local(data_type: pa.DataType) -> bool:
     """Whether values are times without a zone."""
-    return bool(pa.types.is_timestamp(found)) and found.tz is None
+    return bool(pa.types.is_timestamp(data_type)) and data_type.tz is None
 
 
 def refuse_subqueries(node: exp.Expression, verb: str) -> None:

@@ -36,55 +36,55 @@ from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries
 from bucketline.state.store.sql.session import SqlSession
 
 
-def run_statement(session: SqlSession, found: Statement, queries: Queries = LOCAL_QUERIES) -> pa.Table:
+def run_statement(session: SqlSession, statement: Statement, queries: Queries = LOCAL_QUERIES) -> pa.Table:
     """What a statement gives: the rows of a query, or the result of anything else.
 
     Raises OptionError for what is not supported, and as the operations of `Table` and `Catalog`.
     """
-    match found:
+    match statement:
         case Query():
-            return queries.rows(session, found).read_all()
+            return queries.rows(session, statement).read_all()
         case CreateTable():
-            return define.create_table(session, found, queries)
+            return define.create_table(session, statement, queries)
         case CreateDatabase():
-            return define.create_database(session, found)
+            return define.create_database(session, statement)
         case CreateCatalog():
-            return define.create_catalog(session, found)
+            return define.create_catalog(session, statement)
         case Drop():
-            return define.drop(session, found)
+            return define.drop(session, statement)
         case Use():
-            return define.use(session, found)
+            return define.use(session, statement)
         case Show():
-            return define.show(session, found)
+            return define.show(session, statement)
         case Describe():
-            return define.describe(session, found)
+            return define.describe(session, statement)
         case AlterTable():
-            return define.alter(session, found)
+            return define.alter(session, statement)
         case RenameTable():
-            return define.rename(session, found)
+            return define.rename(session, statement)
         case CreateTag():
-            return tags.create_tag(session, found)
+            return tags.create_tag(session, statement)
         case RenameTag():
-            return tags.rename(session, found)
+            return tags.rename(session, statement)
         case DeleteTags():
-            return tags.delete_tags(session, found)
+            return tags.delete_tags(session, statement)
         case DropPartitions():
-            return define.drop_partitions(session, found)
+            return define.drop_partitions(session, statement)
         case Set():
-            return define.set_option(session, found, queries)
+            return define.set_option(session, statement, queries)
         case Reset():
-            return define.reset(session, found)
+            return define.reset(session, statement)
         case Call():
-            return call(session, found, queries)
+            return call(session, statement, queries)
         case Insert():
-            return change.insert(session, found, queries)
+            return change.insert(session, statement, queries)
         case Update():
-            return change.update(session, found, queries)
+            return change.update(session, statement, queries)
         case Delete():
-            return change.delete(session, found, queries)
+            return change.delete(session, statement, queries)
         case Truncate():
-            return change.truncate(session, found)
+            return change.truncate(session, statement)
         case Merge():
-            return merge(session, found, queries)
+            return merge(session, statement, queries)
         case _:
-            assert_never(found)
+            assert_never(statement)

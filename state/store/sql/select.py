@@ -40,7 +40,7 @@ _CLAUSES = frozenset(
 _NAMES = {"joins": "JOIN", "with_": "WITH", "windows": "WINDOW", "laterals": "LATERAL VIEW", "sample": "TABLESAMPLE"}
 _OF_A_TABLE = ("this", "db", "catalog", "alias")
 _MOST_ROWS = 1 << 61
-"""More rows than there are: with this many to skip and to take, sums still fit into 64 bits."""
+"""The largest LIMIT and OFFSET: more rows than a table has, and their sum still fits into 64 bits."""
 
 _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Count: "count",
@@ -130,19 +130,19 @@ def _without_brackets(tree: exp.Expression) -> exp.Expression:
         for key in behind:
             inner.set(key, None)
         inner = inner if isinstance(inner, exp.Subquery) else exp.Subquery(this=inner)
-        found = exp.select("*").from_(inner, copy=False)
+        outer = exp.select("*").from_(inner, copy=False)
         for key, node in behind.items():
-            found.set(key, node.copy())
-        return found
+            outer.set(key, node.copy())
+        return outer
     if isinstance(tree, exp.Values):
         return tree
     _refuse_others(tree, "this", "alias")
     return _without_brackets(tree.this)
 
 
-def _refuse_others(node: exp.Expression, *taken: str) -> None:
-    """Returns if a part of a query has nothing but what is taken. Raises OptionError naming the rest."""
-    other = next((key for key, value in node.args.items() if value and key not in taken), None)
+def _refuse_others(node: exp.Expression, *allowed: str) -> None:
+    """Returns if a part of a query has no other clauses than these. Raises OptionError naming the first other one."""
+    other = next((key for key, value in node.args.items() if value and key not in allowed), None)
     if other is not None:
         raise _needs_spark(f"{_NAMES.get(other, other.upper())} in {node.sql(DIALECT)}")
 
@@ -157,11 +157,11 @@ def _bound(tree: exp.Select, source: Source) -> exp.Expression:
     copied.set("from_", None)
     order = copied.args.get("order")
     copied.set("order", None)
-    found = bind_columns(copied, source.fields, source.alias)
+    bound = bind_columns(copied, source.fields, source.alias)
     if order is not None:
         aliases = {e.alias for e in tree.expressions if isinstance(e, exp.Alias)}
-        found.set("order", bind_columns(order, source.fields, source.alias, also=aliases))
-    return found
+        bound.set("order", bind_columns(order, source.fields, source.alias, also=aliases))
+    return bound
 
 
 class _Select:
@@ -174,8 +174,8 @@ class _Select:
 
     def reader(self, names: Sequence[str]) -> pa.RecordBatchReader:
         """Columns as they are, in a stream."""
-        fetched = None if self._limit is None else self._limit + self._offset
-        batches = self._source.batches(names, self._condition, fetched)
+        limit = None if self._limit is None else self._limit + self._offset
+        batches = self._source.batches(names, self._condition, limit)
         first = next(batches, None)
         schema = self._schema(names) if first is None else first.schema
         return pa.RecordBatchReader.from_batches(schema, self._window(first, batches))
@@ -199,15 +199,15 @@ class _Select:
         if is_plain and len(columns) == len(outputs) == len(set(columns)) and [o.name for o in outputs] == columns:
             return self.reader(columns)
         if group is not None:
-            found = self._aggregated(outputs, group)
+            rows = self._aggregated(outputs, group)
         else:
-            found = self._projected(outputs, order)
+            rows = self._projected(outputs, order)
         if distinct:
-            found = found.group_by(found.column_names, use_threads=False).aggregate([])
+            rows = rows.group_by(rows.column_names, use_threads=False).aggregate([])
         if order:
-            found = _sorted(found, self._order_keys(order, outputs))
-        found = found.select(range(len(outputs))).slice(self._offset, self._limit)
-        return pa.Table.from_arrays(found.columns, [o.name for o in outputs]).to_reader()
+            rows = _sorted(rows, self._order_keys(order, outputs))
+        rows = rows.select(range(len(outputs))).slice(self._offset, self._limit)
+        return pa.Table.from_arrays(rows.columns, [o.name for o in outputs]).to_reader()
 
     def _window(self, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         skip, left = self._offset, self._limit
@@ -283,29 +283,25 @@ class _Select:
 
     def _aggregated(self, outputs: Sequence[_Output], keys: list[str]) -> pa.Table:
         if not keys and all(o.aggregate == "count" and o.column is None for o in outputs):
-            rows = self._source.batches([self._fields[0].name], self._condition, None)
-            count = sum(batch.num_rows for batch in rows)
+            batches = self._source.batches([self._fields[0].name], self._condition, None)
+            count = sum(batch.num_rows for batch in batches)
             return pa.table([[count]] * len(outputs), names=[str(i) for i in range(len(outputs))])
         needed = [*keys, *(o.column for o in outputs if o.column is not None)]
-        found = self._fetch(needed)
-        work: list[Any] = []
+        rows = self._fetch(needed)
+        aggregations: list[Any] = []
         for o in outputs:
-            if (
-                o.aggregate == "mean"
-                and o.column is not None
-                and pa.types.is_decimal(found.schema.field(o.column).type)
-            ):
+            if o.aggregate == "mean" and o.column is not None and pa.types.is_decimal(rows.schema.field(o.column).type):
                 raise _needs_spark("AVG of a decimal")
             if o.aggregate == "count" and o.column is None:
-                work.append(([], "count_all"))
+                aggregations.append(([], "count_all"))
             elif o.aggregate is not None:
                 function = "count_distinct" if o.distinct else o.aggregate
                 options = pc.CountOptions(mode="only_valid") if o.aggregate == "count" else None
-                work.append((o.column, function, options) if options is not None else (o.column, function))
-        grouped = found.group_by(keys, use_threads=False).aggregate(work)
+                aggregations.append((o.column, function, options) if options is not None else (o.column, function))
+        grouped = rows.group_by(keys, use_threads=False).aggregate(aggregations)
         aggregates = iter(range(len(keys), grouped.num_columns))
         if grouped.num_columns and grouped.schema.names[: len(keys)] != keys:  # older Arrow puts keys last
-            aggregates = iter(range(len(work)))
+            aggregates = iter(range(len(aggregations)))
         columns = []
         for o in outputs:
             if o.aggregate is not None:
@@ -320,10 +316,10 @@ class _Select:
         """The outputs, then the columns that only the order needs."""
         hidden = [] if order is None else self._hidden(order, outputs)
         needed = [n for o in outputs for n in (o.uses if o.column is None else (o.column,))] + hidden
-        fetched = self._limit is not None and order is None and not self._tree.args.get("distinct")
-        found = self._fetch(needed, (self._limit or 0) + self._offset if fetched else None)
-        columns = [_values(o, found) for o in outputs]
-        columns += [found.column(name) for name in hidden]
+        is_limited = self._limit is not None and order is None and not self._tree.args.get("distinct")
+        rows = self._fetch(needed, (self._limit or 0) + self._offset if is_limited else None)
+        columns = [_values(o, rows) for o in outputs]
+        columns += [rows.column(name) for name in hidden]
         names = [str(i) for i in range(len(outputs))] + [f"by {name}" for name in hidden]
         return pa.table(columns, names=names)
 
@@ -336,7 +332,7 @@ class _Select:
 
     def _order_keys(self, order: exp.Expression, outputs: Sequence[_Output]) -> list[tuple[str, bool, bool]]:
         """For each key its column of the result, whether it descends, and whether nulls come first."""
-        found = []
+        keys = []
         for e in order.expressions:
             node = e.this
             if 1 <= _position(node) <= len(outputs):
@@ -351,18 +347,18 @@ class _Select:
                 raise _needs_spark(f"ORDER BY {node.sql(DIALECT)}")
             descends = bool(e.args.get("desc"))
             nulls_first = e.args.get("nulls_first")
-            found.append((at, descends, not descends if nulls_first is None else bool(nulls_first)))
-        return found
+            keys.append((at, descends, not descends if nulls_first is None else bool(nulls_first)))
+        return keys
 
 
-def _sorted(found: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table:
-    work, by = found, []
+def _sorted(rows: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table:
+    sortable, by = rows, []
     for i, (name, descends, nulls_first) in enumerate(keys):
-        if name not in found.column_names:
+        if name not in rows.column_names:
             raise refused("ORDER BY names a column that the result has not")
-        work = work.append_column(f"null {i}", null_first(found.column(name), nulls_first))
+        sortable = sortable.append_column(f"null {i}", null_first(rows.column(name), nulls_first))
         by += [(f"null {i}", "ascending"), (name, "descending" if descends else "ascending")]
-    return found.take(pc.sort_indices(work, sort_keys=by))
+    return rows.take(pc.sort_indices(sortable, sort_keys=by))
 
 
 def _position(node: exp.Expression) -> int:
@@ -388,8 +384,8 @@ def _default_name(node: exp.Expression) -> str:
 
 def _constant(node: exp.Expression) -> pa.Scalar:
     try:
-        found = untyped_scalar(node)
-        return evaluate(expr(sql_text(node)), {}, 1)[0] if found is None else found
+        scalar = untyped_scalar(node)
+        return evaluate(expr(sql_text(node)), {}, 1)[0] if scalar is None else scalar
     except (OptionError, SchemaMismatchError, pa.ArrowInvalid) as e:
         raise _needs_spark(node.sql(DIALECT)) from e
 
@@ -423,12 +419,12 @@ def _computed(name: str, node: exp.Expression) -> _Output:
     return _Output(name, computed=computed, uses=uses)
 
 
-def _values(output: _Output, found: pa.Table) -> pa.Array | pa.ChunkedArray:
+def _values(output: _Output, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
     if output.computed is not None:
-        whole = found.combine_chunks()
+        whole = rows.combine_chunks()
         columns = {n: whole.column(n).combine_chunks() for n in output.uses}
-        return evaluate(output.computed, columns, found.num_rows)
-    return _repeated(output.constant, found.num_rows) if output.column is None else found.column(output.column)
+        return evaluate(output.computed, columns, rows.num_rows)
+    return _repeated(output.constant, rows.num_rows) if output.column is None else rows.column(output.column)
 
 
 def _repeated(value: pa.Scalar | None, count: int) -> pa.Array:

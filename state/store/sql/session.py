@@ -40,9 +40,9 @@ class SqlSession:
     options: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def at(found: Catalog | None) -> "SqlSession":
+    def at(catalog: Catalog | None) -> "SqlSession":
         """The state at the beginning: the current catalog is called `paimon`, if there is one."""
-        return SqlSession() if found is None else SqlSession({DEFAULT_CATALOG: found}, DEFAULT_CATALOG)
+        return SqlSession() if catalog is None else SqlSession({DEFAULT_CATALOG: catalog}, DEFAULT_CATALOG)
 
     def use_catalog(self, name: str) -> None:
         """Raises OptionError for a catalog that was not created."""
@@ -78,31 +78,31 @@ class SqlSession:
         lasting = {k: v for k, v in self.options_for(name).items() if k not in RANGE_KEYS}
         if name.system is not None and not shows_snapshot(name.system):
             lasting = {k: v for k, v in lasting.items() if k not in _VERSION_KEYS}
-        given = lasting | dict(hints or {})
-        refuse_unknown_options(given)
-        reading = {k: v for k, v in given.items() if is_read_option(k)}
+        options = lasting | dict(hints or {})
+        refuse_unknown_options(options)
+        reading = {k: v for k, v in options.items() if is_read_option(k)}
         for key in hints or ():
             if (key in reading) == writes or key in RANGE_KEYS or has_no_effect(key):
                 what = "writing" if writes else "reading"
                 raise refused(f"the hint '{key}' has no effect on {what} {name}", option=key)
-        writing = {k: v for k, v in given.items() if k not in reading}
+        writing = {k: v for k, v in options.items() if k not in reading}
         if writes:
             reading = {k: v for k, v in reading.items() if k == BRANCH.key}
         if is_path(name):
             branch = {} if name.branch is None else {BRANCH.key: name.branch}
-            found = open_table(name.table, options={**reading, **branch})
+            table = open_table(name.table, options={**reading, **branch})
         else:
             catalog, full = self.place(name)
-            found = catalog.table(full, options=reading)
-        handle = handle_of(found)
+            table = catalog.table(full, options=reading)
+        handle = handle_of(table)
         return Table(replace(handle, write_options={**handle.write_options, **writing}))
 
     def queried(self, relation: Relation) -> tuple[Table, Between | None]:
         """The table of a query, and the snapshots between which changes are read, if they are. Raises as `table`."""
-        given = {**self.options_for(relation.name), **relation.options}
+        options = {**self.options_for(relation.name), **relation.options}
         hints = {k: v for k, v in relation.options.items() if k not in RANGE_KEYS}
         table = self.table(relation.name, hints)
-        between = changed_between(handle_of(table), given, relation.name.system)
+        between = changed_between(handle_of(table), options, relation.name.system)
         mode = INCREMENTAL_BETWEEN_SCAN_MODE.key
         if between is None and mode in hints:
             raise refused(f"the hint '{mode}' has no effect without '{BETWEEN}'", option=mode)

@@ -1,4 +1,4 @@
-"""Names of columns, which SQL finds in another case too."""
+"""Names of columns, in which SQL ignores upper and lower case."""
 
 from collections.abc import Collection, Sequence
 
@@ -15,10 +15,10 @@ def spelled(names: Sequence[str], columns: Collection[str]) -> list[str]:
 
     Raises OptionError for a name that can mean several columns.
     """
-    found = []
+    resolved = []
     for name in names:
         meant = spellings(name, columns) or [name]
         if len(meant) > 1:
             raise refused(f"column '{name}' can mean {', '.join(meant)}; write which one", column=name)
-        found.append(meant[0])
-    return found
+        resolved.append(meant[0])
+    return resolved

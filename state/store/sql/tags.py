@@ -14,32 +14,32 @@ from bucketline.state.store.table.maintenance import move_tag, rename_tag
 from bucketline.state.store.table.table import Table, handle_of
 
 
-def create_tag(session: SqlSession, found: CreateTag) -> pa.Table:
-    table = session.table(found.name, writes=True)
-    exists = (found.exist_ok or found.replaces) and found.tag in _names(table)
-    if exists and found.exist_ok:
+def create_tag(session: SqlSession, statement: CreateTag) -> pa.Table:
+    table = session.table(statement.name, writes=True)
+    exists = (statement.exist_ok or statement.replaces) and statement.tag in _names(table)
+    if exists and statement.exist_ok:
         return DONE
-    retained = None if found.retained is None else timedelta(milliseconds=parse_given_duration(found.retained))
-    if found.replaces and (exists or not found.created):
-        move_tag(handle_of(table), found.tag, found.snapshot, retained)
+    retained = None if statement.retained is None else timedelta(milliseconds=parse_given_duration(statement.retained))
+    if statement.replaces and (exists or not statement.created):
+        move_tag(handle_of(table), statement.tag, statement.snapshot, retained)
         return DONE
-    table.create_tag(found.tag, found.snapshot, retained)
+    table.create_tag(statement.tag, statement.snapshot, retained)
     return DONE
 
 
-def rename(session: SqlSession, found: RenameTag) -> pa.Table:
-    rename_tag(handle_of(session.table(found.name, writes=True)), found.tag, found.to)
+def rename(session: SqlSession, statement: RenameTag) -> pa.Table:
+    rename_tag(handle_of(session.table(statement.name, writes=True)), statement.tag, statement.to)
     return DONE
 
 
-def delete_tags(session: SqlSession, found: DeleteTags) -> pa.Table:
+def delete_tags(session: SqlSession, statement: DeleteTags) -> pa.Table:
     """Deletes all of them, or none. Raises OptionError for one that is not there, without IF EXISTS."""
-    table = session.table(found.name, writes=True)
+    table = session.table(statement.name, writes=True)
     known = _names(table)
-    for tag in found.tags:
-        if tag not in known and not found.missing_ok:
+    for tag in statement.tags:
+        if tag not in known and not statement.missing_ok:
             raise refused(f"Tag '{tag}' doesn't exist.", tag=tag)
-    for tag in found.tags:
+    for tag in statement.tags:
         table.delete_tag(tag)
     return DONE
 
