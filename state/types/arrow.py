@@ -124,9 +124,9 @@ def logical_type(arrow: pa.DataType, nullable: bool, *, ids: Iterator[int] | Non
     Raises SchemaMismatchError for a type Paimon has no place for (uint64, durations, null, decimals beyond 38 digits).
     """
     ids = count() if ids is None else ids
-    for matches, found in _LOGICAL:
+    for matches, logical in _LOGICAL:
         if matches(arrow):
-            return found if nullable else found.not_null()
+            return logical if nullable else logical.not_null()
     if pa.types.is_dictionary(arrow):
         return logical_type(arrow.value_type, nullable, ids=ids)
     if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
@@ -182,26 +182,26 @@ def conform(batch: Rows, schema: TableColumns, *, extra: Collection[str] = ()) -
     return type(batch).from_arrays(columns, schema=pa.schema(fields))
 
 
-def _check_names(found: Sequence[str], expected: Sequence[str], extra: Collection[str]) -> None:
-    for name in found:
+def _check_names(names: Sequence[str], expected: Sequence[str], extra: Collection[str]) -> None:
+    for name in names:
         if name not in expected and name not in extra:
             raise SchemaMismatchError(
                 f"column {name}: unknown to the table, whose columns are {', '.join(expected)}",
                 column=name,
                 expected=list(expected),
-                found=list(found),
+                found=list(names),
             )
-        if found.count(name) > 1:
+        if names.count(name) > 1:
             raise SchemaMismatchError(
-                f"column {name}: given {found.count(name)} times", column=name, expected=1, found=found.count(name)
+                f"column {name}: given {names.count(name)} times", column=name, expected=1, found=names.count(name)
             )
     for name in expected:
-        if name not in found:
+        if name not in names:
             raise SchemaMismatchError(
-                f"column {name}: missing from the input, whose columns are {', '.join(found)}",
+                f"column {name}: missing from the input, whose columns are {', '.join(names)}",
                 column=name,
                 expected=list(expected),
-                found=list(found),
+                found=list(names),
             )
 
 
@@ -257,14 +257,14 @@ def _element(name: str, data_type: DataType, field_id: int | None, depth: int, s
 
 
 def _logical_fields(arrow: Sequence[pa.Field], ids: Iterator[int]) -> tuple[DataField, ...]:
-    found = []
+    fields = []
     for field in arrow:
         field_id = next(ids)
         try:
-            found.append(DataField(field_id, field.name, logical_type(field.type, field.nullable, ids=ids)))
+            fields.append(DataField(field_id, field.name, logical_type(field.type, field.nullable, ids=ids)))
         except SchemaMismatchError as e:
             raise SchemaMismatchError(f"column {field.name}: {e.message}", column=field.name, **e.fields) from e
-    return tuple(found)
+    return tuple(fields)
 
 
 def _is_list(arrow: pa.DataType) -> bool:

@@ -100,12 +100,12 @@ def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType], *, with_
         return _large_binary(rows.offsets * 8, halves)
     count = len(row_words)
     offsets = rows.offsets * 8 + 4 * np.arange(count + 1)
-    found = np.empty(len(halves) + count, dtype="<u4")
-    is_arity = np.zeros(len(found), dtype=np.bool_)
+    serialized = np.empty(len(halves) + count, dtype="<u4")
+    is_arity = np.zeros(len(serialized), dtype=np.bool_)
     is_arity[offsets[:-1] >> 2] = True
-    found[is_arity] = np.array([len(types)], dtype=">u4").view("<u4")
-    found[~is_arity] = halves
-    return _large_binary(offsets, found)
+    serialized[is_arity] = np.array([len(types)], dtype=">u4").view("<u4")
+    serialized[~is_arity] = halves
+    return _large_binary(offsets, serialized)
 
 
 def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Int32Array:
@@ -116,7 +116,7 @@ def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Int3
     arrays = _physical(columns, types)
     row_count = len(arrays[0])
     has_variable = any(t.root in BYTE_ROOTS or is_wide(t) for t in types)
-    found = np.empty(row_count, dtype=np.int32)
+    row_hashes = np.empty(row_count, dtype=np.int32)
     for start in range(0, row_count, _HASH_BLOCK_ROWS):
         block = [a.slice(start, _HASH_BLOCK_ROWS) for a in arrays]
         if has_variable:
@@ -126,8 +126,8 @@ def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Int3
         else:
             words = [*_null_words(block), *(_slot_bits(a, t) for a, t in zip(block, types, strict=True))]
             hashes = murmur_columns((half for w in words for half in _halves(w)), 2 * len(words))
-        found[start : start + _HASH_BLOCK_ROWS] = hashes
-    return pa.array(found)
+        row_hashes[start : start + _HASH_BLOCK_ROWS] = hashes
+    return pa.array(row_hashes)
 
 
 def _halves(words: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
@@ -260,8 +260,8 @@ def _string_slots(strings: ByteColumn, valid: NDArray[np.bool_] | None, cursors:
     short = np.where(is_long, 0, lengths)
     marks = (short.view(np.uint64) | np.uint64(0x80)) << np.uint64(56)
     inline = (strings.load(strings.starts) & _KEEP_FIRST_BYTES[short]) | marks
-    found = np.where(is_long, _references(cursors, lengths), inline)
-    return found if valid is None else np.where(valid, found, np.uint64(0))
+    slots = np.where(is_long, _references(cursors, lengths), inline)
+    return slots if valid is None else np.where(valid, slots, np.uint64(0))
 
 
 def _scatter_strings(words: Words, places: NDArray[np.int64], strings: ByteColumn) -> None:
@@ -273,9 +273,9 @@ def _scatter_strings(words: Words, places: NDArray[np.int64], strings: ByteColum
     counts = (lengths + 7) >> 3
     ends = np.cumsum(counts)
     within = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
-    found = strings.load(np.repeat(strings.starts[rows], counts) + 8 * within)
-    found[ends - 1] &= _KEEP_FIRST_BYTES[lengths - 8 * (counts - 1)]
-    words[np.repeat(places[rows], counts) + within] = found
+    string_words = strings.load(np.repeat(strings.starts[rows], counts) + 8 * within)
+    string_words[ends - 1] &= _KEEP_FIRST_BYTES[lengths - 8 * (counts - 1)]
+    words[np.repeat(places[rows], counts) + within] = string_words
 
 
 def _wide_decimals(array: pa.Array) -> tuple[NDArray[np.int64], Words, Words]:
@@ -384,16 +384,16 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
     if len(data) < 4 or int.from_bytes(data[:4], "big") != len(types) or len(row) < fixed_bytes:
         raise CorruptFileError(f"not a row of {counted(len(types), 'field')}: {data[:64].hex()}", expected=len(types))
     first_slot = fixed_bytes - 8 * len(types)
-    found: list[object] = []
+    values: list[object] = []
     for i, data_type in enumerate(types):
         if row[(i + 8) // 8] & (1 << ((i + 8) % 8)):
-            found.append(None)
+            values.append(None)
             continue
         try:
-            found.append(_decode_value(row, first_slot + 8 * i, data_type))
+            values.append(_decode_value(row, first_slot + 8 * i, data_type))
         except (struct.error, ValueError) as e:
             raise CorruptFileError(f"field {i} is no {data_type}: {e}", position=i, expected=str(data_type)) from e
-    return tuple(found)
+    return tuple(values)
 
 
 def _decode_value(row: memoryview, slot: int, data_type: DataType) -> object:

@@ -74,10 +74,10 @@ def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.DictionaryArray):
         # Taking from large values cannot overflow 32-bit offsets, as decoding a dictionary of strings could.
         return plain_array(column.dictionary).take(column.indices)
-    found = column.type
-    if pa.types.is_string(found) or pa.types.is_string_view(found):
+    arrow = column.type
+    if pa.types.is_string(arrow) or pa.types.is_string_view(arrow):
         return column.cast(pa.large_string())
-    if pa.types.is_binary(found) or pa.types.is_binary_view(found) or pa.types.is_fixed_size_binary(found):
+    if pa.types.is_binary(arrow) or pa.types.is_binary_view(arrow) or pa.types.is_fixed_size_binary(arrow):
         return column.cast(pa.large_binary())
     return column
 
@@ -122,19 +122,19 @@ def physical_array(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> p
         ) from e
 
 
-def _physical_type(found: pa.DataType, data_type: DataType) -> pa.DataType:
+def _physical_type(arrow: pa.DataType, data_type: DataType) -> pa.DataType:
     root = data_type.root
     if root in _FIXED:
         return _FIXED[root]
     if root in BYTE_ROOTS:
-        return pa.large_string() if pa.types.is_large_string(found) else pa.large_binary()
+        return pa.large_string() if pa.types.is_large_string(arrow) else pa.large_binary()
     if root is TypeRoot.DECIMAL:
         # A decimal's precision does not show in its bytes, so a narrower one of the same scale is taken as it is.
-        if pa.types.is_decimal128(found) and found.scale == data_type.scale and found.precision <= data_type.precision:
-            return found
+        if pa.types.is_decimal128(arrow) and arrow.scale == data_type.scale and arrow.precision <= data_type.precision:
+            return arrow
         return pa.decimal128(data_type.precision, data_type.scale)
     if root in TIMESTAMP_ROOTS:
-        return found if pa.types.is_timestamp(found) and found.unit in _UNITS_PER_MILLI else pa.timestamp("ms")
+        return arrow if pa.types.is_timestamp(arrow) and arrow.unit in _UNITS_PER_MILLI else pa.timestamp("ms")
     raise UnsupportedTableError(f"{data_type} cannot be part of a key", type=str(data_type))
 
 

@@ -70,13 +70,13 @@ def _convert(column: pa.Array, stored: DataType, wanted: DataType, declare: Decl
     return recast(declare(column, stored), stored, wanted)
 
 
-def _has_shape(found: pa.DataType, root: TypeRoot) -> bool:
+def _has_shape(arrow: pa.DataType, root: TypeRoot) -> bool:
     """Whether an Arrow type has the parts that values of the logical type have. The footer of a file may be damaged."""
     if root is TypeRoot.ROW:
-        return bool(pa.types.is_struct(found))
+        return bool(pa.types.is_struct(arrow))
     if root is TypeRoot.ARRAY:
-        return bool(pa.types.is_list(found) or pa.types.is_large_list(found))
-    return bool(pa.types.is_map(found)) if root in _COLLECTIONS else True
+        return bool(pa.types.is_list(arrow) or pa.types.is_large_list(arrow))
+    return bool(pa.types.is_map(arrow)) if root in _COLLECTIONS else True
 
 
 def _convert_row(column: pa.Array, stored: DataType, wanted: DataType, declare: Declare) -> pa.Array:
@@ -124,8 +124,8 @@ def _without_nulls(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], offset=array.offset)
 
 
-def _is_bytes(found: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(found) or pa.types.is_fixed_size_binary(found) or pa.types.is_large_binary(found))
+def _is_bytes(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(arrow) or pa.types.is_fixed_size_binary(arrow) or pa.types.is_large_binary(arrow))
 
 
 def _children(data_type: DataType) -> tuple[DataType, ...]:

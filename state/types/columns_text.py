@@ -125,16 +125,16 @@ class _Parser:
     def columns(self) -> tuple[DataField, ...]:
         if self._next.kind == "end":
             raise _refused("no columns are given")
-        found = self._fields()
+        fields = self._fields()
         if self._next.kind != "end":
-            raise _refused(f"expected ',' after column '{found[-1].name}', not {self._next.text!r}")
-        return found
+            raise _refused(f"expected ',' after column '{fields[-1].name}', not {self._next.text!r}")
+        return fields
 
     def _fields(self) -> tuple[DataField, ...]:
-        found = [self._field()]
+        fields = [self._field()]
         while self._take_sign(","):
-            found.append(self._field())
-        return tuple(found)
+            fields.append(self._field())
+        return tuple(fields)
 
     def _field(self) -> DataField:
         token = self._next
@@ -159,8 +159,8 @@ class _Parser:
 
     def _is_constraint(self) -> bool:
         following = self.tokens[self.at + 1]
-        found = (self._next.text.upper(), following.text.upper())
-        return following.kind == "word" and found in (("PRIMARY", "KEY"), ("FOREIGN", "KEY"), ("PARTITIONED", "BY"))
+        words = (self._next.text.upper(), following.text.upper())
+        return following.kind == "word" and words in (("PRIMARY", "KEY"), ("FOREIGN", "KEY"), ("PARTITIONED", "BY"))
 
     def _type(self, place: str) -> DataType:
         if self._next.kind != "word":
@@ -170,31 +170,31 @@ class _Parser:
         self.depth += 1
         written = self._pass().text.upper()
         name = _SPARK_NAMES.get(written, written)
-        found = self._constructed(name, place) if name in _CONSTRUCTED else self._atomic(name, place)
+        data_type = self._constructed(name, place) if name in _CONSTRUCTED else self._atomic(name, place)
         self.depth -= 1
         if self._take_words("NOT", "NULL"):
-            return found.not_null()
+            return data_type.not_null()
         self._take_words("NULL")
-        return found
+        return data_type
 
     def _constructed(self, name: str, place: str) -> DataType:
         opened = self._pass().text
         if opened != "<" and (name, opened) != ("ROW", "("):
             raise _refused(f"{place}: {name} needs its parts in angle brackets, as in {_CONSTRUCTED[name]}")
         if name == "ROW":
-            found = DataType(TypeRoot.ROW, fields=self._fields())
+            data_type = DataType(TypeRoot.ROW, fields=self._fields())
         elif name == "MAP":
             key = self._type(place)
             self._expect(",", place)
-            found = DataType(TypeRoot.MAP, key=key, value=self._type(place))
+            data_type = DataType(TypeRoot.MAP, key=key, value=self._type(place))
         elif name == "VECTOR":
             element = self._type(place)
             self._expect(",", place)
-            found = DataType(TypeRoot.VECTOR, element=element, length=self._number(place))
+            data_type = DataType(TypeRoot.VECTOR, element=element, length=self._number(place))
         else:
-            found = DataType(TypeRoot[name], element=self._type(place))
+            data_type = DataType(TypeRoot[name], element=self._type(place))
         self._expect(">" if opened == "<" else ")", place)
-        return found
+        return data_type
 
     def _atomic(self, name: str, place: str) -> DataType:
         if name not in _NAMES:
@@ -218,11 +218,11 @@ class _Parser:
         if name == "DOUBLE":
             self._take_words("PRECISION")
         try:
-            found = parse_type_text(text)
+            data_type = parse_type_text(text)
         except CorruptFileError as e:
             raise _refused(f"{place}: {e.message}") from e
-        _check(found, numbers, text, place)
-        return found
+        _check(data_type, numbers, text, place)
+        return data_type
 
     @property
     def _next(self) -> _Token:
@@ -230,15 +230,15 @@ class _Parser:
 
     def _pass(self) -> _Token:
         """The next token; at the end it stays the end."""
-        found = self._next
-        if found.kind != "end":
+        token = self._next
+        if token.kind != "end":
             self.at += 1
-        return found
+        return token
 
     def _take_sign(self, sign: str) -> bool:
-        found = self._next == _Token("sign", sign)
-        self.at += found
-        return found
+        comes = self._next == _Token("sign", sign)
+        self.at += comes
+        return comes
 
     def _take_words(self, *words: str) -> bool:
         following = self.tokens[self.at : self.at + len(words)]
@@ -277,15 +277,15 @@ _MOST_NUMBERS = {
 }
 
 
-def _check(found: DataType, numbers: list[int], text: str, place: str) -> None:
+def _check(data_type: DataType, numbers: list[int], text: str, place: str) -> None:
     """Returns if the type can be a column's, and its numbers are in range."""
     problem = None
-    if found.root in (TypeRoot.VARIANT, TypeRoot.BLOB):
+    if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB):
         problem = "is not supported by this release"
-    elif len(numbers) > _MOST_NUMBERS.get(found.root, 0) or (numbers and text.startswith(("STRING", "BYTES"))):
+    elif len(numbers) > _MOST_NUMBERS.get(data_type.root, 0) or (numbers and text.startswith(("STRING", "BYTES"))):
         problem = "takes no such numbers"
     else:
-        problem = range_problem(found)
+        problem = range_problem(data_type)
     if problem is not None:
         raise _refused(f"{place}: {text} {problem}")
 

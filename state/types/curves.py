@@ -38,11 +38,11 @@ def sort_key(columns: Sequence[pa.Array], strategy: OrderStrategy) -> pa.Table:
     rows = len(columns[0])
     blocks = [range(start, min(start + _BLOCK_ROWS, rows)) for start in range(0, rows, _BLOCK_ROWS)]
     make = _z_values if strategy is OrderStrategy.ZORDER else _hilbert_values
-    found = []
+    chunks = []
     for block in blocks:
         words = [curve_words(c.slice(block.start, len(block)), nulls_last=make is _hilbert_values) for c in columns]
-        found.append(_as_binary(make(words)))
-    return pa.table([pa.chunked_array(found, pa.binary(8 * len(columns)))], names=["0"])
+        chunks.append(_as_binary(make(words)))
+    return pa.table([pa.chunked_array(chunks, pa.binary(8 * len(columns)))], names=["0"])
 
 
 def curve_words(column: pa.Array, *, nulls_last: bool = False) -> Words:
@@ -117,16 +117,16 @@ def _plain(column: pa.Array) -> pa.Array:
 
 def _ordered(column: pa.Array) -> list[pa.Array]:
     """Columns without nulls that compare as this one does, nulls first."""
-    found = [column.is_valid().cast(pa.int64())]
+    parts = [column.is_valid().cast(pa.int64())]
     if pa.types.is_binary(column.type):
-        return [*found, column.fill_null(b"")]
+        return [*parts, column.fill_null(b"")]
     if pa.types.is_decimal(column.type):
         high, low = _decimal_halves(column)
-        return [*found, pa.array(high), pa.array(low)]
+        return [*parts, pa.array(high), pa.array(low)]
     if pa.types.is_boolean(column.type):
-        return [*found, column.fill_null(False).cast(pa.int64())]
+        return [*parts, column.fill_null(False).cast(pa.int64())]
     words = _numbers(column)
-    return [*found, pa.array(np.where(column.is_null().to_numpy(zero_copy_only=False), np.uint64(0), words))]
+    return [*parts, pa.array(np.where(column.is_null().to_numpy(zero_copy_only=False), np.uint64(0), words))]
 
 
 def _numbers(column: pa.Array) -> Words:
@@ -149,9 +149,9 @@ def _prefixes(column: pa.Array) -> Words:
     offsets = np.frombuffer(cut.buffers()[1], np.int32, len(cut) + 1, cut.offset * 4).astype(np.int64)
     places = offsets[:-1, None] + np.arange(_TEXT_BYTES)
     inside = np.arange(_TEXT_BYTES) < lengths[:, None]
-    taken = np.zeros((len(cut), _TEXT_BYTES), np.uint8)
-    taken[inside] = data[places[inside]]
-    return taken.view(">u8").astype(np.uint64).reshape(-1)
+    prefixes = np.zeros((len(cut), _TEXT_BYTES), np.uint8)
+    prefixes[inside] = data[places[inside]]
+    return prefixes.view(">u8").astype(np.uint64).reshape(-1)
 
 
 def _decimal_halves(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:

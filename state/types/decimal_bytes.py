@@ -18,19 +18,19 @@ def decimals(column: pa.Array, target: pa.DataType) -> pa.Array:
     digits than the type has.
     """
     raw = plain_array(column)
-    found = byte_column(raw)
+    octets = byte_column(raw)
     valid = validity(raw)
-    empty = (found.lengths == 0) if valid is None else (found.lengths == 0) & valid
+    empty = (octets.lengths == 0) if valid is None else (octets.lengths == 0) & valid
     if empty.any():
         raise pa.ArrowInvalid("a decimal of no bytes")
-    ends = found.starts + found.lengths
+    ends = octets.starts + octets.lengths
     # One byte more than 128 bits tells whether longer values are nothing but sign.
     places = ends[:, None] - np.arange(_WIDTH + 1)[None, :] - 1
-    inside = places >= found.starts[:, None]
-    sign = np.where(found.data[found.starts] & 0x80, 0xFF, 0).astype(np.uint8)
-    little = np.where(inside, found.data[np.maximum(places, 0)], sign[:, None])
-    longer = found.lengths > _WIDTH
-    if longer.any() and not _is_sign_only(found.data, found.starts[longer], ends[longer], little[longer]):
+    inside = places >= octets.starts[:, None]
+    sign = np.where(octets.data[octets.starts] & 0x80, 0xFF, 0).astype(np.uint8)
+    little = np.where(inside, octets.data[np.maximum(places, 0)], sign[:, None])
+    longer = octets.lengths > _WIDTH
+    if longer.any() and not _is_sign_only(octets.data, octets.starts[longer], ends[longer], little[longer]):
         raise pa.ArrowInvalid(f"a decimal of more than {_WIDTH} bytes")
     values = pa.py_buffer(np.ascontiguousarray(little[:, :_WIDTH]))
     nulls = None if valid is None else pa.array(valid).buffers()[1]

@@ -34,10 +34,10 @@ def fit_array(array: pa.Array, data_type: DataType, target: pa.DataType, column:
         return _fit_map(array, data_type, target, column)
     if not _same_family(array.type, data_type):
         raise _mismatch(column, data_type, str(array.type))
-    found = array if array.type == target else _cast(array, data_type, target, column)
-    _check_length(found, data_type, column)
-    _check_precision(found, data_type, column)
-    return found
+    fitted = array if array.type == target else _cast(array, data_type, target, column)
+    _check_length(fitted, data_type, column)
+    _check_precision(fitted, data_type, column)
+    return fitted
 
 
 def map_types(data_type: DataType) -> tuple[DataType, DataType]:
@@ -59,13 +59,13 @@ def _plain(array: pa.Array) -> pa.Array:
     return array
 
 
-def _same_family(found: pa.DataType, data_type: DataType) -> bool:
+def _same_family(arrow: pa.DataType, data_type: DataType) -> bool:
     root = data_type.root
     if root is TypeRoot.TIMESTAMP:
-        return bool(pa.types.is_timestamp(found)) and found.tz is None
+        return bool(pa.types.is_timestamp(arrow)) and arrow.tz is None
     if root is TypeRoot.TIMESTAMP_LTZ:
-        return bool(pa.types.is_timestamp(found)) and found.tz is not None
-    return _FAMILIES[root](found)
+        return bool(pa.types.is_timestamp(arrow)) and arrow.tz is not None
+    return _FAMILIES[root](arrow)
 
 
 def _cast(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
@@ -73,15 +73,15 @@ def _cast(array: pa.Array, data_type: DataType, target: pa.DataType, column: str
         if pa.types.is_integer(array.type) and pa.types.is_decimal(target):
             # Arrow judges int → decimal by the width of the type, not by the values; the detour makes it look at them.
             array = array.cast(pa.decimal128(20, 0))
-        found = array.cast(target, safe=True)
+        converted = array.cast(target, safe=True)
     except pa.ArrowInvalid as e:
         raise _mismatch(column, data_type, f"{array.type} with a value that does not fit ({e})") from e
     if pa.types.is_float32(target) and pa.types.is_float64(array.type):
-        back = found.cast(pa.float64())
+        back = converted.cast(pa.float64())
         kept = pc.or_(pc.equal(back, array), pc.is_nan(array))
         if pc.all(kept).as_py() is False:
             raise _mismatch(column, data_type, f"{array.type} with a value that FLOAT cannot hold exactly")
-    return found
+    return converted
 
 
 def _check_length(array: pa.Array, data_type: DataType, column: str) -> None:
@@ -137,9 +137,9 @@ def _fit_row(array: pa.Array, data_type: DataType, target: pa.DataType, column: 
 
 
 def _fit_list(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
-    found = array.type
-    if not (pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found)):
-        raise _mismatch(column, data_type, str(found))
+    arrow = array.type
+    if not (pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow)):
+        raise _mismatch(column, data_type, str(arrow))
     assert data_type.element is not None
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     values = fit_array(pc.list_flatten(array), data_type.element, target.value_type, f"{column}.element")
@@ -181,20 +181,20 @@ def _mismatch(column: str, data_type: DataType, found: str) -> SchemaMismatchErr
     )
 
 
-def _is_number(found: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
+def _is_number(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow))
 
 
-def _is_exact(found: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(found) or pa.types.is_decimal(found))
+def _is_exact(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_decimal(arrow))
 
 
-def _is_text(found: pa.DataType) -> bool:
-    return found in (pa.string(), pa.large_string(), pa.string_view())
+def _is_text(arrow: pa.DataType) -> bool:
+    return arrow in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _is_bytes(found: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_binary(found)) or found in (pa.binary(), pa.large_binary(), pa.binary_view())
+def _is_bytes(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_binary(arrow)) or arrow in (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
 _FAMILIES: dict[TypeRoot, Callable[[pa.DataType], bool]] = {

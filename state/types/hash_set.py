@@ -25,11 +25,11 @@ class HashSet:
 
     @classmethod
     def of(cls, ascending: NDArray[np.int32], most: int) -> Self:
-        """The set of those hashes, exact if it has at most so many."""
+        """The set of those hashes, exact if it has at most `most`."""
         return cls(ascending) if len(ascending) <= most else cls(None, _bitmap(ascending))
 
     def union(self, other: Self, most: int) -> Self:
-        """What is in one of both, exact if both are and it has at most so many."""
+        """The hashes of both sets, exact if both are exact and have at most `most` together."""
         if self.exact is not None and other.exact is not None:
             return self.of(distinct(self.exact, other.exact), most)
         return type(self)(None, self._as_bits() | other._as_bits())
@@ -39,8 +39,8 @@ class HashSet:
         if self.exact is not None:
             return are_among(hashes, self.exact)
         byte, bit = _places(hashes)
-        found: NDArray[np.bool_] = (self._as_bits()[byte] & bit) != 0
-        return found
+        is_set: NDArray[np.bool_] = (self._as_bits()[byte] & bit) != 0
+        return is_set
 
     def _as_bits(self) -> NDArray[np.uint8]:
         if self.bits is not None:
@@ -53,9 +53,9 @@ def are_among(hashes: NDArray[np.int32], ascending: NDArray[np.int32]) -> NDArra
     """Which of the hashes are among others, which ascend and may be many more: numpy's `isin` sorts those each time."""
     if not len(ascending):
         return np.zeros(len(hashes), np.bool_)
-    found = np.searchsorted(ascending, hashes)
-    found[found == len(ascending)] = 0
-    among: NDArray[np.bool_] = ascending[found] == hashes
+    places = np.searchsorted(ascending, hashes)
+    places[places == len(ascending)] = 0
+    among: NDArray[np.bool_] = ascending[places] == hashes
     return among
 
 

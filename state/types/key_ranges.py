@@ -29,18 +29,18 @@ def ranges_of(key: pa.Table, bounds: pa.Table) -> np.ndarray:
     for _ in range(bounds.num_rows.bit_length()):
         middle = (low + high) // 2
         is_open = low < high
-        taken = bounds.take(pa.array(np.minimum(middle, bounds.num_rows - 1)))
-        up = is_open & _at_or_below(taken, key)
+        middles = bounds.take(pa.array(np.minimum(middle, bounds.num_rows - 1)))
+        up = is_open & _at_or_below(middles, key)
         low = np.where(up, middle + 1, low)
         high = np.where(is_open & ~up, middle, high)
     return low
 
 
-def _at_or_below(one: pa.Table, other: pa.Table) -> np.ndarray:
-    """Whether each key of `one` is at most the key beside it."""
-    below, equal = np.zeros(one.num_rows, np.bool_), np.ones(one.num_rows, np.bool_)
-    for name in one.column_names:
-        left, right = one[name], other[name]
+def _at_or_below(keys: pa.Table, others: pa.Table) -> np.ndarray:
+    """Whether each key is at most the other key of its row."""
+    below, equal = np.zeros(keys.num_rows, np.bool_), np.ones(keys.num_rows, np.bool_)
+    for name in keys.column_names:
+        left, right = keys[name], others[name]
         below |= equal & _as_numpy(pc.less(left, right))
         equal &= _as_numpy(pc.equal(left, right))
     return below | equal

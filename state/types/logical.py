@@ -122,11 +122,11 @@ def parse_type(json_value: object) -> DataType:
     Source: Paimon 2.0 DataTypeJsonParser.
     """
     if isinstance(json_value, str):
-        found = parse_type_text(json_value)
-        problem = range_problem(found)
+        data_type = parse_type_text(json_value)
+        problem = range_problem(data_type)
         if problem is not None:
             raise CorruptFileError(f"{json_value} {problem}", type=json_value)
-        return found
+        return data_type
     if not isinstance(json_value, Mapping) or not isinstance(json_value.get("type"), str):
         raise CorruptFileError(f"no type: {json_value!r}")
     name = str(json_value["type"])
@@ -217,8 +217,8 @@ def type_to_json(data_type: DataType) -> str | dict[str, object]:
     root = data_type.root
     if root in (TypeRoot.ARRAY, TypeRoot.MULTISET, TypeRoot.VECTOR):
         assert data_type.element is not None
-        found: dict[str, object] = {"type": root.value + suffix, "element": type_to_json(data_type.element)}
-        return found | {"length": data_type.length} if root is TypeRoot.VECTOR else found
+        json_object: dict[str, object] = {"type": root.value + suffix, "element": type_to_json(data_type.element)}
+        return json_object | {"length": data_type.length} if root is TypeRoot.VECTOR else json_object
     if root is TypeRoot.MAP:
         assert data_type.key is not None and data_type.value is not None
         return {
@@ -250,9 +250,9 @@ def _atomic_text(data_type: DataType) -> str:
 
 def field_to_json(field: DataField) -> dict[str, object]:
     """The JSON object of a field. Absent texts are left out: Java turns an explicit null into the text "null"."""
-    found: dict[str, object] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    json_object: dict[str, object] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
     if field.description is not None:
-        found["description"] = field.description
+        json_object["description"] = field.description
     if field.default_value is not None:
-        found["defaultValue"] = field.default_value
-    return found
+        json_object["defaultValue"] = field.default_value
+    return json_object

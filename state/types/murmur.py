@@ -26,11 +26,11 @@ _BLOCK_ROWS = 1 << 15
 def murmur_words(words: UInt32s) -> NDArray[np.int32]:
     """The hash of each row of a word matrix. Shapes: (n, w) in, (n,) out."""
     row_count, width = words.shape
-    found = np.empty(row_count, dtype=np.int32)
+    hashes = np.empty(row_count, dtype=np.int32)
     for start in range(0, row_count, _BLOCK_ROWS):
         block = words[start : start + _BLOCK_ROWS]
-        found[start : start + _BLOCK_ROWS] = murmur_columns((block[:, j] for j in range(width)), width)
-    return found
+        hashes[start : start + _BLOCK_ROWS] = murmur_columns((block[:, j] for j in range(width)), width)
+    return hashes
 
 
 def murmur_columns(columns: Iterable[UInt32s], width: int) -> NDArray[np.int32]:
@@ -50,11 +50,11 @@ def murmur_ragged(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.
     Shapes: n starts, n counts in; (n,) out. Rows of a block are taken longest first, so that at each word the rows that
     still have one are a prefix: the work is the number of words plus a few calls per word of the longest row.
     """
-    found = np.empty(len(starts), dtype=np.int32)
+    hashes = np.empty(len(starts), dtype=np.int32)
     for begin in range(0, len(starts), _BLOCK_ROWS):
         end = begin + _BLOCK_ROWS
-        found[begin:end] = _ragged_block(words, starts[begin:end], counts[begin:end])
-    return found
+        hashes[begin:end] = _ragged_block(words, starts[begin:end], counts[begin:end])
+    return hashes
 
 
 def murmur_binary(rows: pa.LargeBinaryArray) -> NDArray[np.int32]:
@@ -82,9 +82,9 @@ def _ragged_block(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.
     state = np.full(len(starts), _SEED, dtype=np.uint32)
     for j, rows in enumerate(active.tolist()):
         state[:rows] = _mix(state[:rows], words[starts[:rows] + j])
-    found = np.empty(len(starts), dtype=np.int32)
-    found[order] = _finish(state, (counts[order] * 4).astype(np.uint32))
-    return found
+    hashes = np.empty(len(starts), dtype=np.int32)
+    hashes[order] = _finish(state, (counts[order] * 4).astype(np.uint32))
+    return hashes
 
 
 def _mix(state: UInt32s, column: UInt32s) -> UInt32s:

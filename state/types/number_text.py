@@ -51,8 +51,8 @@ def _plain(digits: pa.Array, point: int) -> pa.Array:
 
 
 def _with_exponent(column: pa.Array, digits: pa.Array, point: pa.Array) -> pa.Array:
-    one = pc.utf8_rpad(digits, width=2, padding="0")
-    mantissa = _plain(one, 1)
+    padded = pc.utf8_rpad(digits, width=2, padding="0")
+    mantissa = _plain(padded, 1)
     power = pc.subtract(point, 1).cast(pa.string())
     text = pc.binary_join_element_wise(mantissa, power, "E")
     size = pc.abs(column)
@@ -60,8 +60,8 @@ def _with_exponent(column: pa.Array, digits: pa.Array, point: pa.Array) -> pa.Ar
     if not pc.any(is_tiny).as_py():
         return text
     tiny = pc.unique(size.filter(is_tiny))
-    found = pc.index_in(size, tiny)
-    return pc.if_else(pc.is_valid(found), pa.array([_two_digits(v) for v in tiny.to_pylist()]).take(found), text)
+    places = pc.index_in(size, tiny)
+    return pc.if_else(pc.is_valid(places), pa.array([_two_digits(v) for v in tiny.to_pylist()]).take(places), text)
 
 
 def _two_digits(value: float) -> str:

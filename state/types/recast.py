@@ -30,7 +30,7 @@ _UNITS_PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def recast(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
-    """The values, which are of Arrow's type for `stored`, in that for `wanted`; both types are atomic.
+    """The values in the Arrow type of `wanted`; they come in the Arrow type of `stored`. Both types are atomic.
 
     Shapes: n in, n out; nulls stay nulls, and decimals that do not fit become null.
     Raises what Arrow raises (ArrowInvalid, ArrowNotImplementedError) for a cast or a value that is not supported.
@@ -38,10 +38,10 @@ def recast(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
     if stored.as_nullable() == wanted.as_nullable():
         return column
     cast = next((do for roots, do in _CASTS if wanted.root in roots), None)
-    found = None if cast is None else cast(column, stored, wanted)
-    if found is None:
+    values = None if cast is None else cast(column, stored, wanted)
+    if values is None:
         raise pa.ArrowNotImplementedError("no such cast")
-    return found
+    return values
 
 
 def _to_text(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array | None:
@@ -89,11 +89,11 @@ def _decimal_texts(column: pa.Array) -> pa.Array:
 def _to_bytes(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array | None:
     if stored.root not in (*_TEXTS, *_BYTES) or wanted.length is None:
         return None
-    found = column.cast(pa.binary())
+    octets = column.cast(pa.binary())
     if wanted.root is TypeRoot.BINARY:
         zeros = pa.scalar(bytes(wanted.length), pa.binary())
-        found = pc.binary_join_element_wise(found, zeros, pa.scalar(b"", pa.binary()))
-    return found if wanted.length == MAX_LENGTH else pc.binary_slice(found, 0, wanted.length)
+        octets = pc.binary_join_element_wise(octets, zeros, pa.scalar(b"", pa.binary()))
+    return octets if wanted.length == MAX_LENGTH else pc.binary_slice(octets, 0, wanted.length)
 
 
 def _to_boolean(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array | None:
@@ -129,8 +129,8 @@ def _from_floats(column: pa.Array, target: pa.DataType) -> pa.Array:
     low, high = np.iinfo(wide).min, np.iinfo(wide).max
     is_low, is_high = values <= float(low), values >= float(high)
     kept = np.where(is_low | is_high, 0.0, values).astype(wide)
-    found = np.where(is_low, low, np.where(is_high, high, kept)).astype(target.to_pandas_dtype())
-    return pa.array(found, target, mask=column.is_null().to_numpy(zero_copy_only=False))
+    narrowed = np.where(is_low, low, np.where(is_high, high, kept)).astype(target.to_pandas_dtype())
+    return pa.array(narrowed, target, mask=column.is_null().to_numpy(zero_copy_only=False))
 
 
 def _to_float(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array | None:
@@ -228,8 +228,8 @@ def _millis(column: pa.Array) -> pa.Array:
 def _floor_divide(values: pa.Array, by: int) -> pa.Array:
     if by == 1:
         return values
-    found = np.floor_divide(values.fill_null(0).to_numpy(zero_copy_only=False), by)
-    return pa.array(found, pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
+    quotients = np.floor_divide(values.fill_null(0).to_numpy(zero_copy_only=False), by)
+    return pa.array(quotients, pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
 _CASTS: tuple[tuple[tuple[TypeRoot, ...], Callable[[pa.Array, DataType, DataType], pa.Array | None]], ...] = (

@@ -69,9 +69,9 @@ def evaluate(expression: SqlExpression, columns: Mapping[str, pa.Array], row_cou
 def assigned(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int, field: DataField) -> pa.Array:
     """The value of each row as the column stores it; decimals are rounded. Raises as `evaluate`; also for a value that
     the column's type cannot hold."""
-    found = evaluate(expression, columns, row_count)
+    values = evaluate(expression, columns, row_count)
     try:
-        return fitted(found, field.type)
+        return fitted(values, field.type)
     except _ARROW_ERRORS as e:
         raise SchemaMismatchError(
             f"{expression.text!r} gives a value that column {field.name!r} {field.type} cannot hold: {e}",
@@ -82,12 +82,12 @@ def assigned(expression: SqlExpression, columns: Mapping[str, pa.Array], row_cou
 
 def condition(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int) -> pa.Array:
     """For each row whether the condition is true; unknown is false. Raises as `evaluate`."""
-    found = evaluate(expression, columns, row_count)
-    if pa.types.is_null(found.type):
+    values = evaluate(expression, columns, row_count)
+    if pa.types.is_null(values.type):
         return pa.array(np.zeros(row_count, bool))
-    if not pa.types.is_boolean(found.type):
-        raise _refused(f"{expression.text!r} is {found.type}, not a condition")
-    return found.fill_null(False)
+    if not pa.types.is_boolean(values.type):
+        raise _refused(f"{expression.text!r} is {values.type}, not a condition")
+    return values.fill_null(False)
 
 
 def _parse(text: str) -> Any:
@@ -97,12 +97,12 @@ def _parse(text: str) -> Any:
         raise _refused(f"{text!r} is no SQL expression: {str(e).splitlines()[0]}") from e
     except RecursionError as e:
         raise _refused("the expression is nested too deeply") from e
-    found = statements[0] if len(statements) == 1 else None
-    if not isinstance(found, exp.Select) or len(found.expressions) != 1:
+    select = statements[0] if len(statements) == 1 else None
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
         raise _refused(f"{text!r} is no single SQL expression")
-    if any(value for key, value in found.args.items() if key != "expressions"):
+    if any(value for key, value in select.args.items() if key != "expressions"):
         raise _refused(f"{text!r} is a query; give one expression, as in: amount * 2")
-    node = found.expressions[0]
+    node = select.expressions[0]
     if isinstance(node, exp.Alias | exp.Star):
         raise _refused(f"{text!r}: give one expression, as in: amount * 2")
     return node
@@ -116,8 +116,8 @@ class _Rows:
 
     def array(self, node: Any) -> pa.Array:
         """The node's value of each row."""
-        found = self.value(node)
-        return pa.repeat(found, self._count) if isinstance(found, pa.Scalar) else found
+        value = self.value(node)
+        return pa.repeat(value, self._count) if isinstance(value, pa.Scalar) else value
 
     def value(self, node: Any) -> Value:
         """The node's values; one value where it is the same in all rows."""
@@ -125,9 +125,9 @@ class _Rows:
             return self._arithmetic(node)
         if type(node) in _COMPARISONS:
             return compared(_COMPARISONS[type(node)], self.value(node.this), self.value(node.expression))
-        how = _NODES.get(type(node))
-        if how is not None:
-            return how(self, node)
+        compute = _NODES.get(type(node))
+        if compute is not None:
+            return compute(self, node)
         if is_function(node):
             return call_function(node, self.value)
         raise _refused(f"{_name_of(node)} in {node.sql(_DIALECT)!r} is not supported")
@@ -173,12 +173,12 @@ class _Rows:
 
     def truth(self, node: Any) -> Value:
         """As `value`, of a condition."""
-        found = self.value(node)
-        if pa.types.is_null(found.type):
+        value = self.value(node)
+        if pa.types.is_null(value.type):
             return pa.scalar(None, pa.bool_())
-        if not pa.types.is_boolean(found.type):
-            raise pa.ArrowTypeError(f"{node.sql(_DIALECT)!r} is {found.type}, not a condition")
-        return found
+        if not pa.types.is_boolean(value.type):
+            raise pa.ArrowTypeError(f"{node.sql(_DIALECT)!r} is {value.type}, not a condition")
+        return value
 
     def _is(self, node: Any) -> Value:
         value, other = self.value(node.this), node.expression
@@ -218,7 +218,7 @@ class _Rows:
     def _first_true(self, whens: Sequence[tuple[Any, Any]], default: Any) -> Value:
         left = np.arange(self._count)
         places: list[np.ndarray] = []
-        found: list[pa.Array] = []
+        results: list[pa.Array] = []
         for test, then in whens:
             rows = self._at(left)
             holds = rows.truth(test)
@@ -226,13 +226,13 @@ class _Rows:
                 holds = pa.repeat(holds, len(left))
             mask = np.asarray(holds.fill_null(False))
             places.append(left[mask])
-            found.append(self._at(left[mask]).array(then))
+            results.append(self._at(left[mask]).array(then))
             left = left[~mask]
         places.append(left)
         rows = self._at(left)
-        found.append(pa.nulls(len(left)) if default is None else rows.array(default))
-        target = common_type([v.type for v in found])
-        together = pa.concat_arrays([to_common(v, target) for v in found])
+        results.append(pa.nulls(len(left)) if default is None else rows.array(default))
+        target = common_type([v.type for v in results])
+        together = pa.concat_arrays([to_common(v, target) for v in results])
         return together.take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
 
     def _at(self, rows: np.ndarray) -> "_Rows":

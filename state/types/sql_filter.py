@@ -60,7 +60,7 @@ _MEMBERS: dict[type, frozenset[str]] = {
     exp.Column: frozenset({"this"}),
     exp.Cast: frozenset({"this", "to"}),
 }
-"""What a node may say; of every other kind `this` and `expression`."""
+"""The parts that a node of a kind may have; a node of any other kind may have `this` and `expression`."""
 
 
 def parse_filter(text: str, fields: Sequence[DataField]) -> pc.Expression:
@@ -70,10 +70,10 @@ def parse_filter(text: str, fields: Sequence[DataField]) -> pc.Expression:
     understood.
     """
     try:
-        found = [s for s in sqlglot.parse(text, read=_DIALECT) if s is not None]
-        if len(found) != 1:
+        statements = [s for s in sqlglot.parse(text, read=_DIALECT) if s is not None]
+        if len(statements) != 1:
             raise _refused("give one condition, as in: id > 5 AND name LIKE 'a%'")
-        return _Translator({f.name: f for f in fields}).translate(found[0], wanted=True)
+        return _Translator({f.name: f for f in fields}).translate(statements[0], wanted=True)
     except SqlglotError as e:
         raise _refused(_first_line(e)) from e
     except RecursionError as e:
@@ -92,10 +92,10 @@ def literal_scalar(field: DataField, node: exp.Expression) -> pa.Scalar:
     """A literal as a value of the column, exactly; NULL is null. Raises OptionError when it is none."""
     if isinstance(node, exp.Null):
         return pa.scalar(None, arrow_type(field.type))
-    found = _exact_value(field, node)
-    if found is None:
+    value = _exact_value(field, node)
+    if value is None:
         raise _no_value(field, node, f"a value of {field.type}, without rounding")
-    return found
+    return value
 
 
 def untyped_scalar(node: exp.Expression) -> pa.Scalar | None:
@@ -179,8 +179,8 @@ class _Translator:
         if not wanted and len(literals) < len(node.expressions):
             return _NOTHING  # "not in" a list with a null is unknown at best
         values = [v for v in (_exact_value(field, e) for e in literals) if v is not None]
-        found = pc.field(field.name).isin(pa.array(values, arrow_type(field.type)))
-        return found if wanted else pc.field(field.name).is_valid() & ~found
+        is_member = pc.field(field.name).isin(pa.array(values, arrow_type(field.type)))
+        return is_member if wanted else pc.field(field.name).is_valid() & ~is_member
 
     def _range(self, node: exp.Between, *, wanted: bool) -> pc.Expression:
         field, low, high = self._column(node.this), node.args["low"], node.args["high"]
@@ -209,8 +209,8 @@ class _Translator:
         field = self._column(node.this)
         if field.type.root not in _TEXTS:
             raise _refused(f"LIKE needs a text column, and '{field.name}' is {field.type}")
-        found = pc.match_like(pc.field(field.name), like_pattern(_text(node.expression), escape))
-        return found if wanted is not bool(node.args.get("negate")) else ~found
+        matches = pc.match_like(pc.field(field.name), like_pattern(_text(node.expression), escape))
+        return matches if wanted is not bool(node.args.get("negate")) else ~matches
 
     def _column(self, node: exp.Expression) -> DataField:
         if not isinstance(node, exp.Column):
@@ -234,8 +234,8 @@ def _compare(field: DataField, sign: str, node: exp.Expression) -> pc.Expression
     value = _value(field, node)
     if root in _FLOATS and math.isnan(value.as_py()):
         return _compare_nan(column, sign)
-    found = _OPERATORS[sign](column, value)
-    return found | pc.is_nan(column) if root in _FLOATS and sign in (">", ">=") else found
+    holds = _OPERATORS[sign](column, value)
+    return holds | pc.is_nan(column) if root in _FLOATS and sign in (">", ">=") else holds
 
 
 def _compare_nan(column: pc.Expression, sign: str) -> pc.Expression:
@@ -297,12 +297,12 @@ def _number(field: DataField, node: exp.Expression) -> Decimal:
     if not isinstance(node, exp.Literal) or node.is_string:
         raise _no_value(field, node, "a number")
     try:
-        found = Decimal(node.this)
+        number = Decimal(node.this)
     except InvalidOperation as e:
         raise _no_value(field, node, "a number") from e
-    if not found.is_finite() or abs(found.adjusted()) > _LARGEST_EXPONENT:
+    if not number.is_finite() or abs(number.adjusted()) > _LARGEST_EXPONENT:
         raise _no_value(field, node, "a number")
-    return found.copy_negate() if sign < 0 else found
+    return number.copy_negate() if sign < 0 else number
 
 
 def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
@@ -376,30 +376,30 @@ def _text(node: exp.Expression) -> str:
 
 
 def like_pattern(pattern: str, escape: str) -> str:
-    """The pattern with backslashes as its escapes, as Arrow reads it. Raises OptionError for an escape of nothing."""
-    found, at = [], 0
+    """The pattern with backslashes as its escapes, as Arrow reads it. Raises OptionError for a wrong escape."""
+    signs, at = [], 0
     while at < len(pattern):
         sign = pattern[at]
         if sign == escape:
             at += 1
             if at == len(pattern) or pattern[at] not in ("%", "_", escape):
                 raise _refused(f"LIKE {pattern!r}: {escape!r} escapes only %, _ and itself")
-            found.append("\\" + pattern[at])
+            signs.append("\\" + pattern[at])
         else:
-            found.append("\\\\" if sign == "\\" else sign)
+            signs.append("\\\\" if sign == "\\" else sign)
         at += 1
-    return "".join(found)
+    return "".join(signs)
 
 
 def _parts(node: exp.Expression, kind: type[Any]) -> Iterator[exp.Expression]:
     """The operands of a chain of ANDs or ORs, left to right, however long it is."""
     waiting: list[Any] = [node]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, kind):
-            waiting += [found.expression, found.this]
+        operand = waiting.pop()
+        if isinstance(operand, kind):
+            waiting += [operand.expression, operand.this]
         else:
-            yield found
+            yield operand
 
 
 def _joined(join: Callable[[Any, Any], pc.Expression], parts: Sequence[pc.Expression]) -> pc.Expression:
@@ -410,7 +410,7 @@ def _joined(join: Callable[[Any, Any], pc.Expression], parts: Sequence[pc.Expres
 
 
 def _check_members(node: exp.Expression) -> None:
-    """Returns if the node says nothing that would be passed over."""
+    """Returns if the node has no part that the translation would pass over. Raises OptionError."""
     allowed = _MEMBERS.get(type(node), frozenset({"this", "expression"}))
     if any(value for key, value in node.args.items() if key not in allowed):
         if isinstance(node, exp.Column):
@@ -436,6 +436,6 @@ def _first_line(error: SqlglotError) -> str:
     details = getattr(error, "errors", None)
     if not details:
         return f"no SQL condition: {str(error).splitlines()[0]}"
-    found = details[0]
-    place = f", at {found['highlight']!r}" if found.get("highlight") else ""
-    return f"no SQL condition: {found.get('description') or 'it cannot be read'}{place}"
+    detail = details[0]
+    place = f", at {detail['highlight']!r}" if detail.get("highlight") else ""
+    return f"no SQL condition: {detail.get('description') or 'it cannot be read'}{place}"

@@ -1,6 +1,6 @@
 """The functions of SQL expressions, and how values of different types meet in comparisons and branches.
 
-A function that is not here is refused by name; one that is asked for more than it does, by what it was asked.
+A function that is not here is refused by its name, one with an argument that is not supported by its text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,20 +37,20 @@ def compared(sign: str, left: Value, right: Value) -> Value:
     left, right = _read_as(left, right.type), _read_as(right, left.type)
     target = common_type([left.type, right.type])
     left, right = to_common(left, target), to_common(right, target)
-    found = _COMPARE[sign](left, right)
+    holds = _COMPARE[sign](left, right)
     if not pa.types.is_floating(target):
-        return found
+        return holds
     # As Spark orders them: NaN is greater than every number, and equals itself.
     nan_left, nan_right = pc.is_nan(left), pc.is_nan(right)
     if sign in ("=", "<=", ">="):
-        found = pc.or_kleene(found, pc.and_kleene(nan_left, nan_right))
+        holds = pc.or_kleene(holds, pc.and_kleene(nan_left, nan_right))
     if sign == "<>":
-        found = pc.and_kleene(found, pc.invert(pc.and_kleene(nan_left, nan_right)))
+        holds = pc.and_kleene(holds, pc.invert(pc.and_kleene(nan_left, nan_right)))
     if sign in (">", ">="):
-        found = pc.or_kleene(found, pc.and_kleene(nan_left, pc.invert(nan_right)))
+        holds = pc.or_kleene(holds, pc.and_kleene(nan_left, pc.invert(nan_right)))
     if sign in ("<", "<="):
-        found = pc.or_kleene(found, pc.and_kleene(nan_right, pc.invert(nan_left)))
-    return found
+        holds = pc.or_kleene(holds, pc.and_kleene(nan_right, pc.invert(nan_left)))
+    return holds
 
 
 def common_type(types: Sequence[pa.DataType]) -> pa.DataType:
@@ -105,12 +105,12 @@ def call_function(node: Any, value: Evaluate) -> Value:
 
 
 def _text(node: Any, value: Evaluate) -> Value:
-    found = value(node)
-    if pa.types.is_null(found.type):
+    text = value(node)
+    if pa.types.is_null(text.type):
         return pa.scalar(None, pa.string())
-    if not pa.types.is_string(found.type):
-        raise pa.ArrowTypeError(f"{node.sql()!r} is {found.type}, not text; use CAST(... AS STRING)")
-    return found
+    if not pa.types.is_string(text.type):
+        raise pa.ArrowTypeError(f"{node.sql()!r} is {text.type}, not text; use CAST(... AS STRING)")
+    return text
 
 
 def _of_text(function: Callable[..., Any]) -> Callable[[Any, Evaluate], Value]:
@@ -148,14 +148,14 @@ def _like(node: Any, value: Evaluate) -> Value:
     escape = "\\"
     if isinstance(node, exp.Escape):
         escape, node = _constant(node.expression, str), node.this
-    found = pc.match_like(_text(node.this, value), like_pattern(_constant(node.expression, str), escape))
-    return pc.invert(found) if node.args.get("negate") else found
+    matches = pc.match_like(_text(node.this, value), like_pattern(_constant(node.expression, str), escape))
+    return pc.invert(matches) if node.args.get("negate") else matches
 
 
 def _coalesce(node: Any, value: Evaluate) -> Value:
-    found = [value(n) for n in (node.this, *node.expressions)]
-    target = common_type([v.type for v in found])
-    return pc.coalesce(*(to_common(v, target) for v in found))
+    values = [value(n) for n in (node.this, *node.expressions)]
+    target = common_type([v.type for v in values])
+    return pc.coalesce(*(to_common(v, target) for v in values))
 
 
 def _nullif(node: Any, value: Evaluate) -> Value:
@@ -166,18 +166,18 @@ def _nullif(node: Any, value: Evaluate) -> Value:
 
 def _extreme(function: Callable[..., Any]) -> Callable[[Any, Evaluate], Value]:
     def call(node: Any, value: Evaluate) -> Value:
-        found = [value(n) for n in (node.this, *node.expressions)]
-        target = common_type([v.type for v in found])
-        return function(*(to_common(v, target) for v in found), skip_nulls=True)
+        values = [value(n) for n in (node.this, *node.expressions)]
+        target = common_type([v.type for v in values])
+        return function(*(to_common(v, target) for v in values), skip_nulls=True)
 
     return call
 
 
 def _number_of(node: Any, value: Evaluate) -> Value:
-    found = value(node.this)
-    if not is_number(found.type):
-        raise pa.ArrowTypeError(f"{node.sql()!r} is asked of {found.type}")
-    return found
+    number = value(node.this)
+    if not is_number(number.type):
+        raise pa.ArrowTypeError(f"{node.sql()!r} is asked of {number.type}")
+    return number
 
 
 def _abs(node: Any, value: Evaluate) -> Value:
@@ -191,8 +191,8 @@ def _round(node: Any, value: Evaluate) -> Value:
 
 def _to_whole(mode: str) -> Callable[[Any, Evaluate], Value]:
     def call(node: Any, value: Evaluate) -> Value:
-        found = rounded(_number_of(node, value), 0, mode)
-        return found.cast(pa.int64()) if pa.types.is_floating(found.type) else found
+        whole = rounded(_number_of(node, value), 0, mode)
+        return whole.cast(pa.int64()) if pa.types.is_floating(whole.type) else whole
 
     return call
 
@@ -203,10 +203,10 @@ def _part(function: Callable[..., Any]) -> Callable[[Any, Evaluate], Value]:
 
 def _moment(node: Any, value: Evaluate) -> Value:
     # Some dialects wrap the argument of YEAR and its like.
-    found = value(node.this if isinstance(node, exp.TsOrDsToDate) else node)
-    if not (pa.types.is_date(found.type) or pa.types.is_timestamp(found.type)):
-        raise pa.ArrowTypeError(f"{node.sql()!r} is {found.type}, not a date or a time")
-    return found
+    moment = value(node.this if isinstance(node, exp.TsOrDsToDate) else node)
+    if not (pa.types.is_date(moment.type) or pa.types.is_timestamp(moment.type)):
+        raise pa.ArrowTypeError(f"{node.sql()!r} is {moment.type}, not a date or a time")
+    return moment
 
 
 def _extract(node: Any, value: Evaluate) -> Value:

@@ -33,8 +33,8 @@ _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
 _INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 
 
-def is_number(found: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(found) or pa.types.is_decimal(found) or pa.types.is_floating(found))
+def is_number(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_decimal(arrow) or pa.types.is_floating(arrow))
 
 
 def arithmetic(sign: str, left: Value, right: Value) -> Value:
@@ -110,10 +110,10 @@ def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
         return pc.round(value, 0, "towards_zero").cast(arrow_type(wanted))
     if wanted.root in _INTEGERS and pa.types.is_integer(value.type):
         return value.cast(arrow_type(wanted))
-    found = recast(value, logical_type(value.type, nullable=True), wanted)
-    if found.null_count > value.null_count:
+    converted = recast(value, logical_type(value.type, nullable=True), wanted)
+    if converted.null_count > value.null_count:
         raise pa.ArrowInvalid(f"a value does not fit into {wanted}")
-    return found
+    return converted
 
 
 def fitted(value: pa.Array, wanted: DataType) -> pa.Array:
@@ -142,10 +142,10 @@ def _of_doubles(sign: str, left: Value, right: Value) -> Value:
         raise pa.ArrowInvalid("divide by zero")
     both = [pa.array([v.as_py()], pa.float64()) if isinstance(v, pa.Scalar) else v for v in (left, right)]
     numbers = [np.asarray(v.fill_null(1.0)) for v in both]
-    found = np.fmod(*numbers)
-    is_null = np.broadcast_to(np.asarray(both[0].is_null()) | np.asarray(both[1].is_null()), found.shape)
-    done = pa.array(found, pa.float64(), mask=is_null)
-    return done if isinstance(left, pa.Array) or isinstance(right, pa.Array) else done[0]
+    remainders = np.fmod(*numbers)
+    is_null = np.broadcast_to(np.asarray(both[0].is_null()) | np.asarray(both[1].is_null()), remainders.shape)
+    result = pa.array(remainders, pa.float64(), mask=is_null)
+    return result if isinstance(left, pa.Array) or isinstance(right, pa.Array) else result[0]
 
 
 def _of_decimals(sign: str, left: Value, right: Value) -> Value:

@@ -164,14 +164,14 @@ def literal_of(node: exp.Expression, field: DataField) -> pa.Scalar:
     return literal_scalar(field, node.this if is_time_literal(node) else node)
 
 
-def is_zoned(data_type: pa.DataType) -> bool:
+def is_zoned(arrow: pa.DataType) -> bool:
     """Whether values are instants."""
-    return bool(pa.types.is_timestamp(data_type)) and data_type.tz is not None
+    return bool(pa.types.is_timestamp(arrow)) and arrow.tz is not None
 
 
-def is_local(data_type: pa.DataType) -> bool:
+def is_local(arrow: pa.DataType) -> bool:
     """Whether values are times without a zone."""
-    return bool(pa.types.is_timestamp(data_type)) and data_type.tz is None
+    return bool(pa.types.is_timestamp(arrow)) and arrow.tz is None
 
 
 def refuse_subqueries(node: exp.Expression, verb: str) -> None:
