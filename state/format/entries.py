@@ -69,8 +69,8 @@ class Snapshot:
     version: int = 3
 
     def is_same_as(self, other: "Snapshot | None") -> bool:
-        """Whether the two are one published state. A server may keep less of it than it was given, the uuid included;
-        a name of a manifest list is used once.
+        """Whether both are the same published state. The names of the manifest lists tell it, as each is used once;
+        the uuid does not, as a server may not keep it.
         """
         if other is None:
             return False

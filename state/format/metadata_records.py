@@ -42,42 +42,42 @@ def read_records(data: bytes, form: RecordFormat) -> Iterable[Record]:
     return [_record(row, form.schema, f"record {i}") for i, row in enumerate(rows)]
 
 
-def _in_millis(found: pa.DataType) -> pa.DataType:
+def _in_millis(data_type: pa.DataType) -> pa.DataType:
     """The type with milliseconds for all timestamps, which Python's own can hold."""
-    if pa.types.is_timestamp(found):
+    if pa.types.is_timestamp(data_type):
         return pa.timestamp("ms")
-    if pa.types.is_struct(found):
-        return pa.struct([f.with_type(_in_millis(f.type)) for f in found])
-    if pa.types.is_list(found):
-        return pa.list_(found.value_field.with_type(_in_millis(found.value_type)))
-    return found
+    if pa.types.is_struct(data_type):
+        return pa.struct([f.with_type(_in_millis(f.type)) for f in data_type])
+    if pa.types.is_list(data_type):
+        return pa.list_(data_type.value_field.with_type(_in_millis(data_type.value_type)))
+    return data_type
 
 
-def _record(found: object, schema: Mapping[str, Json], place: str) -> Record:
+def _record(row: object, schema: Mapping[str, Json], place: str) -> Record:
     """The fields that the schema knows; those that may be null may be missing."""
     fields = schema["fields"]
-    if not isinstance(found, dict) or not isinstance(fields, list):
+    if not isinstance(row, dict) or not isinstance(fields, list):
         raise CorruptFileError(f"{place} is no record", offset=0)
     kept: Record = {}
     for field in fields:
         assert isinstance(field, dict)
         name = str(field["name"])
-        kept[name] = _value(found.get(name), field["type"], f"{place}, {name}")
+        kept[name] = _value(row.get(name), field["type"], f"{place}, {name}")
     return kept
 
 
-def _value(found: object, kind: Json, place: str) -> object:
+def _value(value: object, kind: Json, place: str) -> object:
     if isinstance(kind, list):
-        if found is None:
+        if value is None:
             return None
         kind = next(k for k in kind if k != "null")
     if isinstance(kind, dict) and kind["type"] == "record":
-        return _record(found, kind, place)
-    if isinstance(kind, dict) and kind["type"] == "array" and isinstance(found, list):
-        return [_value(item, kind["items"], place) for item in found]
-    if isinstance(found, datetime):
-        found = (found - _EPOCH) // _MILLI
+        return _record(value, kind, place)
+    if isinstance(kind, dict) and kind["type"] == "array" and isinstance(value, list):
+        return [_value(item, kind["items"], place) for item in value]
+    if isinstance(value, datetime):
+        value = (value - _EPOCH) // _MILLI
     wanted = _TYPES.get(str(kind["type"] if isinstance(kind, dict) else kind))
-    if wanted is None or type(found) is not wanted:
-        raise CorruptFileError(f"{place} is {type(found).__name__}, not {kind}", offset=0)
-    return found
+    if wanted is None or type(value) is not wanted:
+        raise CorruptFileError(f"{place} is {type(value).__name__}, not {kind}", offset=0)
+    return value

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable
 from bucketline.state.errors import CorruptFileError
 
 
-def check_names(found: Iterable[str], known: Collection[str], what: str) -> None:
+def check_names(present: Iterable[str], known: Collection[str], kind: str) -> None:
     """Returns if no unknown name is a known one, which is missing, with one bit flipped. Raises CorruptFileError."""
-    names = set(found)
+    names = set(present)
     for name in names:
         near = flipped_name(name, known)
         if near is not None and near not in names:
-            raise CorruptFileError(f"{what} {name!r} is {near!r} with one bit flipped", name=name, expected=near)
+            raise CorruptFileError(f"{kind} {name!r} is {near!r} with one bit flipped", name=name, expected=near)
 
 
 def flipped_name(name: str, known: Collection[str]) -> str | None:

@@ -75,8 +75,8 @@ def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence
         return tail
     ending = postscript + bytes([len(postscript)])
     body = started + rest + lead
-    found = [*values, *(zlib.crc32(body[i : i + block_bytes]) for i in range(0, len(body), block_bytes))]
-    value = _HEAD.pack(_FORMAT, block_bytes, body_bytes) + b"".join(map(_CRC.pack, found))
+    checksums = [*values, *(zlib.crc32(body[i : i + block_bytes]) for i in range(0, len(body), block_bytes))]
+    value = _HEAD.pack(_FORMAT, block_bytes, body_bytes) + b"".join(map(_CRC.pack, checksums))
     value += _CRC.pack(zlib.crc32(ending))
     value += _CRC.pack(zlib.crc32(value)) + _CRC.pack(value_bytes) + _MAGIC
     return rest + lead + value + ending
@@ -113,22 +113,22 @@ def read_checksums(tail: bytes, size: int) -> BlockChecksums | int | None:
         return None
     values = tuple(v for (v,) in _CRC.iter_unpack(crcs))
     if body_bytes != size - len(tail) + end - value_bytes or len(values) != -(-body_bytes // block_bytes):
-        raise CorruptFileError("the checksums of the ORC file are of another one", offset=place)
+        raise CorruptFileError("the checksums at the end of the ORC file belong to another file", offset=place)
     return BlockChecksums(block_bytes, body_bytes, values)
 
 
 def _varint_members(postscript: bytes) -> dict[int, int]:
     """The members of a postscript that are numbers."""
-    found: dict[int, int] = {}
+    members: dict[int, int] = {}
     at = 0
     while at < len(postscript):
         tag, at = _read_varint(postscript, at)
         value, at = _read_varint(postscript, at)
         if tag & 7 == 0:
-            found[tag >> 3] = value
+            members[tag >> 3] = value
         else:
             at += value
-    return found
+    return members
 
 
 def _with_footer_length(postscript: bytes, footer_bytes: int) -> bytes:

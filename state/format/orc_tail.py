@@ -65,26 +65,26 @@ def writer_zone(read_at: Callable[[int, int], bytes], tail: OrcTail, stripe: Str
     """The time zone a stripe's writer was in, `UTC` where it says none. Raises CorruptFileError."""
     at = stripe.footer_offset
     packed = _exactly(read_at, at, stripe.footer_length)
-    found = dict(_members(_unpacked(packed, tail.codec, tail.block_bytes, at), at)).get(3, b"UTC")
+    zone = dict(_members(_unpacked(packed, tail.codec, tail.block_bytes, at), at)).get(3, b"UTC")
     try:
-        return found.decode() if isinstance(found, bytes) else "UTC"
+        return zone.decode() if isinstance(zone, bytes) else "UTC"
     except UnicodeDecodeError as e:
         raise CorruptFileError("the ORC stripe names no time zone", offset=at) from e
 
 
 def _stripe(data: bytes, at: int) -> Stripe:
-    found = dict(_members(data, at))
-    offset, index, rows, footer = (_number(found.get(i, 0)) for i in (1, 2, 3, 4))
+    members = dict(_members(data, at))
+    offset, index, rows, footer = (_number(members.get(i, 0)) for i in (1, 2, 3, 4))
     if footer > MAX_TAIL_BYTES:
         raise CorruptFileError(f"an ORC stripe footer cannot be {counted(footer, 'byte')} long", offset=at)
     return Stripe(offset, offset + index + rows, footer)
 
 
 def _exactly(read_at: Callable[[int, int], bytes], offset: int, length: int) -> bytes:
-    found = read_at(offset, length)
-    if len(found) != length:
+    data = read_at(offset, length)
+    if len(data) != length:
         raise CorruptFileError(f"the ORC file ends before offset {offset + length}", offset=offset)
-    return found
+    return data
 
 
 def _number(value: int | bytes) -> int:
@@ -144,7 +144,7 @@ def _unpack(block: bytes, codec: str, block_bytes: int, at: int) -> bytes:
         if codec == "zlib":
             return zlib.decompressobj(-zlib.MAX_WBITS).decompress(block, block_bytes)
         if codec in ("lz4", "zstd"):
-            # How long a bare LZ4 block is unpacked, it does not tell, and only frames are read to their end.
+            # A bare LZ4 block does not tell its unpacked length; of a frame, pyarrow reads until the end.
             framed = _LZ4_FRAME + len(block).to_bytes(4, "little") + block + bytes(4) if codec == "lz4" else block
             with pa.CompressedInputStream(pa.BufferReader(framed), codec) as stream:
                 body: bytes = stream.read(block_bytes)
@@ -152,7 +152,7 @@ def _unpack(block: bytes, codec: str, block_bytes: int, at: int) -> bytes:
         size = _varint(block, 0, at)[0]
         if size > block_bytes:
             raise ValueError(f"{counted(size, 'byte')} announced")
-        found: bytes = pa.Codec(codec).decompress(block, decompressed_size=size, asbytes=True)
-        return found
+        unpacked: bytes = pa.Codec(codec).decompress(block, decompressed_size=size, asbytes=True)
+        return unpacked
     except (ValueError, OSError, EOFError, MemoryError, zlib.error) as e:
         raise CorruptFileError(f"the {codec} block of the ORC tail does not unpack: {e}", offset=at) from e

@@ -56,19 +56,19 @@ def default_partition_name(schema: TableSchema) -> str:
 def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, str], ...]:
     """(key, value) texts of a serialized partition, not escaped, in the order of the partition keys.
 
-    Null, empty and blank values all become the name of the default partition. TIMESTAMP_LTZ in names that are no legacy
-    is written in the zone of the JVM: here it is UTC. Raises UnsupportedTableError for BINARY in legacy names, whose
-    text nobody can repeat.
+    Null, empty and blank values all become the name of the default partition. Names of the newer form hold
+    TIMESTAMP_LTZ in the zone of the JVM; here it is UTC. Raises UnsupportedTableError for BINARY in legacy names,
+    whose text nobody can repeat.
     """
     types = [f.type for f in schema.select(schema.partition_keys)]
     values = decode_row(partition, types)
     default = default_partition_name(schema)
     text_of = legacy_text if schema.settings.paths.legacy_names else _utc_text
-    found = []
+    texts = []
     for key, value, data_type in zip(schema.partition_keys, values, types, strict=True):
         text = "" if value is None else text_of(value, data_type)
-        found.append((key, default if _SPACES.fullmatch(text) else text))
-    return tuple(found)
+        texts.append((key, default if _SPACES.fullmatch(text) else text))
+    return tuple(texts)
 
 
 def _utc_text(value: object, data_type: DataType) -> str:
@@ -91,7 +91,7 @@ def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
 
 
 def new_file_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """As `bucket_path`, where new files go. Raises UnsupportedTableError where not every reader would look for them."""
+    """As `bucket_path`, where new files go. Raises UnsupportedTableError where readers disagree about its name."""
     if not schema.settings.paths.legacy_names:
         fields = schema.select(schema.partition_keys)
         for field, value in zip(fields, decode_row(partition, [f.type for f in fields]), strict=True):

@@ -1,4 +1,4 @@
-"""What is said to a REST catalog of schemas: a new one, and the changes that lead from one to the next.
+"""The JSON that tells a REST catalog of a new schema, or of the changes from one schema to the next.
 
 Fields are matched by id, so a rename is no drop. Source: Paimon 2.0 Schema, SchemaChange and its JSON.
 """
@@ -14,21 +14,21 @@ _Path = tuple[str, ...]
 
 def new_schema_json(schema: TableSchema) -> dict[str, object]:
     """The schema of a table to be created."""
-    found: dict[str, object] = {
+    members: dict[str, object] = {
         "fields": [field_to_json(f) for f in schema.fields],
         "partitionKeys": list(schema.partition_keys),
         "primaryKeys": list(schema.primary_keys),
         "options": dict(schema.options),
     }
-    return found if schema.comment is None else found | {"comment": schema.comment}
+    return members if schema.comment is None else members | {"comment": schema.comment}
 
 
 def schema_changes(before: TableSchema, wanted: TableSchema) -> list[Change]:
     """The changes from one schema to the other, in the order in which they apply."""
-    found = [*_row_changes((), before.fields, wanted.fields), *_option_changes(before.options, wanted.options)]
+    changes = [*_row_changes((), before.fields, wanted.fields), *_option_changes(before.options, wanted.options)]
     if before.comment != wanted.comment:
-        found.append({"action": "updateComment", "comment": wanted.comment})
-    return found
+        changes.append({"action": "updateComment", "comment": wanted.comment})
+    return changes
 
 
 def same_schema(one: TableSchema, other: TableSchema) -> bool:

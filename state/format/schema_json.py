@@ -69,29 +69,29 @@ def decode_schema(data: bytes) -> TableSchema:
     Raises CorruptFileError when it is no schema, or of a version newer than ours.
     """
     try:
-        found = json.loads(data)
-        version = int(found.get("version", 1))
+        members = json.loads(data)
+        version = int(members.get("version", 1))
         if version > CURRENT_VERSION:
             raise CorruptFileError(
                 f"schema version {version} is newer than {CURRENT_VERSION}, the newest this release reads",
                 version=version,
             )
-        check_names(found, _MEMBERS, "schema member")
-        options = {str(k): str(v) for k, v in found["options"].items()}
+        check_names(members, _MEMBERS, "schema member")
+        options = {str(k): str(v) for k, v in members["options"].items()}
         if version <= 2:
             options.setdefault(FILE_FORMAT.key, FileFormat.ORC.value)
         if version <= 1:
             options.setdefault(BUCKET.key, "1")
-        comment = found.get("comment")
+        comment = members.get("comment")
         schema = TableSchema(
-            id=int(found["id"]),
-            fields=tuple(parse_field(f) for f in found["fields"]),
-            highest_field_id=int(found["highestFieldId"]),
-            partition_keys=tuple(found["partitionKeys"]),
-            primary_keys=tuple(found["primaryKeys"]),
+            id=int(members["id"]),
+            fields=tuple(parse_field(f) for f in members["fields"]),
+            highest_field_id=int(members["highestFieldId"]),
+            partition_keys=tuple(members["partitionKeys"]),
+            primary_keys=tuple(members["primaryKeys"]),
             options=options,
             comment=None if comment is None else str(comment),
-            time_ms=int(found.get("timeMillis", 0)),
+            time_ms=int(members.get("timeMillis", 0)),
             version=version,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
@@ -115,7 +115,7 @@ def _check(schema: TableSchema) -> None:
 
 def encode_schema(schema: TableSchema) -> bytes:
     """The bytes of a schema file, members in Java's order."""
-    found: dict[str, object] = {
+    members: dict[str, object] = {
         "version": schema.version,
         "id": schema.id,
         "fields": [field_to_json(f) for f in schema.fields],
@@ -125,6 +125,6 @@ def encode_schema(schema: TableSchema) -> bytes:
         "options": schema.options,
     }
     if schema.comment is not None:
-        found["comment"] = schema.comment
-    found["timeMillis"] = schema.time_ms
-    return json.dumps(found, indent=2, ensure_ascii=False).encode()
+        members["comment"] = schema.comment
+    members["timeMillis"] = schema.time_ms
+    return json.dumps(members, indent=2, ensure_ascii=False).encode()

@@ -62,44 +62,44 @@ def decode_snapshot(data: bytes) -> Snapshot:
     a file of version 1 or 2 lacks its record counts.
     """
     try:
-        found = json.loads(data)
+        members = json.loads(data)
     except (ValueError, RecursionError) as e:
         raise CorruptFileError(f"not a snapshot file: {e!r}") from e
-    if not isinstance(found, dict):
+    if not isinstance(members, dict):
         raise CorruptFileError("not a snapshot file: no JSON object")
-    check_names(found, _MEMBERS, "snapshot member")
-    version = _integer(found, "version")
+    check_names(members, _MEMBERS, "snapshot member")
+    version = _integer(members, "version")
     if not 1 <= version <= CURRENT_VERSION:
         raise CorruptFileError(f"snapshot version {version} is not in 1..{CURRENT_VERSION}", version=version)
     return Snapshot(
-        id=_integer(found, "id"),
-        schema_id=_integer(found, "schemaId"),
-        base_manifest_list=_name(found, "baseManifestList"),
-        delta_manifest_list=_name(found, "deltaManifestList"),
-        commit_user=_text(found, "commitUser"),
-        commit_identifier=_integer(found, "commitIdentifier"),
-        commit_kind=_commit_kind(_text(found, "commitKind")),
-        time_ms=_integer(found, "timeMillis"),
-        total_record_count=_integer(found, "totalRecordCount"),
-        delta_record_count=_integer(found, "deltaRecordCount"),
-        base_manifest_list_size=_size(found, "baseManifestListSize"),
-        delta_manifest_list_size=_size(found, "deltaManifestListSize"),
-        changelog_manifest_list=_optional_name(found, "changelogManifestList"),
-        changelog_manifest_list_size=_size(found, "changelogManifestListSize"),
-        changelog_record_count=_optional_integer(found, "changelogRecordCount"),
-        index_manifest=_optional_name(found, "indexManifest"),
-        watermark=_optional_integer(found, "watermark"),
-        statistics=_optional_name(found, "statistics"),
-        properties=_properties(found),
-        next_row_id=_optional_integer(found, "nextRowId"),
-        operation=_optional_text(found, "operation"),
-        uuid=_optional_text(found, "uuid"),
+        id=_integer(members, "id"),
+        schema_id=_integer(members, "schemaId"),
+        base_manifest_list=_name(members, "baseManifestList"),
+        delta_manifest_list=_name(members, "deltaManifestList"),
+        commit_user=_text(members, "commitUser"),
+        commit_identifier=_integer(members, "commitIdentifier"),
+        commit_kind=_commit_kind(_text(members, "commitKind")),
+        time_ms=_integer(members, "timeMillis"),
+        total_record_count=_integer(members, "totalRecordCount"),
+        delta_record_count=_integer(members, "deltaRecordCount"),
+        base_manifest_list_size=_size(members, "baseManifestListSize"),
+        delta_manifest_list_size=_size(members, "deltaManifestListSize"),
+        changelog_manifest_list=_optional_name(members, "changelogManifestList"),
+        changelog_manifest_list_size=_size(members, "changelogManifestListSize"),
+        changelog_record_count=_optional_integer(members, "changelogRecordCount"),
+        index_manifest=_optional_name(members, "indexManifest"),
+        watermark=_optional_integer(members, "watermark"),
+        statistics=_optional_name(members, "statistics"),
+        properties=_properties(members),
+        next_row_id=_optional_integer(members, "nextRowId"),
+        operation=_optional_text(members, "operation"),
+        uuid=_optional_text(members, "uuid"),
         version=version,
     )
 
 
-def _optional_integer(found: dict[str, object], member: str) -> int | None:
-    value = found.get(member)
+def _optional_integer(members: dict[str, object], member: str) -> int | None:
+    value = members.get(member)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value not in _LONG:
@@ -107,39 +107,39 @@ def _optional_integer(found: dict[str, object], member: str) -> int | None:
     return value
 
 
-def _integer(found: dict[str, object], member: str) -> int:
-    value = _optional_integer(found, member)
+def _integer(members: dict[str, object], member: str) -> int:
+    value = _optional_integer(members, member)
     if value is None:
         raise CorruptFileError(f"snapshot member {member} is missing", member=member)
     return value
 
 
-def _size(found: dict[str, object], member: str) -> int | None:
-    value = _optional_integer(found, member)
+def _size(members: dict[str, object], member: str) -> int | None:
+    value = _optional_integer(members, member)
     if value is not None and value < 0:
         raise CorruptFileError(f"snapshot member {member} is {value}, no size", member=member)
     return value
 
 
-def _name(found: dict[str, object], member: str) -> str:
-    value = _text(found, member)
+def _name(members: dict[str, object], member: str) -> str:
+    value = _text(members, member)
     try:
         return checked_name(value)
     except CorruptFileError as e:
         raise CorruptFileError(f"{member}: {e.message}", **{**e.fields, "member": member}) from e
 
 
-def _optional_name(found: dict[str, object], member: str) -> str | None:
-    return None if found.get(member) is None else _name(found, member)
+def _optional_name(members: dict[str, object], member: str) -> str | None:
+    return None if members.get(member) is None else _name(members, member)
 
 
-def _optional_text(found: dict[str, object], member: str) -> str | None:
-    value = found.get(member)
+def _optional_text(members: dict[str, object], member: str) -> str | None:
+    value = members.get(member)
     return None if value is None else _checked_text(value, member)
 
 
-def _text(found: dict[str, object], member: str) -> str:
-    value = _optional_text(found, member)
+def _text(members: dict[str, object], member: str) -> str:
+    value = _optional_text(members, member)
     if value is None:
         raise CorruptFileError(f"snapshot member {member} is missing", member=member)
     return value
@@ -152,8 +152,8 @@ def _checked_text(value: object, member: str) -> str:
     return value
 
 
-def _properties(found: dict[str, object]) -> dict[str, str]:
-    value = found.get("properties")
+def _properties(members: dict[str, object]) -> dict[str, str]:
+    value = members.get("properties")
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -71,10 +71,10 @@ class ColumnStats:
     def of_keys(self, keys: Sequence[DataField]) -> "ColumnStats | None":
         """The statistics of some of the columns under `KEY_MODE`; None where they were not collected in full."""
         places = {f.name: i for i, f in enumerate(self.fields)}
-        found = [places[k.name] for k in keys if k.name in places and self.modes[places[k.name]].has_bounds]
-        if len(found) < len(keys):
+        positions = [places[k.name] for k in keys if k.name in places and self.modes[places[k.name]].has_bounds]
+        if len(positions) < len(keys):
             return None
-        return ColumnStats(tuple(keys), (KEY_MODE,) * len(keys), tuple(self.columns[i] for i in found))
+        return ColumnStats(tuple(keys), (KEY_MODE,) * len(keys), tuple(self.columns[i] for i in positions))
 
     def to_simple_stats(self) -> tuple[SimpleStats, tuple[str, ...] | None]:
         """What the manifest holds in dense form, and `_VALUE_STATS_COLS`: the columns that have statistics.
@@ -117,9 +117,9 @@ def collect_stats(
     return ColumnStats(tuple(fields), tuple(modes), columns)
 
 
-def is_within(found: ColumnBounds, low: Bound | None, high: Bound | None) -> bool:
+def is_within(bounds: ColumnBounds, low: Bound | None, high: Bound | None) -> bool:
     """Whether the values of a column are all between two bounds, both included; unknown ones rule out nothing."""
-    return _is_beyond(found.minimum, low, sign=-1) and _is_beyond(found.maximum, high, sign=1)
+    return _is_beyond(bounds.minimum, low, sign=-1) and _is_beyond(bounds.maximum, high, sign=1)
 
 
 def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
@@ -140,16 +140,16 @@ def stats_modes(
     """
     files = settings.files
     mode = files.stats_mode if level is None else files.stats_mode_per_level.get(level, files.stats_mode)
-    found = []
+    modes = []
     for position, field in enumerate(fields):
         own = settings.columns.stats_mode(field.name)
         if own is not None:
-            found.append(own)
+            modes.append(own)
         elif 0 <= files.columns_with_stats <= position:
-            found.append(StatsMode(StatsKind.NONE))
+            modes.append(StatsMode(StatsKind.NONE))
         else:
-            found.append(mode)
-    return tuple(found)
+            modes.append(mode)
+    return tuple(modes)
 
 
 def truncate_min(value: Bound, length: int) -> Bound:
@@ -194,8 +194,8 @@ def _bounds_of(column: pa.Array | pa.ChunkedArray, data_type: DataType, mode: St
         return ColumnBounds(None, None, null_count, is_bounded=False)
     if data_type.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
         return _float_bounds(column, null_count)
-    found = pc.min_max(column)
-    low, high = found["min"], found["max"]
+    min_max = pc.min_max(column)
+    low, high = min_max["min"], min_max["max"]
     if not low.is_valid:
         return ColumnBounds(None, None, null_count)
     return ColumnBounds(from_scalar(low, data_type), from_scalar(high, data_type), null_count)
@@ -204,8 +204,8 @@ def _bounds_of(column: pa.Array | pa.ChunkedArray, data_type: DataType, mode: St
 def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> ColumnBounds:
     if pc.any(pc.is_nan(column)).as_py():
         return ColumnBounds(None, None, null_count, is_bounded=False)
-    found = pc.min_max(column)
-    low, high = found["min"].as_py(), found["max"].as_py()
+    min_max = pc.min_max(column)
+    low, high = min_max["min"].as_py(), min_max["max"].as_py()
     if low == 0 or high == 0:
         # Arrow takes the zeros for equal; in key order -0.0 is the smaller one.
         values = column.drop_null().to_numpy()

@@ -73,10 +73,10 @@ def check_case(name: TableName) -> None:
             raise OptionError(f"{part!r} is not in lower case, and 'case-sensitive' is false", key="table", value=part)
 
 
-def _check_folder_name(name: str, what: str, text: str) -> None:
+def _check_folder_name(name: str, kind: str, text: str) -> None:
     if not name.strip() or name != name.strip() or name in (".", ".."):
-        raise OptionError(f"{text!r}: {name!r} is not a valid {what} name", key=what, value=text)
+        raise OptionError(f"{text!r}: {name!r} is not a valid {kind} name", key=kind, value=text)
     if any(sign in name for sign in "/\\\x00$"):
         raise OptionError(
-            f"{text!r}: a {what} is a folder, so its name cannot hold '/', '\\' or '$'", key=what, value=text
+            f"{text!r}: a {kind} is a folder, so its name cannot hold '/', '\\' or '$'", key=kind, value=text
         )

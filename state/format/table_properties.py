@@ -10,8 +10,8 @@ _BUCKET_KEY = "bucket-key"
 
 def table_properties(schema: TableSchema) -> dict[str, str]:
     """The properties by name; keys are left out where there are none."""
-    given = schema.options.get(_BUCKET_KEY, "").split(",") if _BUCKET_KEY in schema.options else []
+    declared = schema.options.get(_BUCKET_KEY, "").split(",") if _BUCKET_KEY in schema.options else []
     partitions = set(schema.partition_keys)
-    bucket_keys = given or [k for k in schema.primary_keys if k not in partitions]
+    bucket_keys = declared or [k for k in schema.primary_keys if k not in partitions]
     keys = {"primary-key": schema.primary_keys, "partition": schema.partition_keys, _BUCKET_KEY: bucket_keys}
-    return {**schema.options, **{name: ",".join(found) for name, found in keys.items() if found}}
+    return {**schema.options, **{name: ",".join(columns) for name, columns in keys.items() if columns}}

@@ -48,7 +48,7 @@ def encode_tag(tag: Tag) -> bytes:
 
 
 def decode_tag(name: str, data: bytes) -> Tag:
-    """The tag in a tag file. Raises CorruptFileError as `decode_snapshot`, and for times that are none."""
+    """The tag in a tag file. Raises CorruptFileError as `decode_snapshot`, and for invalid times."""
     snapshot = decode_snapshot(data)
     members = json.loads(data)
     created, retained = members.get(_CREATED), members.get(_RETAINED)
@@ -66,10 +66,10 @@ def decode_tag(name: str, data: bytes) -> Tag:
 def _time_array(local_ms: int) -> list[int]:
     """Year to minute, then second and nanoseconds; zeros at the end are left out from the second on, as Java does."""
     t = _EPOCH + timedelta(milliseconds=local_ms)
-    found = [t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond * 1000]
-    while len(found) > 5 and found[-1] == 0:
-        found.pop()
-    return found
+    parts = [t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond * 1000]
+    while len(parts) > 5 and parts[-1] == 0:
+        parts.pop()
+    return parts
 
 
 def _time_ms(parts: list[int]) -> int:

@@ -143,11 +143,11 @@ def _unpack_zstandard(data: bytes) -> bytes:
     # Java streams its frames, so they do not say how much they unpack to.
     data = _without_checksum(data, _SKIPPED)
     # A read takes memory for all that it is asked for, whatever there is.
-    found: list[bytes] = []
+    pieces: list[bytes] = []
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        while (piece := stream.read(_PIECE_BYTES)) and len(found) * _PIECE_BYTES <= MAX_BLOCK_BYTES:
-            found.append(piece)
-    return b"".join(found)
+        while (piece := stream.read(_PIECE_BYTES)) and len(pieces) * _PIECE_BYTES <= MAX_BLOCK_BYTES:
+            pieces.append(piece)
+    return b"".join(pieces)
 
 
 _UNPACKERS: dict[str, Callable[[bytes], bytes]] = {

@@ -86,55 +86,55 @@ class AvroColumns:
                 records = fastavro.schemaless_reader(source, self._layout.items)
                 if len(records) != block.count or None in records or source.tell() != len(source.getbuffer()):
                     raise ValueError(f"the block does not hold exactly its {counted(block.count, 'record')}")
-                found = pa.array(records, wanted)
+                structs = pa.array(records, wanted)
             except (*MALFORMED, pa.ArrowException) as e:
                 raise CorruptFileError(
                     f"no Avro records in the block at offset {block.offset}: {e!r}", offset=block.offset
                 ) from e
-            yield pa.RecordBatch.from_struct_array(found)
+            yield pa.RecordBatch.from_struct_array(structs)
 
 
 @lru_cache(maxsize=64)
 def _layout(text: bytes) -> _Layout:
-    found = inline_schema(text)
-    record = _arrow_of(found, "the record")
+    schema = inline_schema(text)
+    record = _arrow_of(schema, "the record")
     if not pa.types.is_struct(record):
         raise CorruptFileError("the Avro schema is not that of a record")
     try:
         declared: dict[str, pa.DataType] = {}
         if f'"{NAMESPACE}"'.encode() in text:
-            declared = {f.name: f.type for f in _arrow_of(found, "the record", has_decimals=True)}
-        return _Layout(fastavro.parse_schema({"type": "array", "items": found}), record, declared)
+            declared = {f.name: f.type for f in _arrow_of(schema, "the record", has_decimals=True)}
+        return _Layout(fastavro.parse_schema({"type": "array", "items": schema}), record, declared)
     except MALFORMED as e:
         raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
 
 
-def _arrow_of(found: Json, path: str, *, has_decimals: bool = False) -> pa.DataType:
+def _arrow_of(schema: Json, path: str, *, has_decimals: bool = False) -> pa.DataType:
     """The type of values as they are stored, but for decimals if `has_decimals`: those are stored as bytes."""
-    if isinstance(found, list):
-        branches = [b for b in found if b != "null"]
+    if isinstance(schema, list):
+        branches = [b for b in schema if b != "null"]
         if len(branches) != 1:
             raise UnsupportedTableError(f"{path} is an Avro union of several types", field=path)
         return _arrow_of(branches[0], path, has_decimals=has_decimals)
-    if isinstance(found, str):
-        return _PLAIN[found]
-    assert isinstance(found, dict)
-    kind, annotation = str(found["type"]), found.get(ANNOTATION)
+    if isinstance(schema, str):
+        return _PLAIN[schema]
+    assert isinstance(schema, dict)
+    kind, annotation = str(schema["type"]), schema.get(ANNOTATION)
     if kind == "record":
-        fields = found["fields"]
+        fields = schema["fields"]
         assert isinstance(fields, list)
         inner = [(str(f["name"]), f["type"]) for f in map(_as_dict, fields)]
         return pa.struct([pa.field(n, _arrow_of(t, n, has_decimals=has_decimals)) for n, t in inner])
     if kind == "array":
-        items = _arrow_of(found["items"], path, has_decimals=has_decimals)
+        items = _arrow_of(schema["items"], path, has_decimals=has_decimals)
         is_entry = pa.types.is_struct(items) and [f.name for f in items] == ["key", "value"]
         return pa.map_(items[0].type, items[1].type) if annotation == "map" and is_entry else pa.list_(items)
     if kind == "fixed":
-        return pa.binary(int(str(found["size"])))
+        return pa.binary(int(str(schema["size"])))
     if kind == "enum":
         return pa.string()
     if has_decimals and annotation == "decimal":
-        return _decimal(found[DIGITS])
+        return _decimal(schema[DIGITS])
     return _ANNOTATED.get((kind, str(annotation)), _PLAIN[kind])
 
 

@@ -170,16 +170,16 @@ def iterate_records(data: bytes, form: RecordFormat) -> Iterator[Record]:
     for offset, count, body in container.blocks():
         source = BytesIO(encode_varint(count) + body + b"\0")
         try:
-            found = fastavro.schemaless_reader(source, items)
+            records = fastavro.schemaless_reader(source, items)
         except MALFORMED as e:
             raise CorruptFileError(f"no Avro records in the block at offset {offset}: {e!r}", offset=offset) from e
-        if len(found) != count or source.tell() != len(source.getbuffer()):
+        if len(records) != count or source.tell() != len(source.getbuffer()):
             raise CorruptFileError(
                 f"the block at offset {offset} does not hold exactly its {counted(count, 'record')}", offset=offset
             )
-        if may_lack and not all(holds_records(record, form.schema) for record in found):
+        if may_lack and not all(holds_records(record, form.schema) for record in records):
             raise CorruptFileError(f"the block at offset {offset} holds a null in the place of a record", offset=offset)
-        yield from found
+        yield from records
 
 
 def open_container(data: bytes) -> Container:

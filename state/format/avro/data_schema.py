@@ -46,8 +46,8 @@ def data_schema(fields: Sequence[DataField]) -> bytes:
 
     Raises UnsupportedTableError, naming the column, for a type or a name that Avro does not have.
     """
-    found = _record("record", fields, NAMESPACE)
-    return json.dumps(found, separators=(",", ":")).encode()
+    record = _record("record", fields, NAMESPACE)
+    return json.dumps(record, separators=(",", ":")).encode()
 
 
 def is_text_map(data_type: DataType) -> bool:

@@ -98,10 +98,10 @@ def _pieces(column: pa.Array, data_type: DataType, wanted: Mask | None) -> list[
     row = _Row(len(column), data_type.nullable, valid, wanted)
     root = data_type.root
     if root is TypeRoot.ROW:
-        found = row.pieces(np.empty((row.count, 0), np.uint8))
+        pieces = row.pieces(np.empty((row.count, 0), np.uint8))
         for field, child in zip(data_type.fields, column.flatten(), strict=True):
-            found += _pieces(child, field.type, row.present())
-        return found
+            pieces += _pieces(child, field.type, row.present())
+        return pieces
     if root is TypeRoot.ARRAY:
         assert data_type.element is not None
         offsets, (values,) = _contents(column)
@@ -245,10 +245,10 @@ def _compact(octets: Octets, kept: Mask | None) -> pa.LargeBinaryArray:
 
 def _counts(mask: Mask) -> NDArray[np.int64]:
     """How many are true in each row. Rows are a few octets wide, and numpy is slow at adding up many short rows."""
-    found = np.zeros(len(mask), np.int64)
+    counts = np.zeros(len(mask), np.int64)
     for place in range(mask.shape[1]):
-        found += mask[:, place]
-    return found
+        counts += mask[:, place]
+    return counts
 
 
 def _joined(pieces: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
@@ -264,8 +264,8 @@ def _bytes_of(array: pa.LargeBinaryArray) -> pa.Buffer:
     if len(array) == 0:
         return pa.py_buffer(b"")
     places = np.frombuffer(array.buffers()[1], "<i8")[array.offset :][: len(array) + 1]
-    found = array.buffers()[2]
-    return pa.py_buffer(b"") if found is None else found.slice(int(places[0]), int(places[-1] - places[0]))
+    data = array.buffers()[2]
+    return pa.py_buffer(b"") if data is None else data.slice(int(places[0]), int(places[-1] - places[0]))
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -68,15 +68,15 @@ def reading_schema(text: bytes, form: RecordFormat) -> tuple[object, bool]:
     Writers up to Paimon 0.9 do so, and never write a null there: what was read is to pass `holds_records`.
     """
     try:
-        found = _Inliner().inline(json.loads(text), 0)
-        may_lack = _match(found, form.schema, "")
-        return fastavro.parse_schema({"type": "array", "items": found}), may_lack
+        schema = _Inliner().inline(json.loads(text), 0)
+        may_lack = _match(schema, form.schema, "")
+        return fastavro.parse_schema({"type": "array", "items": schema}), may_lack
     except MALFORMED as e:
         raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
 
 
 def holds_records(value: object, wanted: Json) -> bool:
-    """Whether no record is null in a decoded value that may not be null by the schema `wanted`."""
+    """Whether a decoded value has no null in the place of a record that the schema `wanted` requires."""
     if isinstance(wanted, list):
         return value is None or holds_records(value, wanted[1])
     if not isinstance(wanted, dict) or wanted["type"] not in ("record", "array"):
@@ -117,33 +117,33 @@ class _Inliner:
         self._nodes = 0
         self._annotated = annotated
 
-    def inline(self, found: Json, depth: int) -> Json:
+    def inline(self, schema: Json, depth: int) -> Json:
         self._nodes += 1
         if depth > MAX_SCHEMA_DEPTH or self._nodes > MAX_SCHEMA_NODES:
             raise CorruptFileError(f"the Avro schema is recursive, or larger than {MAX_SCHEMA_NODES} nodes")
-        if isinstance(found, list):
-            return [b if b == "null" else self.inline(b, depth + 1) for b in found]
-        if isinstance(found, str):
-            if found in _PRIMITIVES:
-                return found
-            if found in self._names:
-                return self.inline(self._names[found], depth + 1)
-        if not isinstance(found, dict):
-            raise CorruptFileError(f"{found!r} is no Avro type")
-        kind = found.get("type")
+        if isinstance(schema, list):
+            return [b if b == "null" else self.inline(b, depth + 1) for b in schema]
+        if isinstance(schema, str):
+            if schema in _PRIMITIVES:
+                return schema
+            if schema in self._names:
+                return self.inline(self._names[schema], depth + 1)
+        if not isinstance(schema, dict):
+            raise CorruptFileError(f"{schema!r} is no Avro type")
+        kind = schema.get("type")
         if isinstance(kind, (dict, list)) or kind in _PRIMITIVES:
             plain = self.inline(kind, depth + 1)
-            return self._annotate({"type": plain}, found) if isinstance(plain, str) else plain
+            return self._annotate({"type": plain}, schema) if isinstance(plain, str) else plain
         if kind == "array":
-            return self._annotate({"type": kind, "items": self.inline(found.get("items"), depth + 1)}, found)
+            return self._annotate({"type": kind, "items": self.inline(schema.get("items"), depth + 1)}, schema)
         if kind == "map":
-            return self._inline_map(self.inline(found.get("values"), depth + 1))
-        return self._inline_named(found, depth)
+            return self._inline_map(self.inline(schema.get("values"), depth + 1))
+        return self._inline_named(schema, depth)
 
-    def _annotate(self, plain: dict[str, Json], found: dict[str, Json]) -> Json:
+    def _annotate(self, plain: dict[str, Json], schema: dict[str, Json]) -> Json:
         if self._annotated:
-            digits = [found.get("precision"), found.get("scale", 0)]
-            return plain | {ANNOTATION: found.get("logicalType"), DIGITS: digits}
+            digits = [schema.get("precision"), schema.get("scale", 0)]
+            return plain | {ANNOTATION: schema.get("logicalType"), DIGITS: digits}
         return plain if "items" in plain else plain["type"]
 
     def _inline_map(self, values: Json) -> Json:
@@ -154,54 +154,54 @@ class _Inliner:
         record: Json = {"type": "record", "name": f"r{self._nodes}", "fields": entry}
         return {"type": "array", "items": record, ANNOTATION: "map"}
 
-    def _inline_named(self, found: dict[str, Json], depth: int) -> Json:
-        name, space = found.get("name"), found.get("namespace")
+    def _inline_named(self, schema: dict[str, Json], depth: int) -> Json:
+        name, space = schema.get("name"), schema.get("namespace")
         if not isinstance(name, str):
-            raise CorruptFileError(f"{found.get('type')!r} is no Avro type")
+            raise CorruptFileError(f"{schema.get('type')!r} is no Avro type")
         for alias in (name, name.rpartition(".")[2], f"{space}.{name}"):
-            self._names[alias] = found
-        plain: dict[str, Json] = {"type": found["type"], "name": f"r{self._nodes}"}
-        match found["type"]:
+            self._names[alias] = schema
+        plain: dict[str, Json] = {"type": schema["type"], "name": f"r{self._nodes}"}
+        match schema["type"]:
             case "record":
                 plain["fields"] = [
-                    {"name": f["name"], "type": self.inline(f["type"], depth + 1)} for f in _fields(found)
+                    {"name": f["name"], "type": self.inline(f["type"], depth + 1)} for f in _fields(schema)
                 ]
             case "enum":
-                plain["symbols"] = found["symbols"]
-            case "fixed" if isinstance(found["size"], int) and found["size"] > 0:
-                plain["size"] = found["size"]
+                plain["symbols"] = schema["symbols"]
+            case "fixed" if isinstance(schema["size"], int) and schema["size"] > 0:
+                plain["size"] = schema["size"]
             case kind:
                 raise CorruptFileError(f"{kind!r} is no Avro type")
         return plain
 
 
-def _match(found: Json, wanted: Json, path: str) -> bool:
-    """Whether `found` makes records nullable that `wanted` does not.
+def _match(stored: Json, wanted: Json, path: str) -> bool:
+    """Whether the schema `stored` makes records nullable that `wanted` does not.
 
-    Raises CorruptFileError unless every other value of `found` can be used where `wanted` is expected.
+    Raises CorruptFileError unless every other value of `stored` can be used where `wanted` is expected.
     """
     if isinstance(wanted, list):
-        branches = found if isinstance(found, list) else [found]
+        branches = stored if isinstance(stored, list) else [stored]
         return any([_match(branch, wanted[1], path) for branch in branches if branch != "null"])
     is_record = isinstance(wanted, dict) and wanted["type"] == "record"
-    if is_record and isinstance(found, list) and len(found) == 2 and "null" in found:
-        _match(found[0] if found[1] == "null" else found[1], wanted, path)
+    if is_record and isinstance(stored, list) and len(stored) == 2 and "null" in stored:
+        _match(stored[0] if stored[1] == "null" else stored[1], wanted, path)
         return True
-    kind = found.get("type") if isinstance(found, dict) else found
+    kind = stored.get("type") if isinstance(stored, dict) else stored
     wanted_kind = wanted.get("type") if isinstance(wanted, dict) else wanted
     assert isinstance(wanted_kind, str)
     if not isinstance(kind, str) or kind not in _READ_AS.get(wanted_kind, (wanted_kind,)):
         raise CorruptFileError(f"{path or 'the record'} has the Avro type {kind!r}, not {wanted_kind}", field=path)
-    if isinstance(found, dict) and isinstance(wanted, dict):
+    if isinstance(stored, dict) and isinstance(wanted, dict):
         if kind == "array":
-            return _match(found["items"], wanted["items"], path)
+            return _match(stored["items"], wanted["items"], path)
         if kind == "record":
-            return _match_fields(found, wanted, path)
+            return _match_fields(stored, wanted, path)
     return False
 
 
-def _match_fields(found: dict[str, Json], wanted: dict[str, Json], path: str) -> bool:
-    have = {f["name"]: f["type"] for f in _fields(found)}
+def _match_fields(stored: dict[str, Json], wanted: dict[str, Json], path: str) -> bool:
+    have = {f["name"]: f["type"] for f in _fields(stored)}
     may_lack = False
     for want in _fields(wanted):
         inner = f"{path}.{want['name']}".lstrip(".")

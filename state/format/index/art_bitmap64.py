@@ -66,15 +66,15 @@ def encode_bitmap64(bitmap: BitMap64) -> bytes:
         return _EMPTY
     compact = BitMap64(bitmap)
     compact.run_optimize()
-    found = _read_portable(compact.serialize())
-    keys = [key.to_bytes(_KEY_BYTES, "big") for key, _ in found]
+    containers = _read_portable(compact.serialize())
+    keys = [key.to_bytes(_KEY_BYTES, "big") for key, _ in containers]
     parts = [b"\x01", struct.pack("<q", len(keys))]
     _write_node(keys, 0, len(keys), 0, parts)
-    parts.append(struct.pack("<i", 1) + _NOT_TRIMMED + struct.pack("<i", len(found)))
-    for _, container in found:
+    parts.append(struct.pack("<i", 1) + _NOT_TRIMMED + struct.pack("<i", len(containers)))
+    for _, container in containers:
         parts.append(struct.pack("<BBi", 1, container.kind, container.cardinality))
         parts.append(container.payload)
-    parts.append(struct.pack("<qii", len(found), 0, len(found) - 1))
+    parts.append(struct.pack("<qii", len(containers), 0, len(containers) - 1))
     return b"".join(parts)
 
 
@@ -130,7 +130,7 @@ def _read_leaves(data: bytes) -> tuple[list[tuple[int, int]], int]:
 
 def _read_containers(data: bytes, at: int) -> tuple[dict[int, _Container], int]:
     """The containers by number, and where they end."""
-    found: dict[int, _Container] = {}
+    containers: dict[int, _Container] = {}
     (array_count,) = struct.unpack_from("<i", data, at)
     at += 4
     for array in range(array_count):
@@ -142,8 +142,8 @@ def _read_containers(data: bytes, at: int) -> tuple[dict[int, _Container], int]:
             (present,) = struct.unpack_from("<B", data, at)
             at += 1
             if present:
-                found[array << 32 | place], at = _read_container(data, at)
-    return found, at
+                containers[array << 32 | place], at = _read_container(data, at)
+    return containers, at
 
 
 def _read_container(data: bytes, at: int) -> tuple[_Container, int]:
@@ -234,7 +234,7 @@ def _write_portable32(containers: Sequence[tuple[int, _Container]]) -> bytes:
 
 def _read_portable(data: bytes) -> list[tuple[int, _Container]]:
     """High 48 bits and container, ascending, of a portable 64-bit bitmap that we wrote ourselves."""
-    found: list[tuple[int, _Container]] = []
+    containers: list[tuple[int, _Container]] = []
     (bitmap_count,) = struct.unpack_from("<q", data)
     at = 8
     for _ in range(bitmap_count):
@@ -254,8 +254,8 @@ def _read_portable(data: bytes) -> list[tuple[int, _Container]]:
         for i, (low, fewer) in enumerate(heads):
             full = _Kind.BITS if fewer >= _MOST_ARRAY else _Kind.ARRAY
             container, at = _container_at(data, at, _Kind.RUN if runs >> i & 1 else full, fewer + 1)
-            found.append((high << 16 | low, container))
-    return found
+            containers.append((high << 16 | low, container))
+    return containers
 
 
 def _corrupt(offset: int, reason: str) -> CorruptFileError:

@@ -112,8 +112,8 @@ def _body_v2(vector: BitMap) -> bytes:
 def _portable(vector: BitMap) -> bytes:
     compact = BitMap(vector)
     compact.run_optimize()
-    found: bytes = compact.serialize()
-    return found
+    portable: bytes = compact.serialize()
+    return portable
 
 
 def _bitmap_v1(data: bytes, at: DeletionVectorRange) -> BitMap:

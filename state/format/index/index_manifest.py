@@ -134,11 +134,11 @@ def _from_record(ordinal: int, record: dict[str, Any]) -> IndexManifestEntry:
     )
 
 
-def _to_range(ordinal: int, found: dict[str, Any] | None) -> DeletionVectorRange:
-    if found is None:
+def _to_range(ordinal: int, record: dict[str, Any] | None) -> DeletionVectorRange:
+    if record is None:
         raise CorruptFileError(f"index entry {ordinal} has a null deletion vector", entry=ordinal)
-    if found["f1"] < 0 or found["f2"] < 0:
+    if record["f1"] < 0 or record["f2"] < 0:
         raise CorruptFileError(
-            f"index entry {ordinal} has the range {found['f1']}, {found['f2']} of {found['f0']}", entry=ordinal
+            f"index entry {ordinal} has the range {record['f1']}, {record['f2']} of {record['f0']}", entry=ordinal
         )
-    return DeletionVectorRange(found["f0"], found["f1"], found["f2"], found.get("_CARDINALITY"))
+    return DeletionVectorRange(record["f0"], record["f1"], record["f2"], record.get("_CARDINALITY"))
