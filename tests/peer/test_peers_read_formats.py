@@ -21,6 +21,7 @@ NEAR = {
     "TIMESTAMP(3)": ("1970-01-01T00:00:00", "1969-12-31T23:59:59", "1970-01-01T00:00:00.001000"),
     "TIMESTAMP(6)": ("1700-01-01T00:00:00", "1969-12-31T23:59:58", "2024-02-29T12:34:56.789012"),
 }
+COLUMNS_OF_A_TABLE = 4  # where a table of all types takes long
 NESTED = {
     "l": "ARRAY<INT>",
     "deep": "ARRAY<ARRAY<STRING>>",
@@ -153,17 +154,21 @@ def test_java_loses_no_row_that_it_would_not_lose_of_its_own(
     paimon_java: PaimonJava, form: str, mode: str, tmp_path: Path
 ) -> None:
     """Java's ORC reader skips rows by indexes that order text by UTF-16 and days before 1582 otherwise."""
-    ours, javas = tmp_path / "ours", tmp_path / "javas"
-    columns, data = every_row(form)
+    every_column, every = every_row(form)
     options = {"metadata.stats-mode": mode, "file.format": form}
-    make_table(ours, columns, options=options)
-    paimon_java.create(javas, fields_of(columns), options=options)
-    for start in range(0, len(data), 3):
-        write_rows(ours, data[start : start + 3])
-        paimon_java.write(javas, data[start : start + 3])
-    spared = 0
-    for kind in kinds_for(form):
-        wanted = conditions(kind, name_of(kind))
+    kinds, spared = kinds_for(form), 0
+    # Several narrow tables: Java's Avro reader takes the header of a file, with its columns, byte by byte.
+    for first in range(0, len(kinds), COLUMNS_OF_A_TABLE):
+        several = kinds[first : first + COLUMNS_OF_A_TABLE]
+        ours, javas = tmp_path / f"ours-{first}", tmp_path / f"javas-{first}"
+        columns = {name: every_column[name] for name in ("k", *map(name_of, several))}
+        data = [{name: row[name] for name in columns} for row in every]
+        make_table(ours, columns, options=options)
+        paimon_java.create(javas, fields_of(columns), options=options)
+        for start in range(0, len(data), 3):
+            write_rows(ours, data[start : start + 3])
+            paimon_java.write(javas, data[start : start + 3])
+        wanted = [condition for kind in several for condition in conditions(kind, name_of(kind))]
         found = zip(paimon_java.prune_check(ours, wanted), paimon_java.prune_check(javas, wanted), strict=True)
         for condition, (answer, own) in zip(wanted, found, strict=True):
             assert set(answer["lost"]) <= set(own["lost"]), condition

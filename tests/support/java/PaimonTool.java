@@ -49,6 +49,7 @@ import org.apache.paimon.mergetree.compact.aggregate.FieldHllSketchAgg;
 import org.apache.paimon.mergetree.compact.aggregate.FieldRoaringBitmap64Agg;
 import org.apache.paimon.mergetree.compact.aggregate.FieldThetaSketchAgg;
 import org.apache.paimon.operation.BaseAppendFileStoreWrite;
+import org.apache.paimon.options.MemorySize;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
@@ -96,6 +97,7 @@ import org.apache.paimon.types.RowType;
 import org.apache.paimon.types.VarBinaryType;
 import org.apache.paimon.utils.HllSketchUtil;
 import org.apache.paimon.utils.RoaringBitmap64;
+import org.apache.paimon.utils.SegmentsCache;
 import org.apache.paimon.utils.ThetaSketch;
 
 /**
@@ -316,7 +318,9 @@ public class PaimonTool {
 
     /** Reads with each condition pushed down, and compares with testing every row of an unfiltered read. */
     private ObjectNode pruneCheck(JsonNode request) throws Exception {
-        FileStoreTable table = open(request);
+        FileStoreTable table = open(request).copy(Map.of("scan.manifest.parallelism", "1"));
+        // Each condition plans anew; the bytes of the manifests are the same for all of them.
+        table.setManifestCache(SegmentsCache.create(MemorySize.ofMebiBytes(16), Long.MAX_VALUE));
         RowType type = table.rowType();
         InternalRowSerializer serializer = new InternalRowSerializer(type);
         List<InternalRow> all = new ArrayList<>();
