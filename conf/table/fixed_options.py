@@ -102,10 +102,10 @@ def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origi
     check_given_durations(job, origin=origin)
     for key, text in job.items():
         if is_fixed_by_table(key) and not _says_the_same(key, job, table):
-            there = table.get(key)
+            stored = table.get(key)
             raise OptionError(
                 f"option '{key}' = {text!r} in {origin} cannot be chosen by a job: the table has "
-                f"{_default(key) if there is None else repr(there)}; leave it out; a new table gets it when it is "
+                f"{_default(key) if stored is None else repr(stored)}; leave it out; a new table gets it when it is "
                 f"created (create.options.{key} in a job file)",
                 key=key,
             )

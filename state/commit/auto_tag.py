@@ -54,11 +54,11 @@ class TagPlan:
     def named_time(self, name: str) -> int | None:
         """The time in the name of a tag; None for a tag that no writer creates."""
         text = name.split(" ")[0] if self._is_daily else name
-        found = re.fullmatch(self._form[1], text, re.ASCII)
-        if found is None:
+        match = re.fullmatch(self._form[1], text, re.ASCII)
+        if match is None:
             return None
         try:
-            year, month, day, hour, minute = (*map(int, found.groups()), 0, 0)[:5]
+            year, month, day, hour, minute = (*map(int, match.groups()), 0, 0)[:5]
             return _ms_of(datetime(year, month, day, hour, minute))
         except ValueError:
             return None

@@ -51,20 +51,20 @@ class Changes:
 
 def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
     """The entries that the messages ask for."""
-    found = list(messages)
+    all_messages = list(messages)
     return Changes(
         append_entries=tuple(
-            [_entry(FileKind.DELETE, m, f) for m in found for f in m.deleted_files]
-            + [_entry(FileKind.ADD, m, f) for m in found for f in m.new_files]
+            [_entry(FileKind.DELETE, m, f) for m in all_messages for f in m.deleted_files]
+            + [_entry(FileKind.ADD, m, f) for m in all_messages for f in m.new_files]
         ),
-        append_changelog=tuple(_entry(FileKind.ADD, m, f) for m in found for f in m.changelog_files),
-        append_index=_index(found, "deleted_index_files", "new_index_files"),
+        append_changelog=tuple(_entry(FileKind.ADD, m, f) for m in all_messages for f in m.changelog_files),
+        append_index=_index(all_messages, "deleted_index_files", "new_index_files"),
         compact_entries=tuple(
-            [_entry(FileKind.DELETE, m, f) for m in found for f in m.compact_before]
-            + [_entry(FileKind.ADD, m, f) for m in found for f in m.compact_after]
+            [_entry(FileKind.DELETE, m, f) for m in all_messages for f in m.compact_before]
+            + [_entry(FileKind.ADD, m, f) for m in all_messages for f in m.compact_after]
         ),
-        compact_changelog=tuple(_entry(FileKind.ADD, m, f) for m in found for f in m.compact_changelog),
-        compact_index=_index(found, "deleted_compact_index_files", "compact_index_files"),
+        compact_changelog=tuple(_entry(FileKind.ADD, m, f) for m in all_messages for f in m.compact_changelog),
+        compact_index=_index(all_messages, "deleted_compact_index_files", "compact_index_files"),
     )
 
 

@@ -203,7 +203,7 @@ def check_index_unchanged(
 ) -> Conflict | None:
     """Rule `index-changed`: the index files of a changed bucket are the same as when the change was planned.
 
-    A new HASH or deletion-vector file replaces the whole one of its bucket, so its writer must have read the current
+    A new HASH or deletion-vector file replaces that of its bucket as a whole, so its writer must have read the current
     one.
     """
     places = {(e.partition, e.bucket, e.index_type) for e in delta_index}
@@ -241,14 +241,16 @@ def check_unmarked(
         for index in (planned_index, base_index)
     )
     for place in sorted(gone & now.keys()):
-        known, found = planned.get(place), now[place]
+        known, current = planned.get(place), now[place]
         # Vectors only grow; a bucket's index file is written anew for each of them.
-        unchanged = known is not None and (known[0] == found[0] or (known[1] == found[1] and found[1] is not None))
+        unchanged = known is not None and (
+            known[0] == current[0] or (known[1] == current[1] and current[1] is not None)
+        )
         if not unchanged:
             partition, bucket, name = place
             return Conflict(
                 "rows-deleted",
-                f"rows of {name} were deleted after it was read ({found[0]}): another writer changed the bucket "
+                f"rows of {name} were deleted after it was read ({current[0]}): another writer changed the bucket "
                 "meanwhile; plan again from the newest snapshot",
                 {"partition": partition.hex(), "bucket": bucket, "file": name},
             )
@@ -264,15 +266,15 @@ def check_looked_up(
     file that they added above level 0. If that file may hold one of its keys, the old row would be neither marked as
     deleted nor logged, and the key would exist twice. Bounds are inclusive. Not a rule of Paimon 2.0.
     """
-    taken: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
+    inputs: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:
         if entry.kind is FileKind.DELETE and entry.file.level == 0:
-            taken[entry.partition, entry.bucket].append(entry)
+            inputs[entry.partition, entry.bucket].append(entry)
     for newer in newer_entries:
         if newer.kind is FileKind.DELETE or newer.file.level == 0:
             continue
         low, high = key_order(newer.file.min_key), key_order(newer.file.max_key)
-        for entry in taken.get((newer.partition, newer.bucket), ()):
+        for entry in inputs.get((newer.partition, newer.bucket), ()):
             if key_order(entry.file.min_key) <= high and low <= key_order(entry.file.max_key):
                 return Conflict(
                     "levels-changed",
@@ -293,9 +295,9 @@ def check_rows_unchanged(
     """Rule `rows-changed`: nobody has written a key of the new files since their rows were read.
 
     `newer_entries` are the changes of others that write rows. What was computed from an older row would overwrite the
-    newer one. `share_keys` is asked of files whose ranges overlap; one that was taken out counts with its whole range.
-    Files of the postpone bucket are not compared: their rows have no order among writers. Bounds are inclusive. Not a
-    rule of Paimon 2.0.
+    newer one. `share_keys` is asked of files whose ranges overlap; a file that was deleted
+    meanwhile counts with its whole range. Files of the postpone bucket are not compared: their rows have no order among
+    writers. Bounds are inclusive. Not a rule of Paimon 2.0.
     """
     added: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:

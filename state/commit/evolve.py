@@ -35,13 +35,13 @@ def evolve_schema(
     if policy is EvolutionPolicy.FAIL:
         names = [shown(c.path) for c in changes]
         raise SchemaMismatchError(
-            f"the input has columns or types that the table does not have: {', '.join(map(_told, changes))}; change "
+            f"the input has columns or types that the table does not have: {', '.join(map(_named, changes))}; change "
             "the table, or set 'schema-evolution' to 'evolve' or 'ignore'",
             column=names[0],
             columns=names,
         )
-    found = change_schema(schema, changes, now_ms=now_ms, has_snapshots=True)
-    return None if found is schema else found
+    evolved = change_schema(schema, changes, now_ms=now_ms, has_snapshots=True)
+    return None if evolved is schema else evolved
 
 
 def missing_changes(schema: TableSchema, incoming: pa.Schema) -> Iterator[AddColumn | ChangeType]:
@@ -77,7 +77,7 @@ def _type_changes(path: ColumnPath, old: DataType, new: DataType) -> Iterator[Ad
         yield ChangeType(path, new)
 
 
-def _told(change: SchemaChange) -> str:
+def _named(change: SchemaChange) -> str:
     if isinstance(change, AddColumn):
         return f"column {shown(change.path)} {change.type}"
     assert isinstance(change, ChangeType)

@@ -186,17 +186,17 @@ class Footprint:
 
 def unite(footprints: Iterable[Footprint]) -> Footprint:
     """All files of all footprints."""
-    found = Footprint()
-    for one in footprints:
-        found = found.union(one)
-    return found
+    united = Footprint()
+    for footprint in footprints:
+        united = united.union(footprint)
+    return united
 
 
 def retire(footprints: Sequence[tuple[int, Footprint]], kept: Footprint) -> dict[int, Footprint]:
     """The files removed with each snapshot (`footprints` ascending by id): those that no later snapshot and nothing
     kept needs."""
-    needed, found = kept, dict[int, Footprint]()
+    needed, retired = kept, dict[int, Footprint]()
     for snapshot_id, footprint in reversed(footprints):
-        found[snapshot_id] = footprint.without(needed)
+        retired[snapshot_id] = footprint.without(needed)
         needed = needed.union(footprint)
-    return found
+    return retired

@@ -130,5 +130,5 @@ def _vanished(history: History) -> Vanished | None:
 
 
 def _hints(history: History) -> list[tuple[str, Hint]]:
-    found = (("the hint LATEST", history.latest), ("the hint EARLIEST", history.earliest))
-    return [(name, hint) for name, hint in found if hint is not None]
+    hints = (("the hint LATEST", history.latest), ("the hint EARLIEST", history.earliest))
+    return [(name, hint) for name, hint in hints if hint is not None]

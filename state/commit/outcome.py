@@ -1,6 +1,6 @@
 """The outcome of a commit, as values: the caller decides what to do; none is an error by itself.
 
-Source: Paimon 2.0 FileStoreCommitImpl raises in their place; the cases are the same.
+Source: Paimon 2.0 FileStoreCommitImpl, which raises exceptions in the same cases.
 """
 
 from dataclasses import dataclass

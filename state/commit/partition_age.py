@@ -27,7 +27,7 @@ class Expired:
 def expired_partitions(
     schema: TableSchema, newest_files: Mapping[bytes, int | None], local_ms: int, *, after_ms: int | None = None
 ) -> Expired:
-    """What has expired of partitions that hold files, given the creation time of the newest file of each.
+    """Which partitions have expired. `newest_files` holds those with files, and when the newest file of each was made.
 
     `after_ms` replaces the table's `partition.expiration-time`. At most `partition.expiration-max-num` are named.
     """
@@ -37,11 +37,11 @@ def expired_partitions(
         return Expired()
     limit = local_ms - allowed_ms
     if expiry.strategy is PartitionTime.UPDATE:
-        found = [p for p, created in newest_files.items() if created is not None and created < limit]
-        return Expired(_first(schema, found))
+        expired = [p for p, created in newest_files.items() if created is not None and created < limit]
+        return Expired(_first(schema, expired))
     times = {p: partition_time(schema, p) for p in newest_files}
-    found = [p for p, time in times.items() if time is not None and time < limit]
-    return Expired(_first(schema, found), tuple(sorted(p for p, time in times.items() if time is None)))
+    expired = [p for p, time in times.items() if time is not None and time < limit]
+    return Expired(_first(schema, expired), tuple(sorted(p for p, time in times.items() if time is None)))
 
 
 def partition_time(schema: TableSchema, partition: bytes) -> int | None:
@@ -77,13 +77,13 @@ def _first(schema: TableSchema, partitions: list[bytes]) -> tuple[bytes, ...]:
 def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
     """The values of a partition as Java shows them; None for null, and where Java shows an address."""
     types = [f.type for f in schema.select(schema.partition_keys)]
-    found: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
     for name, value, data_type in zip(schema.partition_keys, decode_row(partition, types), types, strict=True):
         try:
-            found[name] = None if value is None else legacy_text(value, data_type)
+            texts[name] = None if value is None else legacy_text(value, data_type)
         except UnsupportedTableError:
-            found[name] = None
-    return found
+            texts[name] = None
+    return texts
 
 
 def _filled(pattern: str, texts: Mapping[str, str | None]) -> str | None:

@@ -21,12 +21,12 @@ def commit_user(prefix: str | None, writer: str) -> str:
 
 def writer_of(user: str) -> str:
     """The name of the writer that commits as `user`: the part after the prefix. A name without an id has no prefix."""
-    found = _PREFIXED.fullmatch(user)
-    return user if found is None else found[1]
+    match = _PREFIXED.fullmatch(user)
+    return user if match is None else match[1]
 
 
 def compactor_user(writer: str) -> str:
-    """The name under which compactions of a writer are committed outside its batches; `writer_of` keeps it apart.
+    """The name of a writer's compactions outside its batches; to `writer_of` it is another writer.
 
     A compaction may be published after a later batch. Under the writer's own name it would look like its newest commit.
     """

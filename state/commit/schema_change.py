@@ -141,13 +141,13 @@ def change_schema(
     `column`, for a column that does not exist, exists already, or cannot be changed this way; OptionError for an option
     that cannot change, and for a result that Paimon would not accept as a table.
     """
-    found = schema
+    changed = schema
     for change in changes:
-        found = _apply(found, change, has_snapshots=has_snapshots)
-    if found == schema:
+        changed = _apply(changed, change, has_snapshots=has_snapshots)
+    if changed == schema:
         return schema
-    _check(schema, found)
-    return replace(found, id=schema.id + 1, version=CURRENT_VERSION, time_ms=now_ms)
+    _check(schema, changed)
+    return replace(changed, id=schema.id + 1, version=CURRENT_VERSION, time_ms=now_ms)
 
 
 def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) -> TableSchema:
@@ -190,11 +190,11 @@ def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
     field = DataField(ids.next(), path[-1], ids.renumber(change.type), description=change.comment)
 
     def insert(fields: list[DataField]) -> list[DataField]:
-        there = next((f for f in fields if f.name == field.name), None)
-        if there is None:
+        existing = next((f for f in fields if f.name == field.name), None)
+        if existing is None:
             return placed([*fields, field], len(fields), change.position, path)
-        if plain_type(there.type) != plain_type(change.type):
-            refuse_column(path, f"Column {shown(path)} already exists, as {there.type}")
+        if plain_type(existing.type) != plain_type(change.type):
+            refuse_column(path, f"Column {shown(path)} already exists, as {existing.type}")
         ids.last = schema.highest_field_id
         return fields
 

@@ -60,8 +60,8 @@ def _rebuilt(
     of_field: Callable[[DataField], DataField],
     of_child: Callable[[DataType], DataType] = lambda child: plain_type(child),
 ) -> DataType:
-    def child(found: DataType | None) -> DataType | None:
-        return None if found is None else of_child(found)
+    def child(inner: DataType | None) -> DataType | None:
+        return None if inner is None else of_child(inner)
 
     return replace(
         data_type,
@@ -117,10 +117,10 @@ def _edit_type(
         refuse_column(path, f"Column {shown(path[: depth + 1])} does not exist.")
     if depth == len(path) - 1:
         # The element is treated as the only field of a row, so that types and nullability change in the same way.
-        found = edit([DataField(-1, part, inner)])
-        if [f.name for f in found] != [part]:
+        fields = edit([DataField(-1, part, inner)])
+        if [f.name for f in fields] != [part]:
             refuse_column(path, f"Column {shown(path)} is the {part} of a collection, which can only change its type")
-        changed = found[0].type
+        changed = fields[0].type
     else:
         changed = _edit_type(inner, path, edit, depth + 1)
     return replace(data_type, element=changed) if part == "element" else replace(data_type, value=changed)

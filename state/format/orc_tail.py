@@ -51,7 +51,7 @@ def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
     postscript = dict(_members(_exactly(read_at, at, length), at))
     codec = _CODECS.get(_number(postscript.get(2, 0)), "")
     if postscript.get(8000) != MAGIC or codec == "":
-        raise CorruptFileError("no ORC file: its postscript is not one, or of an unknown compression", offset=at)
+        raise CorruptFileError("no ORC file: it has no valid postscript, or an unknown compression", offset=at)
     footer_length, block_bytes = _number(postscript.get(1, 0)), _number(postscript.get(3, 256 << 10))
     if not 0 <= footer_length <= min(at, MAX_TAIL_BYTES) or block_bytes > MAX_TAIL_BYTES:
         raise CorruptFileError(f"the ORC footer cannot be {counted(footer_length, 'byte')} long", offset=at)

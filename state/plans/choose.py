@@ -94,7 +94,8 @@ def _moves(
     busy: Collection[tuple[bytes, int]],
     is_full: Callable[[PlannedBucket], bool],
 ) -> list[_Choice]:
-    """Partitions whose waiting rows are moved to real buckets; none where a bucket has an item, which would be lost."""
+    """The postpone buckets whose rows are moved to real buckets. A partition with an item in any bucket is left out, as
+    the work on that item would be lost."""
     busy_partitions = {partition for partition, _ in busy}
     waiting = [b for b in buckets if b.bucket == POSTPONE_BUCKET and b.partition not in busy_partitions]
     partitions = {b.partition for b in waiting}
@@ -160,14 +161,14 @@ def is_due(plan: PlanOptions, *, commits: int, since_last_ms: int | None) -> boo
 def _looked_at(
     buckets: Iterable[PlannedBucket], plan: PlanOptions, local_ms: int, chosen: PartitionTest
 ) -> list[PlannedBucket]:
-    found = sorted((b for b in buckets if b.files and chosen(b.partition)), key=lambda b: b.place)
+    candidates = sorted((b for b in buckets if b.files and chosen(b.partition)), key=lambda b: b.place)
     if plan.partition_idle_ms is None:
-        return found
+        return candidates
     newest: dict[bytes, int] = {}
-    for b in found:
+    for b in candidates:
         made = max((f.creation_time_ms or 0 for f in b.files), default=0)
         newest[b.partition] = max(newest.get(b.partition, 0), made)
-    return [b for b in found if local_ms - newest[b.partition] >= plan.partition_idle_ms]
+    return [b for b in candidates if local_ms - newest[b.partition] >= plan.partition_idle_ms]
 
 
 def _unit(

@@ -67,16 +67,16 @@ def why_unsound(unit: CompactUnit, levels: Levels) -> str | None:
         return None if other is None else f"{other.file_name} would leave level {other.level} by itself"
     if unit.output_level < 1:
         return f"level {unit.output_level} is no level that a compaction writes to"
-    taken = []
+    is_taken = []
     for run in levels.runs():
         inside = [f.file_name in names for f in run.run.files]
         if any(inside) and not all(inside):
             return f"it takes a part of the run on level {run.level}"
-        taken.append(all(inside))
-    if True not in taken:
+        is_taken.append(all(inside))
+    if True not in is_taken:
         return "it takes no file"
-    first, last = taken.index(True), len(taken) - 1 - taken[::-1].index(True)
-    if not all(taken[first : last + 1]):
+    first, last = is_taken.index(True), len(is_taken) - 1 - is_taken[::-1].index(True)
+    if not all(is_taken[first : last + 1]):
         return "an older and a newer run are taken, and one between them is not"
     for run in levels.runs()[last + 1 :]:
         if run.level <= unit.output_level:

@@ -52,7 +52,7 @@ class ItemView:
     """What the files of an item say. `epoch` is that of its highest lease, 0 without any; `lease`, `beat` and `release`
     are of that epoch, `failures` counts the releases with an error of all epochs, `failure` is the last such error.
 
-    The lease is None where it could not be read yet: the storage has listed what it does not show.
+    The lease is None where it could not be read yet: the storage lists its file, but does not give it out.
     """
 
     epoch: int = 0

@@ -61,7 +61,7 @@ class Item:
 class Plan:
     """Items planned together on snapshot `base_snapshot` with schema `schema_id`; it never changes.
 
-    `plan_id` is a UUID, `strategy` what has chosen the items, `made_ms` when, by the clock of who did.
+    `plan_id` is a UUID, `strategy` is what chose the items, `made_ms` is when, by the planner's clock.
     """
 
     plan_id: str
@@ -73,12 +73,12 @@ class Plan:
 
     @property
     def user(self) -> str:
-        """The commit user of the plan's items; the commit identifier is the number of one of those in the commit."""
+        """The commit user of the plan's items; the commit identifier is the number of an item in the commit."""
         return compactor_user(self.plan_id)
 
 
 class ItemState(Enum):
-    """Where an item stands. The last three are for ever."""
+    """Where an item stands. The last three are final."""
 
     REQUESTED = "requested"
     LEASED = "leased"
@@ -108,7 +108,7 @@ def executors_worth_having(items: Sequence[Item]) -> int:
 
 
 def _longest(sizes: Sequence[int], workers: int) -> int:
-    """The bytes of the worker that has most to do when each next item goes to who has least."""
+    """The bytes of the busiest worker, when each item goes to the worker that has the fewest bytes so far."""
     loads = [0] * workers
     for size in sizes:
         loads[loads.index(min(loads))] += size

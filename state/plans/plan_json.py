@@ -41,15 +41,15 @@ def encode_plan(plan: Plan) -> bytes:
 
 def decode_plan(data: bytes, path: str) -> Plan:
     """The plan in a file. Raises CorruptFileError naming the file."""
-    found = _decode(data, path)
+    members = _decode(data, path)
     with _naming(path):
         return Plan(
-            plan_id=str(found["plan"]),
-            base_snapshot=int(found["baseSnapshot"]),
-            schema_id=int(found["schema"]),
-            strategy=str(found["strategy"]),
-            made_ms=int(found["madeMs"]),
-            items=tuple(_item(number, i) for number, i in enumerate(found["items"])),
+            plan_id=str(members["plan"]),
+            base_snapshot=int(members["baseSnapshot"]),
+            schema_id=int(members["schema"]),
+            strategy=str(members["strategy"]),
+            made_ms=int(members["madeMs"]),
+            items=tuple(_item(number, i) for number, i in enumerate(members["items"])),
         )
 
 
@@ -59,9 +59,9 @@ def encode_lease(lease: Lease) -> bytes:
 
 def decode_lease(data: bytes, path: str) -> Lease:
     """The lease in a file. Raises CorruptFileError naming the file."""
-    found = _decode(data, path)
+    members = _decode(data, path)
     with _naming(path):
-        return Lease(str(found["owner"]), int(found["periodMs"]))
+        return Lease(str(members["owner"]), int(members["periodMs"]))
 
 
 def encode_release(release: Release) -> bytes:
@@ -79,35 +79,37 @@ def encode_result(result: Result) -> bytes:
 
 def decode_result(data: bytes, path: str) -> Result:
     """What became of an item. Raises CorruptFileError naming the file."""
-    found = _decode(data, path)
+    members = _decode(data, path)
     with _naming(path):
-        snapshot = found.get("snapshot")
+        snapshot = members.get("snapshot")
         return Result(
-            ItemState(found["state"]), None if snapshot is None else int(snapshot), _text_or_none(found.get("reason"))
+            ItemState(members["state"]),
+            None if snapshot is None else int(snapshot),
+            _text_or_none(members.get("reason")),
         )
 
 
-def _item(number: int, found: Mapping[str, Any]) -> Item:
+def _item(number: int, members: Mapping[str, Any]) -> Item:
     return Item(
         number=number,
-        partition=bytes.fromhex(found["partition"]),
-        bucket=int(found["bucket"]),
-        total_buckets=int(found["totalBuckets"]),
-        inputs=tuple(InputFile(str(f["file"]), int(f["level"]), int(f["bytes"])) for f in found["inputs"]),
-        output_level=int(found["outputLevel"]),
-        file_rewrite=bool(found["fileRewrite"]),
-        vector_files=tuple(str(name) for name in found["vectorFiles"]),
+        partition=bytes.fromhex(members["partition"]),
+        bucket=int(members["bucket"]),
+        total_buckets=int(members["totalBuckets"]),
+        inputs=tuple(InputFile(str(f["file"]), int(f["level"]), int(f["bytes"])) for f in members["inputs"]),
+        output_level=int(members["outputLevel"]),
+        file_rewrite=bool(members["fileRewrite"]),
+        vector_files=tuple(str(name) for name in members["vectorFiles"]),
     )
 
 
-def _encode(found: Mapping[str, object]) -> bytes:
-    return json.dumps({"version": VERSION, **found}, indent=1).encode()
+def _encode(members: Mapping[str, object]) -> bytes:
+    return json.dumps({"version": VERSION, **members}, indent=1).encode()
 
 
 def _decode(data: bytes, path: str) -> Mapping[str, Any]:
     with _naming(path):
-        found = json.loads(data)
-        version = found["version"]
+        members = json.loads(data)
+        version = members["version"]
     if version != VERSION:
         raise CorruptFileError(
             f"{path} is of version {version!r}, this release reads {VERSION}; run one release everywhere",
@@ -115,8 +117,8 @@ def _decode(data: bytes, path: str) -> Mapping[str, Any]:
             found=version,
             expected=VERSION,
         )
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(members, dict)
+    return members
 
 
 class _naming:
@@ -133,5 +135,5 @@ class _naming:
             raise CorruptFileError(f"{self._path} cannot be read: {error!r}", path=self._path) from error
 
 
-def _text_or_none(found: object) -> str | None:
-    return None if found is None else str(found)
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else str(value)
