@@ -96,30 +96,30 @@ class FirstNonNullValue(Choice):
     def choose(self, values: pa.Array, events: Events) -> Indices:
         valid = validity(values)
         first = events.first(valid & (events.ops == Op.ADD))
-        found = np.where(first > events.seeds, first, events.seeds)
+        chosen = np.where(first > events.seeds, first, events.seeds)
         late_keys = distinct(events.key_of_row[events.ops == Op.ADD_BEFORE])
         if len(late_keys):
-            found[late_keys] = self._step(valid, events, late_keys)
-        return np.where(found >= 0, np.where(valid[found], found, -1), -1)
+            chosen[late_keys] = self._step(valid, events, late_keys)
+        return np.where(chosen >= 0, np.where(valid[chosen], chosen, -1), -1)
 
     def _step(self, valid: np.ndarray, events: Events, keys: Indices) -> Indices:
         """Row after row, for all given keys at once, because with late rows the result depends on every step."""
         order, steps = events.steps(keys)
-        found = np.full(len(keys), -1, np.int64)
+        chosen = np.full(len(keys), -1, np.int64)
         settled = np.zeros(len(keys), bool)
         for rows in steps:
             going = len(rows)
             ops, present = events.ops[rows], valid[rows]
-            held = (found[:going] >= 0) & valid[found[:going]]
+            held = (chosen[:going] >= 0) & valid[chosen[:going]]
             settled_here = settled[:going]
             opens = (ops == Op.ADD) & ~settled_here & present
             confirms = (ops == Op.ADD_BEFORE) & ~settled_here & held
             replaces = opens | (ops == Op.SEED) | ((ops == Op.ADD_BEFORE) & ~confirms)
-            found[:going] = np.where(replaces, rows, found[:going])
+            chosen[:going] = np.where(replaces, rows, chosen[:going])
             settled[:going] = settled_here | opens | confirms
-        back = np.empty(len(keys), np.int64)
-        back[order] = found
-        return back
+        result = np.empty(len(keys), np.int64)
+        result[order] = chosen
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,5 +148,5 @@ def _ranks(values: pa.Array) -> np.ndarray:
     keys = normalized_keys([values], [logical_type(values.type, False)])
     if pa.types.is_large_binary(keys.type):
         keys = pc.rank(keys, tiebreaker="dense").cast(pa.int64())
-    found: np.ndarray = keys.to_numpy()
-    return found
+    ranks: np.ndarray = keys.to_numpy()
+    return ranks

@@ -50,13 +50,13 @@ class Collect:
         kept = np.flatnonzero(stays)
         kept = kept[np.lexsort((sequence[kept], keys[kept]))]
         elements = values.values.take(pa.array(entries.places[kept]))
-        found = list_array(keys[kept], events.key_count, elements, present, values.type)
+        lists = list_array(keys[kept], events.key_count, elements, present, values.type)
         # A single reset is kept as it is, with repeated elements.
         untouched = events.seeds == events.last(events.live)
         if self.distinct and (untouched & (events.seeds >= 0)).any():
             raw = take_or_null(values, np.where(untouched, events.seeds, -1))
-            found = _either(untouched & (events.seeds >= 0), raw, found)
-        return found
+            lists = _either(untouched & (events.seeds >= 0), raw, lists)
+        return lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class MergeMapWithTime:
         best = np.maximum.reduceat(ranks, groups.starts)
         greatest = groups.first((ranks > 0) & (ranks == best[groups.key_of_row]))
         untimed = groups.first(after & first[order])
-        found = np.where(greatest >= 0, greatest, untimed)
+        winners = np.where(greatest >= 0, greatest, untimed)
         chosen = np.zeros(len(order), bool)
-        chosen[order[found[found >= 0]]] = True
+        chosen[order[winners[winners >= 0]]] = True
         return _map_of(values, entries.keep(chosen), events, present)
 
 
@@ -123,8 +123,8 @@ def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
         return chosen
     acts = chronology(events, entries)
     order, groups = grouped(events.key_of_row[entries.rows], codes, events.ops[entries.rows], acts)
-    found = LastNonNullValue().choose(pa.array(np.zeros(len(codes), np.int8)), groups)
-    chosen[order[found[found >= 0]]] = True
+    newest = LastNonNullValue().choose(pa.array(np.zeros(len(codes), np.int8)), groups)
+    chosen[order[newest[newest >= 0]]] = True
     return chosen
 
 
@@ -143,17 +143,17 @@ def _newest_adds(groups: Events) -> Mask:
     left = end - np.minimum(np.minimum.reduceat(running, groups.starts), 0)
     added = np.cumsum(adds)
     last = added[groups.starts + groups.lengths - 1][groups.key_of_row]
-    found: Mask = adds & (last - added < left[groups.key_of_row])
-    return found
+    stays: Mask = adds & (last - added < left[groups.key_of_row])
+    return stays
 
 
 def _set_members(groups: Events) -> Mask:
     """The first of equal elements since they were last removed."""
     adds = groups.ops != Op.RETRACT
     first = groups.first(adds & groups.after(groups.last(~adds)))
-    found = np.zeros(len(adds), bool)
-    found[first[first >= 0]] = True
-    return found
+    members = np.zeros(len(adds), bool)
+    members[first[first >= 0]] = True
+    return members
 
 
 def _either(condition: Mask, left: pa.Array, right: pa.Array) -> pa.Array:

@@ -12,8 +12,8 @@ _LIMB = np.uint64(0xFFFFFFFF)
 def unscaled(values: pa.Array) -> np.ndarray:
     """The unscaled values as Python integers, 0 where null. Shapes: n in, n objects out."""
     low, high = decimal_words(values)
-    found: np.ndarray = (high.astype(object) << 64) + low.astype(object)
-    return found
+    numbers: np.ndarray = (high.astype(object) << 64) + low.astype(object)
+    return numbers
 
 
 def from_unscaled(numbers: np.ndarray, valid: np.ndarray, data_type: pa.Decimal128Type) -> pa.Array:

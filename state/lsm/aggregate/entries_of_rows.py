@@ -36,17 +36,17 @@ def entries_of(values: pa.Array, chosen: Mask) -> Entries:
 
 def arrival(events: Events, rows: Indices) -> Indices:
     """The order of rows in their key: late rows come before all others, the latest of them first."""
-    found: Indices = np.where(events.ops[rows] == Op.ADD_BEFORE, -rows - 1, rows)
-    return found
+    order: Indices = np.where(events.ops[rows] == Op.ADD_BEFORE, -rows - 1, rows)
+    return order
 
 
 def chronology(events: Events, entries: Entries) -> Indices:
     """Numbers in the order in which entries apply: by row, and in a late row from the last entry backwards."""
     number = np.arange(len(entries.rows))
     late = events.ops[entries.rows] == Op.ADD_BEFORE
-    found = np.empty_like(number)
-    found[np.lexsort((np.where(late, -number, number), entries.rows))] = number
-    return found
+    positions = np.empty_like(number)
+    positions[np.lexsort((np.where(late, -number, number), entries.rows))] = number
+    return positions
 
 
 def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> tuple[Indices, Events]:
@@ -78,16 +78,16 @@ def value_codes(values: pa.Array) -> Indices:
 
     Shapes: n in, n out; null is -1. Maps are equal whatever the order of their entries.
     """
-    found_type = values.type
-    if pa.types.is_struct(found_type):
+    data_type = values.type
+    if pa.types.is_struct(data_type):
         parts = [value_codes(c) for c in values.flatten()] or [np.zeros(len(values), np.int64)]
         codes = _codes_of_runs(np.stack(parts, axis=1), np.ones(len(values), np.int64))
-    elif pa.types.is_list(found_type):
+    elif pa.types.is_list(data_type):
         codes = _codes_of_entries(values, value_codes(values.values)[:, None])
-    elif pa.types.is_map(found_type):
+    elif pa.types.is_map(data_type):
         codes = _codes_of_map(values)
     else:
-        if pa.types.is_floating(found_type):
+        if pa.types.is_floating(data_type):
             values = pa.array(total_order(values), mask=values.is_null().to_numpy(zero_copy_only=False))
         codes = values.dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64)
     if values.null_count:
@@ -116,8 +116,8 @@ def _codes_of_runs(words: np.ndarray, lengths: Indices) -> Indices:
     runs = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
-    found: Indices = runs.dictionary_encode().indices.to_numpy().astype(np.int64)
-    return found
+    codes: Indices = runs.dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
 
 
 def _offsets(keys: Indices, key_count: int) -> np.ndarray:

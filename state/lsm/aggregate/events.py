@@ -66,29 +66,29 @@ class Events:
     @cached_property
     def live(self) -> Mask:
         """Rows from the last reset on, without those that do nothing."""
-        found: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
-        return found
+        is_live: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
+        return is_live
 
     def is_any(self, *ops: Op) -> Mask:
-        found = np.zeros(self.row_count, bool)
+        mask = np.zeros(self.row_count, bool)
         for op in ops:
-            found |= self.ops == op
-        return found
+            mask |= self.ops == op
+        return mask
 
     def after(self, border: Indices) -> Mask:
         """Rows after the given row of their key; k row numbers, -1 for none."""
-        found: Mask = self.rows > border[self.key_of_row]
-        return found
+        is_after: Mask = self.rows > border[self.key_of_row]
+        return is_after
 
     def last(self, mask: Mask) -> Indices:
         """For each key the last row in the mask, -1 if there is none."""
-        found: Indices = np.maximum.reduceat(np.where(mask, self.rows, -1), self.starts)
-        return found
+        last_rows: Indices = np.maximum.reduceat(np.where(mask, self.rows, -1), self.starts)
+        return last_rows
 
     def first(self, mask: Mask) -> Indices:
         """For each key the first row in the mask, -1 if there is none."""
-        found = np.minimum.reduceat(np.where(mask, self.rows, self.row_count), self.starts)
-        return np.where(found == self.row_count, -1, found)
+        first_rows = np.minimum.reduceat(np.where(mask, self.rows, self.row_count), self.starts)
+        return np.where(first_rows == self.row_count, -1, first_rows)
 
     def steps(self, keys: Indices) -> tuple[Indices, Iterator[Indices]]:
         """The keys reordered, and for step 0, 1, ... the row of that number of each key that has one.
@@ -116,8 +116,8 @@ def validity(values: pa.Array) -> Mask:
     """True for values that are not null. Shapes: n in, n out."""
     if values.null_count == 0:
         return np.ones(len(values), bool)
-    found: Mask = values.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    valid: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+    return valid
 
 
 def take_or_null(values: Any, rows: Indices) -> Any:

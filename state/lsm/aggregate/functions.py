@@ -118,8 +118,8 @@ def column_aggregate(field: DataField, name: str, options: FieldOptions, key: st
             value=name,
             column=field.name,
         )
-    found = _FUNCTIONS.get(name)
-    if found is None:
+    entry = _FUNCTIONS.get(name)
+    if entry is None:
         raise OptionError(
             f"'{key}' = '{name}': there is no such aggregate function{did_you_mean(name, _FUNCTIONS.keys())}; "
             f"column {field.name} may use one of {', '.join(sorted(_FUNCTIONS))}",
@@ -127,7 +127,7 @@ def column_aggregate(field: DataField, name: str, options: FieldOptions, key: st
             value=name,
             column=field.name,
         )
-    accepted, make = found
+    accepted, make = entry
     if accepted is not None and field.type.root not in accepted:
         raise OptionError(
             f"'{key}' = '{name}': column {field.name} is {field.type}, but this function takes "

@@ -131,8 +131,8 @@ class NestedUpdate:
         adds = (groups.ops != Op.RETRACT) & groups.after(groups.last(groups.ops == Op.RETRACT))
         ranked = np.where(adds, ranks[sorted_by], -1)
         best = np.maximum.reduceat(ranked, groups.starts)
-        found = groups.last(adds & (ranked == best[groups.key_of_row]))
-        chosen[sorted_by[found[found >= 0]]] = True
+        newest = groups.last(adds & (ranked == best[groups.key_of_row]))
+        chosen[sorted_by[newest[newest >= 0]]] = True
         return chosen
 
 
@@ -180,8 +180,8 @@ def _opening(live: Mask, events: Events) -> Indices:
 
 def _single(live: Mask, events: Events) -> Mask:
     """True for keys with one array and nothing else."""
-    found: Mask = np.add.reduceat(live, events.starts, dtype=np.int64) == 1
-    return found & np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
+    is_single: Mask = np.add.reduceat(live, events.starts, dtype=np.int64) == 1
+    return is_single & np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
 
 
 def _not_taken_back(entries: Entries, codes: Indices, events: Events) -> Mask:
@@ -202,9 +202,9 @@ def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
     if not len(codes):
         return place
     order, groups = grouped(events.key_of_row[entries.rows], codes, np.zeros(len(codes), np.int8), place)
-    found = np.empty(len(codes), np.int64)
-    found[order] = np.minimum.reduceat(place[order], groups.starts)[groups.key_of_row]
-    return found
+    positions = np.empty(len(codes), np.int64)
+    positions[order] = np.minimum.reduceat(place[order], groups.starts)[groups.key_of_row]
+    return positions
 
 
 def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indices:
@@ -212,17 +212,17 @@ def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indice
     owners = events.key_of_row[entries.rows]
     pairs, inverse = np.unique(np.stack([owners, position], axis=1), axis=0, return_inverse=True)
     begins = np.searchsorted(pairs[:, 0], pairs[:, 0], side="left")
-    found: Indices = (np.arange(len(pairs)) - begins)[inverse.ravel()]
-    return found
+    places: Indices = (np.arange(len(pairs)) - begins)[inverse.ravel()]
+    return places
 
 
 def _finished(values: pa.Array, items: pa.Array, rows: Indices, events: Events, live: Mask) -> pa.Array:
     """The lists; a key with a single array keeps it as it is, null rows and repeated keys included."""
     present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
-    found = list_array(events.key_of_row[rows], events.key_count, items, present, values.type)
+    lists = list_array(events.key_of_row[rows], events.key_count, items, present, values.type)
     single = _single(live, events)
     if not single.any():
-        return found
-    both = pa.concat_arrays([found, values])
+        return lists
+    both = pa.concat_arrays([lists, values])
     kept = np.arange(events.key_count)
     return both.take(pa.array(np.where(single, events.key_count + events.first(live), kept)))

@@ -62,8 +62,8 @@ class Sum:
             overflows = (running < limits.min) | (running > limits.max)
         if overflows.any():
             raise overflow(self.column, "sum", f"{limits.bits} bits")
-        found: np.ndarray = running[events.starts + events.lengths - 1]
-        return found
+        sums: np.ndarray = running[events.starts + events.lengths - 1]
+        return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +75,18 @@ class Product:
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         live = validity(values) & events.live
-        found_type = values.type
-        if pa.types.is_decimal(found_type):
-            result, seen = _step(unscaled(values), live, events, *self._decimal_rules(found_type))
-            return from_unscaled(result, seen, found_type)
-        plain = np.where(live, _filled(values), np.zeros((), found_type.to_pandas_dtype()))
-        if pa.types.is_floating(found_type):
+        data_type = values.type
+        if pa.types.is_decimal(data_type):
+            result, seen = _step(unscaled(values), live, events, *self._decimal_rules(data_type))
+            return from_unscaled(result, seen, data_type)
+        plain = np.where(live, _filled(values), np.zeros((), data_type.to_pandas_dtype()))
+        if pa.types.is_floating(data_type):
             with np.errstate(all="ignore"):
                 result, seen = _step(plain, live, events, *_FLOAT_RULES)
-            return pa.array(result, found_type, mask=~seen)
+            return pa.array(result, data_type, mask=~seen)
         # Python's integers have no limit, so that it can be seen when the type's limit is passed.
         result, seen = _step(plain.astype(object), live, events, *self._integer_rules(np.iinfo(plain.dtype)))
-        return pa.array(np.where(seen, result, 0).astype(plain.dtype), found_type, mask=~seen)
+        return pa.array(np.where(seen, result, 0).astype(plain.dtype), data_type, mask=~seen)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
         """A product cannot be divided by zero; floats can."""
@@ -96,10 +96,10 @@ class Product:
                 yield bad, self._zero
 
     def _integer_rules(self, limits: np.iinfo[Any]) -> tuple["_Rule", "_Rule"]:
-        def checked(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            if ((found < limits.min) | (found > limits.max)).any():
+        def checked(results: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            if ((results < limits.min) | (results > limits.max)).any():
                 raise overflow(self.column, "product", f"{limits.bits} bits")
-            return found, np.ones(len(found), bool)
+            return results, np.ones(len(results), bool)
 
         def divide(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             self._refuse_zero(value)
@@ -107,12 +107,12 @@ class Product:
 
         return lambda held, value: checked(held * value), divide
 
-    def _decimal_rules(self, found_type: pa.Decimal128Type) -> tuple["_Rule", "_Rule"]:
-        unit, limit = 10**found_type.scale, 10**found_type.precision
+    def _decimal_rules(self, data_type: pa.Decimal128Type) -> tuple["_Rule", "_Rule"]:
+        unit, limit = 10**data_type.scale, 10**data_type.precision
 
         def rounded(top: np.ndarray, bottom: np.ndarray, sign: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            found = (2 * top + bottom) // (2 * bottom) * sign
-            return found, (abs(found) < limit).astype(bool)
+            quotients = (2 * top + bottom) // (2 * bottom) * sign
+            return quotients, (abs(quotients) < limit).astype(bool)
 
         def multiply(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             bottom = np.full(len(held), unit, object)
@@ -152,10 +152,10 @@ class Logic:
         live = validity(values) & events.live
         plain = _filled(values)
         if self.every:
-            found = np.logical_and.reduceat(plain | ~live, events.starts)
+            holds = np.logical_and.reduceat(plain | ~live, events.starts)
         else:
-            found = np.logical_or.reduceat(plain & live, events.starts)
-        return pa.array(found, mask=~np.logical_or.reduceat(live, events.starts))
+            holds = np.logical_or.reduceat(plain & live, events.starts)
+        return pa.array(holds, mask=~np.logical_or.reduceat(live, events.starts))
 
 
 _Rule = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -182,10 +182,10 @@ def overflow(column: str, function: str, limit: str) -> SchemaMismatchError:
 
 
 def _filled(values: pa.Array) -> np.ndarray:
-    found: np.ndarray = (values.fill_null(False) if pa.types.is_boolean(values.type) else values.fill_null(0)).to_numpy(
-        zero_copy_only=False
-    )
-    return found
+    filled: np.ndarray = (
+        values.fill_null(False) if pa.types.is_boolean(values.type) else values.fill_null(0)
+    ).to_numpy(zero_copy_only=False)
+    return filled
 
 
 def _signs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -197,28 +197,28 @@ def _add_in_order(values: np.ndarray, live: np.ndarray, events: Events) -> np.nd
     starts = np.add.reduceat(live, events.starts, dtype=np.int64)
     lengths, kept = starts, values[live]
     starts = np.cumsum(lengths) - lengths
-    found = np.zeros(len(lengths), values.dtype)
-    some = np.flatnonzero(lengths)
-    if not len(some):
-        return found
-    packed = Events(starts[some], np.zeros(len(kept), np.int8))
-    short = some[lengths[some] <= _SEQUENTIAL_ROWS]
-    order, steps = packed.steps(np.flatnonzero(lengths[some] <= _SEQUENTIAL_ROWS))
+    sums = np.zeros(len(lengths), values.dtype)
+    keys = np.flatnonzero(lengths)
+    if not len(keys):
+        return sums
+    packed = Events(starts[keys], np.zeros(len(kept), np.int8))
+    short = keys[lengths[keys] <= _SEQUENTIAL_ROWS]
+    order, steps = packed.steps(np.flatnonzero(lengths[keys] <= _SEQUENTIAL_ROWS))
     totals = np.zeros(len(short), values.dtype)
     for step, rows in enumerate(steps):
         # The first value is taken, not added to zero: that would lose the sign of -0.0.
         totals[: len(rows)] = kept[rows] if step == 0 else totals[: len(rows)] + kept[rows]
-    found[short[order]] = totals
-    for key in some[lengths[some] > _SEQUENTIAL_ROWS]:
-        found[key] = np.add.accumulate(kept[starts[key] : starts[key] + lengths[key]])[-1]
-    return found
+    sums[short[order]] = totals
+    for key in keys[lengths[keys] > _SEQUENTIAL_ROWS]:
+        sums[key] = np.add.accumulate(kept[starts[key] : starts[key] + lengths[key]])[-1]
+    return sums
 
 
 def _sum_decimals(values: pa.Array, live: np.ndarray, events: Events) -> pa.Array:
     precision = values.type.precision
     limit = 10**precision if precision > _COMPACT_DIGITS else 2**63
-    found, seen, risky = sum_by_key(values, live, events, limit)
-    result = from_unscaled(found, seen, values.type)
+    totals, seen, risky = sum_by_key(values, live, events, limit)
+    result = from_unscaled(totals, seen, values.type)
     if not risky.any():
         return result
     lowest = -(2**63) if precision <= _COMPACT_DIGITS else 1 - limit
@@ -227,7 +227,7 @@ def _sum_decimals(values: pa.Array, live: np.ndarray, events: Events) -> pa.Arra
         return sums, ((sums >= lowest) & (sums < limit)).astype(bool)
 
     keys = np.flatnonzero(risky)
-    several, there = _step(
+    stepped, valid = _step(
         unscaled(values),
         live,
         events,
@@ -236,8 +236,8 @@ def _sum_decimals(values: pa.Array, live: np.ndarray, events: Events) -> pa.Arra
         negate=True,
         keys=keys,
     )
-    exact, seen = found.copy(), seen.copy()
-    exact[keys], seen[keys] = several, there
+    exact, seen = totals.copy(), seen.copy()
+    exact[keys], seen[keys] = stepped, valid
     return from_unscaled(exact, seen, values.type)
 
 
@@ -258,18 +258,18 @@ def _step(
     keys = np.arange(events.key_count) if keys is None else keys
     order, steps = events.steps(keys)
     held = np.zeros(len(keys), values.dtype)
-    there = np.zeros(len(keys), bool)
+    valid = np.zeros(len(keys), bool)
     for rows in steps:
         going = len(rows)
         value, acts, minus = values[rows], live[rows], events.ops[rows] == Op.RETRACT
-        fresh = acts & (~there[:going] | (events.ops[rows] == Op.SEED)) & (~minus | negate)
-        both = acts & there[:going] & ~fresh
+        fresh = acts & (~valid[:going] | (events.ops[rows] == Op.SEED)) & (~minus | negate)
+        both = acts & valid[:going] & ~fresh
         for chosen, rule in ((np.flatnonzero(both & ~minus), add), (np.flatnonzero(both & minus), retract)):
             if len(chosen):
-                held[chosen], there[chosen] = rule(held[chosen], value[chosen])
+                held[chosen], valid[chosen] = rule(held[chosen], value[chosen])
         started = np.flatnonzero(fresh)
         held[started] = np.where(minus[started], -value[started], value[started]) if negate else value[started]
-        there[started] = True
-    back_held, back_there = np.empty_like(held), np.empty_like(there)
-    back_held[order], back_there[order] = held, there
-    return back_held, back_there
+        valid[started] = True
+    back_held, back_valid = np.empty_like(held), np.empty_like(valid)
+    back_held[order], back_valid[order] = held, valid
+    return back_held, back_valid

@@ -64,9 +64,9 @@ def _hll_of_two(held: bytes, added: bytes) -> bytes:
     union = datasketches.hll_union(second.lg_config_k)
     union.update(second)
     union.update(first)
-    found = bytearray(union.get_result(datasketches.tgt_hll_type.HLL_4).serialize_compact())
-    found[5] |= (held[5] | added[5]) & _OUT_OF_ORDER
-    return bytes(found)
+    united = bytearray(union.get_result(datasketches.tgt_hll_type.HLL_4).serialize_compact())
+    united[5] |= (held[5] | added[5]) & _OUT_OF_ORDER
+    return bytes(united)
 
 
 def _hll_sketch(data: bytes) -> "datasketches.hll_sketch":
@@ -90,14 +90,14 @@ def _check_entries(sketch: "datasketches.compact_theta_sketch") -> None:
 
 def _as_java_writes(data: bytes) -> bytes:
     """A compact theta sketch with the fields that Java writes and the C++ library leaves out."""
-    found = bytearray(data)
-    if found[0] > 1:
-        found[12:16] = _CERTAIN
-    elif found[5] & _EMPTY:
-        found[6:8] = bytes(2)
+    sketch = bytearray(data)
+    if sketch[0] > 1:
+        sketch[12:16] = _CERTAIN
+    elif sketch[5] & _EMPTY:
+        sketch[6:8] = bytes(2)
     else:
-        found[5] |= _SINGLE
-    return bytes(found)
+        sketch[5] |= _SINGLE
+    return bytes(sketch)
 
 
 THETA_SKETCH = SetKind(unite_theta_sketches, _theta_sketch)

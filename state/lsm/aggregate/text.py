@@ -57,10 +57,10 @@ class ListAgg:
         first = np.ones(len(keys), bool)
         first[1:] = keys[1:] != keys[:-1]
         new &= ~first[entries.rows] & _is_text(parts)
-        found = pa.concat_arrays([texts.filter(pa.array(first)), parts.filter(pa.array(new))])
-        found_keys = np.concatenate([keys[first], owners[new]])
-        by_key = np.argsort(found_keys, kind="stable")
-        return found.take(pa.array(by_key)), found_keys[by_key]
+        pieces = pa.concat_arrays([texts.filter(pa.array(first)), parts.filter(pa.array(new))])
+        piece_keys = np.concatenate([keys[first], owners[new]])
+        by_key = np.argsort(piece_keys, kind="stable")
+        return pieces.take(pa.array(by_key)), piece_keys[by_key]
 
 
 def _whole(texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:
@@ -68,7 +68,7 @@ def _whole(texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:
 
 
 def _is_text(values: pa.Array) -> Mask:
-    found: Mask = pc.fill_null(pc.not_equal(pc.utf8_trim(values, characters=_WHITE_SPACE), ""), False).to_numpy(
+    has_text: Mask = pc.fill_null(pc.not_equal(pc.utf8_trim(values, characters=_WHITE_SPACE), ""), False).to_numpy(
         zero_copy_only=False
     )
-    return found
+    return has_text

@@ -1,4 +1,4 @@
-"""The aggregate functions rbm32, rbm64 and of sketches: values that are sets, stored as bytes, united.
+"""The aggregate functions rbm32, rbm64 and those of sketches: unions of sets that are stored as bytes.
 
 Source: Paimon 2.0 FieldRoaringBitmap32Agg, FieldRoaringBitmap64Agg; `sketches` has the others.
 """
@@ -46,10 +46,10 @@ class Union:
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         """Raises SchemaMismatchError for a value that is not a set of this kind."""
         live = validity(values) & events.live
-        found = take_or_null(values, events.first(live))
+        sets = take_or_null(values, events.first(live))
         several = np.add.reduceat(live, events.starts, dtype=np.int64) > 1
         if not several.any():
-            return found
+            return sets
         rows = np.flatnonzero(live & several[events.key_of_row])
         late = events.ops[rows] == Op.ADD_BEFORE
         borders = np.flatnonzero(np.diff(events.key_of_row[rows], prepend=-1, append=events.key_count))
@@ -57,7 +57,7 @@ class Union:
         for start, end in pairwise(borders.tolist()):
             parts = values.take(pa.array(rows[start:end])).to_pylist()
             united.append(self._united(parts, late[start:end].tolist()))
-        return pc.replace_with_mask(found, pa.array(several), pa.array(united, values.type))
+        return pc.replace_with_mask(sets, pa.array(several), pa.array(united, values.type))
 
     def _united(self, parts: Sequence[bytes], late: Sequence[bool]) -> bytes:
         try:
@@ -84,8 +84,8 @@ def unite_bitmaps32(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
     """The union of 32-bit Roaring bitmaps in their portable form."""
     merged = BitMap.union(*map(_bitmap32, values))
     merged.run_optimize()
-    found: bytes = merged.serialize()
-    return found
+    serialized: bytes = merged.serialize()
+    return serialized
 
 
 def unite_bitmaps64(values: Sequence[bytes], late: Sequence[bool]) -> bytes:

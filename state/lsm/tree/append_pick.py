@@ -26,13 +26,13 @@ def pick_append(
     files: Sequence[DataFileMeta], options: AppendCompactOptions, *, full: bool
 ) -> list[tuple[DataFileMeta, ...]]:
     """The groups of files that become one file each, or a few of the target size; each has two files or more."""
-    found = []
+    groups = []
     for run in _small_runs(sorted(files, key=_age), options.small_bytes):
         for group in _packed(run, options.target_bytes):
             reaches = sum(f.file_size for f in group) >= options.target_bytes
             if len(group) > 1 and (full or reaches or len(group) >= options.min_files):
-                found.append(group)
-    return found
+                groups.append(group)
+    return groups
 
 
 def _small_runs(files: Sequence[DataFileMeta], small_bytes: int) -> Iterator[list[DataFileMeta]]:

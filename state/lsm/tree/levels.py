@@ -29,16 +29,16 @@ class Levels:
 
         Raises CorruptFileError when a file comes twice, or when files of a level above 0 overlap.
         """
-        found = tuple(files)
-        names = [f.file_name for f in found]
+        live_files = tuple(files)
+        names = [f.file_name for f in live_files]
         if len(set(names)) < len(names):
             twice = sorted({n for n in names if names.count(n) > 1})
             raise CorruptFileError(f"files listed more than once in a bucket: {', '.join(twice)}", files=tuple(twice))
-        highest = max((f.level for f in found), default=0)
+        highest = max((f.level for f in live_files), default=0)
         return Levels(
-            level0=tuple(sorted((f for f in found if f.level == 0), key=_newest_first)),
+            level0=tuple(sorted((f for f in live_files if f.level == 0), key=_newest_first)),
             upper=tuple(
-                sorted_run((f for f in found if f.level == level), key_order) for level in range(1, highest + 1)
+                sorted_run((f for f in live_files if f.level == level), key_order) for level in range(1, highest + 1)
             ),
             max_level=max(num_levels - 1, highest),
             key_order=key_order,

@@ -171,17 +171,20 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
     newer_bytes, oldest_bytes = _size(bucket.runs[:-1]), bucket.runs[-1].size_bytes
     if newer_bytes * 100 > options.max_size_amplification_percent * oldest_bytes:
         return _all(bucket)
-    taken = _similar(bucket, 1)
-    if taken == 1 and count > trigger:
-        taken = _similar(bucket, count - trigger + 1)
-    if taken > 1 and count - taken + 1 > options.stop_trigger:
+    unit_count = _similar(bucket, 1)
+    if unit_count == 1 and count > trigger:
+        unit_count = _similar(bucket, count - trigger + 1)
+    if unit_count > 1 and count - unit_count + 1 > options.stop_trigger:
         # Paimon makes its writers wait here; a batch that compacts by itself compacts more instead.
-        taken = _similar(bucket, count - trigger + 1)
-    return _unit(bucket, taken) if taken > 1 else None
+        unit_count = _similar(bucket, count - trigger + 1)
+    return _unit(bucket, unit_count) if unit_count > 1 else None
 
 
 def pick_level0(levels: Levels, options: CompactOptions, *, hour: int) -> CompactUnit | None:
-    """All of level 0, and the runs above that are not much larger; None when level 0 is empty. `hour` as above."""
+    """All of level 0, and the runs above that are not much larger; None when level 0 is empty.
+
+    `hour` is the local hour of day, 0..23.
+    """
     bucket = _Bucket(levels.runs(), levels.max_level, options.size_ratio_at(hour))
     candidate = _level0_up(bucket)
     if candidate is None:
@@ -202,12 +205,12 @@ def _level0_up(bucket: _Bucket) -> _Candidate | None:
 
 def _similar(bucket: _Bucket, count: int) -> int:
     """How many runs to take when the first `count` are, and each next one while it is not much larger than those."""
-    taken_bytes = _size(bucket.runs[:count])
+    unit_bytes = _size(bucket.runs[:count])
     for r in bucket.runs[count:]:
         # Doubles, multiplied before divided: the comparison has to round as Java's does.
-        if taken_bytes * (100.0 + bucket.ratio_percent) / 100.0 < float(r.size_bytes):
+        if unit_bytes * (100.0 + bucket.ratio_percent) / 100.0 < float(r.size_bytes):
             break
-        taken_bytes += r.size_bytes
+        unit_bytes += r.size_bytes
         count += 1
     return count
 

@@ -69,19 +69,19 @@ def sequence_columns(
 
     Shapes: c columns of n rows in, up to two arrays of n per column out.
     """
-    found: list[NDArray[Any]] = []
+    arrays: list[NDArray[Any]] = []
     for column, data_type in zip(columns, types, strict=True):
         if column.null_count == len(column):
             continue
         if column.null_count:
-            found.append(column.is_valid().to_numpy(zero_copy_only=False))
+            arrays.append(column.is_valid().to_numpy(zero_copy_only=False))
             column = pc.fill_null(column, column.drop_null()[0])
         keys = normalized_keys([column], [data_type])
         if pa.types.is_large_binary(keys.type):
             keys = pc.rank(keys, tiebreaker="dense")
         values = keys.to_numpy()
-        found.append(~values if descending else values)
-    return found
+        arrays.append(~values if descending else values)
+    return arrays
 
 
 def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
@@ -103,12 +103,12 @@ def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
         return padded.view(">u8").ravel().astype(np.uint64)
     if longest == shortest:
         return np.ascontiguousarray(_matrix(keys, longest)).view(f"S{longest}").ravel()
-    found = np.empty((len(keys), width), np.uint8)
-    found[:, :longest] = _matrix(keys, longest)
-    found[:, longest:-1] = lengths.astype(">u4").view(np.uint8).reshape(-1, 4)
+    fixed = np.empty((len(keys), width), np.uint8)
+    fixed[:, :longest] = _matrix(keys, longest)
+    fixed[:, longest:-1] = lengths.astype(">u4").view(np.uint8).reshape(-1, 4)
     # numpy takes trailing zero bytes off its strings; none must be left at the end.
-    found[:, -1] = 1
-    return found.view(f"S{width}").ravel()
+    fixed[:, -1] = 1
+    return fixed.view(f"S{width}").ravel()
 
 
 def _matrix(keys: SortKeys, width: int) -> NDArray[np.uint8]:
