@@ -136,18 +136,18 @@ def _columns(words: Words) -> tuple[list[str], tuple[str, ...]]:
             words.take("NOT", "ENFORCED")
         else:
             _refuse_columns(words)
-            is_key = _column(words, columns)
-            if is_key is not None:
+            key_column = _column(words, columns)
+            if key_column is not None:
                 if keys:
                     raise refused("CREATE TABLE: PRIMARY KEY is given twice", statement=words.verb)
-                keys = (is_key,)
+                keys = (key_column,)
         if words.take(")"):
             return columns, keys
         words.expect_comma()
 
 
 def _column(words: Words, columns: list[str]) -> str | None:
-    """Adds one column's text; its name if it is said to be the primary key."""
+    """Adds one column's text. Returns its name if the column is declared as the primary key."""
     name = words.tokens[words.at].text if words.comes_name() else None
     columns.append(words.source(*words.clause("PRIMARY")))
     if not words.take("PRIMARY", "KEY"):

@@ -39,7 +39,7 @@ _ZONED = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Options after the token that ends at `after`; they take the signs from `start` to `end`."""
+    """What a hint or a version says, as options. It follows the token that ends at `after`, from `start` to `end`."""
 
     after: int
     start: int

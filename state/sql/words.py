@@ -71,7 +71,7 @@ class Words:
     verb: str = ""
     """What the statement is called in errors."""
     hinted: set[int] = field(default_factory=set)
-    """The tokens before which hints are taken."""
+    """The positions of the tokens before which hints are allowed."""
 
     def __post_init__(self) -> None:
         self.tokens = tokens_of(self.text)
@@ -93,7 +93,7 @@ class Words:
         return all(self.peek(i) == word for i, word in enumerate(words))
 
     def take(self, *words: str) -> bool:
-        """Whether these words came; they are passed then, and nothing is otherwise."""
+        """Whether these words come. If so, they are passed; otherwise nothing is."""
         comes = self.sees(*words)
         self.at += len(words) if comes else 0
         return comes
@@ -255,8 +255,7 @@ class Words:
         return self.text[start : self.tokens[-1].end + 1]
 
     def query(self) -> str:
-        """The text from here, with the hint of a table that it ends with. Raises OptionError for a hint before it that
-        nothing took."""
+        """The text from here to the end, hints included. Raises OptionError for a wrong hint before it."""
         self._refuse_hints(self.at)
         start = len(self.text) if self.is_done else self.tokens[self.at].start
         self.at = len(self.tokens)
@@ -269,7 +268,7 @@ class Words:
         self._refuse_hints(len(self.tokens))
 
     def _refuse_hints(self, last: int) -> None:
-        """Returns if no hint stands before a token up to `last`, but for those that were taken."""
+        """Returns if no hint stands before a token up to `last`, except where `hinted` allows it."""
         for i, (start, end) in enumerate(islice(gaps(self.text, self.tokens), last + 1)):
             hint = None if i in self.hinted else next(hints_in(self.text, start, end), None)
             if hint is not None:

@@ -29,5 +29,5 @@ NOTHING_NEEDED = SchemaNeed(pa.null())
 
 
 def decode_need(data: bytes) -> SchemaNeed:
-    """What `encode` has made of a need."""
+    """The need that `encode` has made these bytes of."""
     return SchemaNeed(pa.struct(list(pa.ipc.read_schema(pa.py_buffer(data)))))

@@ -109,7 +109,7 @@ class _Clauses:
         )
 
     def _target_filter(self) -> pc.Expression | None:
-        """What ON asks of the table's columns alone, where rows that do not pass are of no interest."""
+        """What ON asks of the table's columns alone; None if it asks nothing, or if other rows matter too."""
         if self._statement.by_source or self._inserts_by_key:
             return None
         passing = None
@@ -182,8 +182,8 @@ class _Clauses:
 
 @dataclass(frozen=True, slots=True)
 class _SourceShape:
-    """The source's rows, whose columns have these names: what they are joined by, then their own columns. A value that
-    travels."""
+    """Brings the source's rows, whose columns have these names, into shape: what they are joined by, then their own
+    columns. It can be sent to Spark's tasks."""
 
     names: Sequence[str]
     key: Mapping[str, KeyValue]

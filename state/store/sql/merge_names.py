@@ -12,7 +12,7 @@ from bucketline.state.store.sql.spelling import spellings
 from bucketline.state.types.sql_expression import SOURCE, TARGET
 
 _OWN, _LOCAL = "_source_", "_local_"
-"""Before the names of the source's own columns, which may be those of columns that rows are joined by; the second for
+"""Prefixes of the source's own columns, whose names may be those of columns that rows are joined by. The second is for
 instants as local times."""
 
 

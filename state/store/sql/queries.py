@@ -61,7 +61,7 @@ class Queries(Protocol):
         ...
 
     def set_option(self, key: str, value: str) -> bool:
-        """Sets an option of the queries' own; False for one that is none."""
+        """Sets an option of whoever runs the queries. False if there is no such option there."""
         ...
 
 

@@ -28,8 +28,8 @@ _TIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMEST
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a query reads: columns under an alias. Without a table the rows are those of `log`, which come once: of a
-    system table, of VALUES, of another query."""
+    """What a query reads: columns under an alias. Without a table the rows come from `log`, which can be read once: a
+    system table, VALUES or another query."""
 
     table: Table | None
     alias: str
@@ -96,7 +96,7 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
 
 
 def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = ()) -> Source:
-    """Rows that are there already, under other names if there are any. Raises OptionError for a wrong number of names,
+    """Rows from elsewhere, under other names if there are any. Raises OptionError for a wrong number of names,
     SchemaMismatchError for a type that tables do not have."""
     schema = named(rows.schema, names, alias)
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
