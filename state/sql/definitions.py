@@ -49,9 +49,9 @@ def read_create(words: Words) -> Statement:
             "OVERWRITE to replace the rows alone",
             statement="CREATE",
         )
-    what = " ".join(filter(None, (words.peek(0), words.peek(1), words.peek(2)))) or "?"
+    target = " ".join(filter(None, (words.peek(0), words.peek(1), words.peek(2)))) or "?"
     raise refused(
-        f"CREATE {what} is not supported; CREATE TABLE, CREATE DATABASE and CREATE CATALOG are. Views and functions "
+        f"CREATE {target} is not supported; CREATE TABLE, CREATE DATABASE and CREATE CATALOG are. Views and functions "
         "belong to the Spark session: spark.sql(...)",
         statement="CREATE",
     )
@@ -277,10 +277,10 @@ def read_show(words: Words) -> Show:
     """`SHOW TABLES` and its like."""
     words.expect("SHOW")
     words.verb = "SHOW"
-    for written, what in _SHOWN:
+    for written, subject in _SHOWN:
         if words.take(*written):
             words.verb = f"SHOW {' '.join(written)}"
-            return _NAMED[what](words, what) if what in _NAMED else _show_names(words, what)
+            return _NAMED[subject](words, subject) if subject in _NAMED else _show_names(words, subject)
     raise refused(
         f"SHOW {words.peek()} is not supported; SHOW {', '.join(' '.join(w) for w, _ in _SHOWN[:-3])} are. "
         "For snapshots, tags and branches: SELECT * FROM `t$snapshots`, `t$tags`, `t$branches`",
@@ -288,36 +288,36 @@ def read_show(words: Words) -> Show:
     )
 
 
-def _show_names(words: Words, what: str) -> Show:
+def _show_names(words: Words, subject: str) -> Show:
     path: tuple[str, ...] = ()
-    if what in ("TABLES", "DATABASES") and (words.take("IN") or words.take("FROM")):
-        path = words.path("the name of a database" if what == "TABLES" else "the name of a catalog")
-        if what == "DATABASES" and len(path) > 1:
+    if subject in ("TABLES", "DATABASES") and (words.take("IN") or words.take("FROM")):
+        path = words.path("the name of a database" if subject == "TABLES" else "the name of a catalog")
+        if subject == "DATABASES" and len(path) > 1:
             raise refused(f"SHOW DATABASES: {'.'.join(path)!r} is no catalog", statement="SHOW DATABASES")
     like = None
     if words.take("LIKE") or words.comes_string():
         like = words.string("a pattern")
     words.end()
-    return Show(what, path, like)
+    return Show(subject, path, like)
 
 
-def _show_of_table(words: Words, what: str) -> Show:
+def _show_of_table(words: Words, subject: str) -> Show:
     if not words.take("IN"):
         words.take("FROM")
     path = words.path("the name of a table")
     partition: Mapping[str, str | None] | None = None
     key = None
-    if what == "COLUMNS" and (words.take("IN") or words.take("FROM")):
+    if subject == "COLUMNS" and (words.take("IN") or words.take("FROM")):
         path = (*words.path("the name of a database"), path[-1])
-    if what == "PARTITIONS" and words.take("PARTITION"):
+    if subject == "PARTITIONS" and words.take("PARTITION"):
         partition, dynamic = read_partition(words)
         if dynamic:
             raise refused(f"SHOW PARTITIONS: partition column {dynamic[0]!r} has no value", statement="SHOW PARTITIONS")
-    if what == "OPTIONS" and words.take("("):
+    if subject == "OPTIONS" and words.take("("):
         key = words.option_key()
         words.expect(")")
     words.end()
-    return Show(what, path, None, partition, key)
+    return Show(subject, path, None, partition, key)
 
 
 _SHOWN: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -336,7 +336,7 @@ _SHOWN: tuple[tuple[tuple[str, ...], str], ...] = (
     (("NAMESPACES",), "DATABASES"),
 )
 _NAMED: Mapping[str, Callable[[Words, str], Show]] = {
-    what: _show_of_table for what in ("COLUMNS", "PARTITIONS", "OPTIONS", "CREATE TABLE", "TAGS")
+    subject: _show_of_table for subject in ("COLUMNS", "PARTITIONS", "OPTIONS", "CREATE TABLE", "TAGS")
 }
 
 

@@ -90,16 +90,16 @@ def _in_brackets(text: str) -> str:
 
 def _action(kind: str, when: exp.Expression, alias: str) -> MergeAction:
     then, condition = when.args["then"], when.args.get("condition")
-    what, values = _what(then, alias)
-    if what not in _TAKES[kind]:
+    verb, values = _verb_and_values(then, alias)
+    if verb not in _TAKES[kind]:
         allowed = " or ".join(w.upper() for w in _TAKES[kind])
-        raise refused(f"MERGE: WHEN {_KINDS[kind]} takes {allowed}, not {what.upper()}", statement="MERGE")
-    if kind == "by_source" and what == "update" and values is None:
+        raise refused(f"MERGE: WHEN {_KINDS[kind]} takes {allowed}, not {verb.upper()}", statement="MERGE")
+    if kind == "by_source" and verb == "update" and values is None:
         raise refused("MERGE: UPDATE SET * needs a source row; WHEN NOT MATCHED BY SOURCE has none")
-    return MergeAction(what, values, condition)
+    return MergeAction(verb, values, condition)
 
 
-def _what(
+def _verb_and_values(
     then: exp.Expression, alias: str
 ) -> tuple[str, Mapping[str, exp.Expression] | Sequence[exp.Expression] | None]:
     if isinstance(then, exp.Update):

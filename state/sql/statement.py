@@ -108,10 +108,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`what`: TABLES, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, TAGS, CURRENT DATABASE or
+    """`subject`: TABLES, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, TAGS, CURRENT DATABASE or
     CURRENT CATALOG. `partition` are the values that shown partitions have, `key` the one option to show."""
 
-    what: str
+    subject: str
     path: tuple[str, ...] = ()
     like: str | None = None
     partition: Mapping[str, str | None] | None = None
@@ -229,11 +229,11 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class MergeAction:
-    """What a clause of MERGE does with a row for which the condition is true: `what` is update, delete or insert;
+    """What a clause of MERGE does with a row for which the condition is true: `verb` is update, delete or insert;
     `values` maps columns to expressions, None for `UPDATE SET *` and `INSERT *`; those of `INSERT VALUES` are in the
     order of the table's columns."""
 
-    what: str
+    verb: str
     values: Mapping[str, exp.Expression] | Sequence[exp.Expression] | None = None
     condition: exp.Expression | None = None
 

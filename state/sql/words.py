@@ -108,10 +108,10 @@ class Words:
         if not self.take(","):
             raise self.wrong("expected , or )")
 
-    def name(self, what: str) -> str:
+    def name(self, expected: str) -> str:
         """A name, quoted or not."""
         if self.is_done or not self.comes_name():
-            raise self.wrong(f"expected {what}")
+            raise self.wrong(f"expected {expected}")
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
@@ -125,36 +125,36 @@ class Words:
         first = str(token.text)[:1]
         return token.token_type not in _NO_NAMES and (first.isalnum() or first in ("_", "$"))
 
-    def path(self, what: str) -> tuple[str, ...]:
+    def path(self, expected: str) -> tuple[str, ...]:
         """Names with dots between them."""
-        parts = [self.name(what)]
+        parts = [self.name(expected)]
         while self.take("."):
-            parts.append(self.name(what))
+            parts.append(self.name(expected))
         return tuple(parts)
 
     def table(self) -> TableName:
         """The name of a table."""
         return table_name(self.path("the name of a table"))
 
-    def string(self, what: str) -> str:
+    def string(self, expected: str) -> str:
         """A text in quotes."""
         if self.is_done or self.tokens[self.at].token_type is not TokenType.STRING:
-            raise self.wrong(f"expected {what} in quotes")
+            raise self.wrong(f"expected {expected} in quotes")
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
-    def number(self, what: str) -> str:
+    def number(self, expected: str) -> str:
         """A number as it is written."""
         if self.is_done or self.tokens[self.at].token_type is not TokenType.NUMBER:
-            raise self.wrong(f"expected {what}")
+            raise self.wrong(f"expected {expected}")
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
-    def whole_number(self, what: str) -> int:
+    def whole_number(self, expected: str) -> int:
         """A number without sign, point and exponent."""
         if self.is_done or not self.peek().isdigit():
-            raise self.wrong(f"expected {what}, a whole number")
-        return int(self.number(what))
+            raise self.wrong(f"expected {expected}, a whole number")
+        return int(self.number(expected))
 
     def literal(self) -> str | None:
         """A text, number, TRUE, FALSE, DATE 'x' or TIMESTAMP 'x' as a text; None for NULL."""
@@ -178,12 +178,12 @@ class Words:
         """Whether a text in quotes comes."""
         return not self.is_done and self.tokens[self.at].token_type is TokenType.STRING
 
-    def names(self, what: str) -> tuple[str, ...]:
+    def names(self, expected: str) -> tuple[str, ...]:
         """`(name, ...)`."""
         self.expect("(")
-        names = [self.name(what)]
+        names = [self.name(expected)]
         while self.take(","):
-            names.append(self.name(what))
+            names.append(self.name(expected))
         self.expect(")")
         return tuple(names)
 

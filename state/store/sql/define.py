@@ -132,24 +132,24 @@ def use(session: SqlSession, statement: Use) -> pa.Table:
 
 def show(session: SqlSession, statement: Show) -> pa.Table:
     """Names, or what a table is made of."""
-    if statement.what in _SHOWN_OF_TABLE or statement.what == "CREATE TABLE":
+    if statement.subject in _SHOWN_OF_TABLE or statement.subject == "CREATE TABLE":
         name = table_name(statement.path)
         table = session.table(name)
-        if statement.what == "CREATE TABLE":
+        if statement.subject == "CREATE TABLE":
             shown = [name.table] if is_path(name) else session.place(name)[1].split(".", 1)
             return texts("create_statement", [create_statement(table, ".".join(map(quoted_name, shown)))])
-        return _SHOWN_OF_TABLE[statement.what](table, statement)
-    if statement.what == "TABLES":
+        return _SHOWN_OF_TABLE[statement.subject](table, statement)
+    if statement.subject == "TABLES":
         catalog, database = database_name(statement.path or (session.database,))
         names = _like(session.catalog_of(catalog).list_tables(database), statement.like)
         return pa.table(
             {"database": pa.array([database] * len(names), pa.string()), "table": pa.array(names, pa.string())}
         )
-    if statement.what == "CURRENT CATALOG":
+    if statement.subject == "CURRENT CATALOG":
         return texts("catalog", [session.catalog] if session.catalog else [])
-    if statement.what == "CURRENT DATABASE":
+    if statement.subject == "CURRENT DATABASE":
         return texts("database", [session.database])
-    if statement.what == "CATALOGS":
+    if statement.subject == "CATALOGS":
         return texts("catalog", _like(sorted(session.catalogs), statement.like))
     databases = session.catalog_of(statement.path[0] if statement.path else None).list_databases()
     return texts("database", _like(databases, statement.like))

@@ -134,7 +134,7 @@ class _Clauses:
 
     def _change(self, action: MergeAction, names: Names) -> UpdateClause | DeleteClause:
         condition = self._optional(action, names)
-        if action.what == "delete":
+        if action.verb == "delete":
             return DeleteClause(condition)
         if action.values is None:
             columns = {n: self._names.of_source(n, "UPDATE SET *") for n in self._table.schema.names}

@@ -67,11 +67,11 @@ class MergeNames:
             raise refused(f"MERGE: unknown column {name!r}; there are {', '.join(names)}", column=name)
         return matches[0]
 
-    def of_source(self, name: str, what: str) -> exp.Expression:
+    def of_source(self, name: str, clause: str) -> exp.Expression:
         """The column of the source of that name, for * in a clause. Raises OptionError if there is none."""
         matches = spellings(name, self._sides[1][2])
         if len(matches) != 1:
-            raise refused(f"MERGE: {what} needs column {name!r} in the source; list columns and values", column=name)
+            raise refused(f"MERGE: {clause} needs column {name!r} in the source; list columns and values", column=name)
         return exp.column(exp.to_identifier(matches[0]), table=exp.to_identifier(self._sides[1][1]))
 
     def _of_one(self, node: exp.Expression, wanted: str, why: str) -> exp.Expression:

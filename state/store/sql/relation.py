@@ -103,12 +103,12 @@ def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = (
     return Source(None, alias, schema, logical_fields(schema), batches)
 
 
-def named(schema: pa.Schema, names: Sequence[str], what: str) -> pa.Schema:
+def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
     """The columns under other names, if there are any. Raises OptionError for a wrong number of names."""
     if not names:
         return schema
     if len(names) != len(schema):
-        raise refused(f"{what}: {len(names)} names for {len(schema)} columns")
+        raise refused(f"{place}: {len(names)} names for {len(schema)} columns")
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 

@@ -432,5 +432,5 @@ def _repeated(value: pa.Scalar | None, count: int) -> pa.Array:
     return pa.repeat(value, count)
 
 
-def _needs_spark(what: str) -> OptionError:
-    return refused(f"{what} needs Spark: give a Spark session, as bl.sql(spark, ...) or `bucketline sql --spark`")
+def _needs_spark(construct: str) -> OptionError:
+    return refused(f"{construct} needs Spark: give a Spark session, as bl.sql(spark, ...) or `bucketline sql --spark`")

@@ -83,8 +83,8 @@ class SqlSession:
         reading = {k: v for k, v in options.items() if is_read_option(k)}
         for key in hints or ():
             if (key in reading) == writes or key in RANGE_KEYS or has_no_effect(key):
-                what = "writing" if writes else "reading"
-                raise refused(f"the hint '{key}' has no effect on {what} {name}", option=key)
+                action = "writing" if writes else "reading"
+                raise refused(f"the hint '{key}' has no effect on {action} {name}", option=key)
         writing = {k: v for k, v in options.items() if k not in reading}
         if writes:
             reading = {k: v for k, v in reading.items() if k == BRANCH.key}
