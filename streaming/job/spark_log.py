@@ -24,9 +24,9 @@ _LEVELS: Mapping[str, str] = {
 """Loggers that print the error of a task or of the query, with its traceback (their packages differ by Spark
 version). Some warn at every stop and every failed task: no job to cancel, interrupted tasks; or each time that Kafka
 did not answer a request for offsets."""
-_REPORTED_BY_US = r"(?s)(.*\n\s+at .*|Task \d+ in stage .* failed \d+ times; aborting job.*)"
-"""Messages with a traceback in their text: several loggers repeat the error of a task. Messages about lost executors
-stay."""
+_REPORTED_BY_US = r"(?s)(.*\n\s+(at |File \").*|(\[.*\] )?Task \d+ in stage .* failed \d+ times; aborting job.*)"
+"""Messages with a traceback of Java or Python in their text: several loggers repeat the error of a task. Spark 4.3
+names the query in front of a message. Messages about lost executors stay."""
 _PYTHON_REPEATING = "py4j"
 
 
