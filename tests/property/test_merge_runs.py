@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.lsm.merge.fold import Deduplicate, FirstRow, Fold, Selection, Starts
+from bucketline.state.lsm.merge.fold import Deduplicate, FirstRow, Fold, Selection, Starts, Visible
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.sort_keys import merge_order
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
@@ -109,6 +109,7 @@ def _cases(draw: st.DrawFn, *, unique: bool = True) -> dict[str, Any]:
         "batch_rows": draw(st.integers(1, 9)),
         "sorted": sorted((r for run in runs for r in run), key=lambda r: (rank(r), age(r), r["run"], r["row"])),
         "rank": rank,
+        "age": age,
     }
 
 
@@ -167,6 +168,35 @@ def test_first_row_keeps_the_oldest_row_of_each_key(case: dict[str, Any], ignore
             _merged(case, fold)
         return
     assert _places(_merged(case, fold)) == _places(expected)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_cases(), st.booleans(), st.booleans())
+def test_runs_that_come_oldest_first_need_no_sequence_numbers(
+    case: dict[str, Any], first: bool, ignore_delete: bool
+) -> None:
+    """Of each key the row that readers see, if any, in the columns that they ask for."""
+    numbered = [[r | {SEQUENCE: 5 * n + r[SEQUENCE]} for r in run] for n, run in enumerate(case["runs"])]
+    rows = sorted((r for run in numbered for r in run), key=case["age"])
+    case |= {"sorted": sorted(rows, key=case["rank"])}
+    fold = Visible(FirstRow(ignore_delete) if first else Deduplicate(ignore_delete))
+    schema = case["schema"].remove(case["schema"].get_field_index(SEQUENCE))
+    runs = [_batches([{n: r[n] for n in schema.names} for r in run], schema, case["cuts"]) for run in case["runs"]]
+    names = ["row", *case["keys"], "run"]
+    merged = merge_runs(
+        runs, case["keys"], case["fields"], case["descending"], fold, 9, columns=names, oldest_first=True
+    )
+    try:
+        expected = _reference(case, first=first, ignore_delete=ignore_delete)
+    except SchemaMismatchError:
+        with pytest.raises(SchemaMismatchError):
+            list(merged)
+        return
+    found = list(merged)
+    assert all(b.schema.names == names and b.num_rows > 0 for b in found)
+    assert _places([r for b in found for r in b.to_pylist()]) == _places(
+        [r for r in expected if r[VALUE_KIND] in (0, 2)]
+    )
 
 
 @settings(max_examples=300, deadline=None)

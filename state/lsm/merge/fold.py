@@ -114,6 +114,18 @@ class KeepAll(Selection):
         return np.arange(len(starts))
 
 
+@dataclass(frozen=True, slots=True)
+class Visible(Selection):
+    """Those rows of another selection that readers see: no -U and -D rows."""
+
+    of: Selection
+
+    def select(self, starts: Starts, kinds: Kinds) -> Indices:
+        chosen = self.of.select(starts, kinds)
+        seen = (kinds[chosen] & 1) == 0
+        return chosen if seen.all() else chosen[seen]
+
+
 def fold_for(schema: TableSchema) -> Fold:
     """The fold of a primary-key table.
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bucketline.state.lsm.merge.fold import Fold, Selection, Starts, Unmoved
+from bucketline.state.lsm.merge.fold import Fold, Selection, Starts, Unmoved, Visible
 from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key, merge_order, sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
 from bucketline.state.types.logical import DataType
@@ -33,20 +33,26 @@ def merge_runs(
     fold: Fold,
     batch_rows: int,
     batch_bytes: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    oldest_first: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all runs by ascending key, each key folded to at most one row.
 
     Shapes: every run ascends by the `keys` columns and has the same schema, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
-    included; batches out have that schema, in key order, at most `batch_rows` rows each, none empty.
+    included; batches out have that schema, in key order, at most `batch_rows` rows each, none empty. With `columns`
+    they have only these, of a fold that selects rows; the others are not moved.
     Rows of one key are folded oldest first: by `sequence_fields` (nulls oldest; `descending` turns the values around),
-    then by sequence number, then by the runs' order.
-    A single run is passed through as it is when the fold selects rows: its keys are unique already.
+    then by sequence number, then by the runs' order. Runs that come `oldest_first`, each with unique keys and newer in
+    all sequence numbers than those before, need no `_SEQUENCE_NUMBER`.
+    A single run is passed through as it is when the fold selects one row of each key: its keys are unique already.
     Memory: about one batch of each run and four times `batch_rows` rows, or `batch_bytes` bytes where that is less.
     """
-    if len(runs) == 1 and isinstance(fold, Selection):
+    assert columns is None or isinstance(fold, Selection), "other folds look at all columns"
+    if len(runs) == 1 and isinstance(fold, Selection) and not isinstance(fold, Visible) and columns is None:
         yield from (b for b in runs[0] if b.num_rows)
         return
-    plan = _Plan(tuple(keys), tuple(sequence_fields), descending, fold)
+    plan = _Plan(tuple(keys), tuple(sequence_fields), descending, fold, columns, oldest_first)
     cursors = [c for rank, run in enumerate(runs) if (c := _Cursor(rank, run, plan.keys)).advance()]
     while cursors:
         gathered: dict[int, list[_Slice]] = {}
@@ -71,6 +77,8 @@ class _Plan:
     sequence_fields: tuple[str, ...]
     descending: bool
     fold: Fold
+    columns: Sequence[str] | None
+    oldest_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +147,15 @@ def _key_type(arrow: pa.DataType) -> DataType:
 def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
     # Older rows first: rows of one key are then usually in order already, because runs rarely overlap in sequence
     # numbers.
-    pieces = sorted(pieces, key=lambda p: (p.first_sequence, p.rank))
+    pieces = sorted(pieces, key=lambda p: (0 if plan.oldest_first else p.first_sequence, p.rank))
     order, starts = merge_order([_joined([s.keys for s in p.slices]) for p in pieces])
     rows = pa.Table.from_batches([s.rows for p in pieces for s in p.slices])
-    if not starts.all():
+    if not (plan.oldest_first and not plan.sequence_fields) and not starts.all():
         order = _by_age(order, starts, pieces, rows, plan)
     if isinstance(plan.fold, Selection):
         kinds = rows[VALUE_KIND].to_numpy()
         chosen = plan.fold.select(starts, kinds if order is None else kinds[order])
+        rows = rows if plan.columns is None else rows.select(plan.columns)
         if order is not None:
             return _take(rows, order[chosen])
         return rows if len(chosen) == rows.num_rows else _take(rows, chosen)
@@ -161,14 +170,16 @@ def _by_age(order: Order | None, starts: Starts, pieces: list[_Piece], rows: pa.
     before, here = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])
     columns = [rows[f].combine_chunks() for f in plan.sequence_fields]
     ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=plan.descending)
-    ages.append(rows[SEQUENCE].to_numpy())
+    if not plan.oldest_first:
+        ages.append(rows[SEQUENCE].to_numpy())
     undecided = np.ones(len(tied), bool)
     disordered = np.zeros(len(tied), bool)
     for values in ages:
         left, right = values[before], values[here]
         disordered |= undecided & (left > right)
         undecided &= left == right
-    disordered |= undecided
+    if not plan.oldest_first:
+        disordered |= undecided
     if not disordered.any():
         return order
     key_of_row = np.cumsum(starts, dtype=np.int64) - 1

@@ -19,7 +19,7 @@ from bucketline.state.format.row_age import RowAge
 from bucketline.state.format.row_ranges import TRACKED_NAMES, row_ranges, with_tracked
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import LEVEL
-from bucketline.state.lsm.merge.fold import Fold, drop_deletes, fold_for
+from bucketline.state.lsm.merge.fold import Fold, Selection, Visible, drop_deletes, fold_for
 from bucketline.state.lsm.merge.fold_choice import needs_levels, reading_fold
 from bucketline.state.lsm.merge.merge_engines import columns_to_merge
 from bucketline.state.lsm.merge.merge_runs import merge_runs
@@ -40,7 +40,7 @@ from bucketline.state.store.read.evolved_rows import columns_of_files, fill_trac
 from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.store.read.prune import BucketFiles, SchemaOf
 from bucketline.state.store.read.row_groups import FileShare, GroupChoice, group_choice
-from bucketline.state.store.read.run_ages import are_ages_known, with_sequence
+from bucketline.state.store.read.run_ages import are_ages_known
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.open_ahead import OpenAhead, open_ahead
 from bucketline.state.store.storage.parallel import answers_late
@@ -299,19 +299,22 @@ def merge_section(
     batch_rows: int = BATCH_ROWS,
     memory_bytes: int = MERGE_BYTES,
     ages_known: bool = False,
+    out: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a section, one for each key, retracts included, in key order.
 
     `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
-    (`merge_columns`). The fold decides which columns come out. With `ages_known` (`are_ages_known`) sequence numbers
-    are not read, and those that come out are not the rows' own.
+    (`merge_columns`). The fold decides which columns come out, or `out` where it selects rows. With `ages_known`
+    (`are_ages_known`) sequence numbers are not read, and none come out.
 
     Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included; but a run takes some 3 MB
     however little that is, and one of an ORC file a stripe.
     """
     access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
-    reader = _leveled_reader if needs_levels(fold) else _reader_of_ages if ages_known else _reader
-    read = reader(access, bucket, columns, batch_rows)
+    if ages_known:
+        runs = sorted(runs, key=lambda run: min(f.min_sequence_number for f in run.files))
+        columns = [name for name in columns if name != SEQUENCE]
+    read = (_leveled_reader if needs_levels(fold) else _reader)(access, bucket, columns, batch_rows)
     settings = access.schema.settings.merge
     return merge_runs(
         [chain.from_iterable(map(read, run.files)) for run in runs],
@@ -321,6 +324,8 @@ def merge_section(
         fold,
         batch_rows,
         memory_bytes // _SHARES_OF_MERGED,
+        columns=out,
+        oldest_first=ages_known,
     )
 
 
@@ -388,8 +393,11 @@ def _merged_rows(
             merged = replace(access, choice=choice)
             known = are_ages_known(runs, fold)
             some = min(batch_rows, _MERGED_BATCH_ROWS)
-            rows = merge_section(merged, bucket, runs, with_system, fold=fold, batch_rows=some, ages_known=known)
-            yield from drop_deletes(rows)
+            merge = partial(merge_section, merged, bucket, runs, with_system, batch_rows=some, ages_known=known)
+            if isinstance(fold, Selection):
+                yield from merge(fold=Visible(fold), out=columns)
+            else:
+                yield from drop_deletes(merge(fold=fold))
             continue
         # The files of one run share no key, so each row is the only one of its key.
         for file in chain.from_iterable(run.files for run in runs):
@@ -419,14 +427,6 @@ def _reader(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
     return lambda file: access.rows(bucket, file, columns, batch_rows=batch_rows)
-
-
-def _reader_of_ages(
-    access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
-) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
-    """As `_reader`, but sequence numbers are not read: each row has the lowest of its file."""
-    out, read = read_schema(access.schema, columns), [name for name in columns if name != SEQUENCE]
-    return lambda file: with_sequence(access.rows(bucket, file, read, batch_rows=batch_rows), file, out)
 
 
 def _leveled_reader(

@@ -3,15 +3,12 @@
 Row kinds are always read: pypaimon 2.1 and pypaimon-rust record that a file holds no deletes, whatever it holds.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-
-import pyarrow as pa
 
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.merge.fold import Fold, Selection
 from bucketline.state.lsm.tree.run import SortedRun
-from bucketline.state.types.arrow import SEQUENCE
 
 
 def are_ages_known(runs: Sequence[SortedRun], fold: Fold) -> bool:
@@ -26,14 +23,6 @@ def are_ages_known(runs: Sequence[SortedRun], fold: Fold) -> bool:
         (min(f.min_sequence_number for f in run.files), max(f.max_sequence_number for f in run.files)) for run in runs
     )
     return all(before[1] < after[0] for before, after in pairwise(ranges))
-
-
-def with_sequence(batches: Iterable[pa.RecordBatch], file: DataFileMeta, out: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The batches of a file with all columns of `out`: every row has the lowest sequence number of the file."""
-    lowest = pa.scalar(file.min_sequence_number, out.field(SEQUENCE).type)
-    for batch in batches:
-        columns = [pa.repeat(lowest, batch.num_rows) if name == SEQUENCE else batch.column(name) for name in out.names]
-        yield pa.RecordBatch.from_arrays(columns, schema=out)
 
 
 def _number_count(file: DataFileMeta) -> int:

@@ -12,10 +12,9 @@ from bucketline.state.lsm.merge.fold import Deduplicate, Fold
 from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.store.read.merge_read import plan_projection, read_buckets
 from bucketline.state.store.read.prune import group_by_bucket
-from bucketline.state.store.read.run_ages import are_ages_known, with_sequence
+from bucketline.state.store.read.run_ages import are_ages_known
 from bucketline.state.store.read.table_read import file_access
 from bucketline.state.store.table.table import create_table, handle_of, open_table
-from bucketline.state.types.arrow import SEQUENCE
 
 FILE = DataFileMeta(
     "data-0.parquet", 1, 3, EMPTY_ROW, EMPTY_ROW, EMPTY_STATS, EMPTY_STATS, 0, 9, 0, 0, delete_row_count=0
@@ -46,14 +45,6 @@ def test_ages_are_known_of_runs_that_were_written_one_after_the_other_with_a_num
 def test_ages_of_runs_are_not_enough_where_values_are_computed() -> None:
     fold: Fold = Aggregation({})
     assert not are_ages_known([_run((0, 9)), _run((10, 19))], fold)
-
-
-def test_sequence_numbers_come_in_their_place() -> None:
-    out = pa.schema([("k", pa.int64()), (SEQUENCE, pa.int64()), ("v", pa.string())])
-    batches = [pa.record_batch({"v": ["a", "b"], "k": [1, 2]})]
-    (found,) = with_sequence(batches, replace(FILE, min_sequence_number=7), out)
-    assert found.schema == out
-    assert found.to_pydict() == {"k": [1, 2], SEQUENCE: [7, 7], "v": ["a", "b"]}
 
 
 def test_the_newest_row_of_each_key_is_read_with_and_without_deletes(tmp_path: Path) -> None:
