@@ -1,14 +1,12 @@
-"""Works on a table under a limit of the system: `python -m tests.support.limited FOLDER MODE FORMAT LIMIT N`.
-
-It prints one line for each step: its name, then `ok`, or the error's class and code. LIMIT is `file-size` (bytes) or
-`open-files` (more than are open).
-"""
+"""Works on a table under a limit of the system, as a process of its own: a limit is for a whole process."""
 
 import os
 import resource
 import signal
 import sys
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -38,7 +36,16 @@ def rows(turn: int) -> pa.Table:
     return pa.table({"id": ids, "part": [(i + turn) % 3 for i in ids], "text": texts}, schema=COLUMNS)
 
 
-def main(folder: str, mode: str, form: str, limit: str, count: int) -> None:
+def work(said: Connection, folder: Path, mode: str, form: str, limit: str, count: int) -> None:
+    """Says in lines of text what each step came to: its name, then `ok`, or the error's class and code; the last line
+    is `whole`. `limit` is file-size (bytes) or open-files (more than are open)."""
+    os.environ |= {"TMPDIR": str(folder), "HOME": str(folder)}
+    with open(said.fileno(), "w", closefd=False) as lines:
+        sys.stdout = sys.stderr = lines
+        _work(folder, mode, form, limit, count)
+
+
+def _work(folder: Path, mode: str, form: str, limit: str, count: int) -> None:
     table = bl.create_table(
         f"{folder}/shop.db/t",
         COLUMNS,
@@ -49,7 +56,7 @@ def main(folder: str, mode: str, form: str, limit: str, count: int) -> None:
     table.write(rows(0))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     kind = resource.RLIMIT_FSIZE if limit == "file-size" else resource.RLIMIT_NOFILE
-    most = count if limit == "file-size" else len(os.listdir("/proc/self/fd")) + count
+    most = count if limit == "file-size" else _next_file() + 1 + count
     resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
     steps: dict[str, Callable[[], object]] = {
         "write": lambda: table.write(rows(1)),
@@ -72,5 +79,11 @@ def main(folder: str, mode: str, form: str, limit: str, count: int) -> None:
     print("whole", flush=True)
 
 
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+def _next_file() -> int:
+    """The number of the next file, above those of all that are open: the limit is for numbers, and a forked process has
+    gaps among them."""
+    newest = max(map(int, os.listdir("/proc/self/fd")))
+    while (number := os.open(os.devnull, os.O_RDONLY)) < newest:
+        pass
+    os.close(number)
+    return number

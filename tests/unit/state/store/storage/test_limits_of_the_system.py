@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,17 +13,24 @@ from bucketline.state.store.storage.errors import storage_error
 from bucketline.state.store.storage.local_io import LocalIO
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file
+from tests.support.forked import forking
+from tests.support.limited import work
 from tests.support.memory_io import MemoryIO
 
 
 def outcomes(folder: Path, mode: str, form: str, limit: str, count: int) -> dict[str, str]:
     """What each step came to. The process has ended as it should, and the table is whole."""
-    command = [sys.executable, "-m", "tests.support.limited", str(folder), mode, form, limit, str(count)]
-    environment = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    *steps, last = done.stdout.splitlines()
-    assert last == "whole", done.stdout + done.stderr
+    context = forking()
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(theirs, folder, mode, form, limit, count))
+    process.start()
+    theirs.close()
+    with open(ours.fileno(), closefd=False) as lines:
+        said = lines.read()
+    process.join(120)
+    assert process.exitcode == 0, said
+    *steps, last = said.splitlines()
+    assert last == "whole", said
     return dict(line.split(" ", 1) for line in steps)
 
 
