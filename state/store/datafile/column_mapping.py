@@ -1,7 +1,7 @@
 """Which column of a file each wanted column is read from: found once for all files of a read written alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -9,6 +9,7 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_ranges import TRACKED, written_fields
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.datafile.parquet_rows import TextSizes
 from bucketline.state.types.arrow import SYSTEM_FIELDS, arrow_schema, key_value_fields
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataField
@@ -31,13 +32,15 @@ class FileMapping:
     """How files are read: a source for each wanted column, and `out`, the schema of the rows.
 
     `declared` are the columns of a file of the schema that it was written under, None if one of them has no Arrow type.
-    With `is_plain` every wanted column is in such files, with the type it has in the table.
+    With `is_plain` every wanted column is in such files, with the type it has in the table. `sizes` are those of text
+    in the files that were read so.
     """
 
     sources: tuple[ColumnSource, ...]
     out: pa.Schema
     declared: pa.Schema | None
     is_plain: bool
+    sizes: TextSizes = field(default_factory=TextSizes, compare=False, repr=False)
 
 
 class Mappings:

@@ -8,6 +8,7 @@ Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedT
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.paths import SCHEMA_DIR, extension_of, schema_name
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.datafile.column_mapping import ColumnSource, Mappings, wanted_fields
+from bucketline.state.store.datafile.column_mapping import ColumnSource, FileMapping, Mappings, wanted_fields
 from bucketline.state.store.datafile.formats import FileRows, format_named
 from bucketline.state.store.datafile.orc_instants import check_instants, instant_bounds
 from bucketline.state.store.datafile.parquet_rows import ParquetRows, RowGroup
@@ -102,7 +103,7 @@ def read_data_file(
             chosen = choose(place.rows.row_groups)
             groups = groups if chosen is None else [g.number for g in chosen]
         bounds = instant_bounds(meta, stored)
-        for batch in _stored_batches(place.rows, meta, sources, batch_rows, batch_bytes, groups):
+        for batch in _stored_batches(place.rows, meta, mapping, batch_rows, batch_bytes, groups):
             if is_plain:
                 arrays = [batch.column(s.stored.name) for s in sources if s.stored is not None]
             else:
@@ -185,7 +186,7 @@ def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> No
 def _stored_batches(
     rows: FileRows,
     meta: DataFileMeta,
-    sources: Sequence[ColumnSource],
+    mapping: FileMapping,
     batch_rows: int,
     batch_bytes: int,
     groups: Sequence[int] | None,
@@ -195,20 +196,23 @@ def _stored_batches(
         raise CorruptFileError(
             f"it holds {counted(rows.row_count, 'row')}, {meta.row_count:,} recorded", offset=rows.offset
         )
-    present = set(rows.names)
+    present, sources = set(rows.names), mapping.sources
     wanted = [s.stored.name for s in sources if s.stored is not None and s.stored.name in present]
     for s in sources:
         is_needed = s.wanted.name in (SEQUENCE, VALUE_KIND) and not s.wanted.type.nullable
         if is_needed and s.wanted.name not in present:
             raise CorruptFileError(f"no column {s.wanted.name}", column=s.wanted.name, offset=rows.offset)
-    if groups is not None and isinstance(rows, ParquetRows):
-        yield from rows.batches(wanted, batch_rows, batch_bytes, groups)
-        return
+    read = partial(rows.batches, wanted, batch_rows, batch_bytes)
+    if isinstance(rows, ParquetRows):
+        read = partial(rows.batches, wanted, batch_rows, batch_bytes, groups, mapping.sizes)
+        if groups is not None:
+            yield from read()
+            return
     if not wanted and rows.row_count is not None:
         yield from _blank(meta.row_count, batch_rows)
         return
     seen = 0
-    for batch in rows.batches(wanted, batch_rows, batch_bytes):
+    for batch in read():
         seen += batch.num_rows
         yield batch
     if seen != meta.row_count:

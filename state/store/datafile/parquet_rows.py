@@ -35,6 +35,9 @@ _PLAIN_OR_DICTIONARY = _PLAIN | {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 _LARGEST_GROUP_BYTES = 4 << 30
 """A column of a row group that says to be larger is damaged, or so large that its rows are looked at."""
 
+_SMALL_TEXT_BYTES = 64 << 10
+"""Bytes of text in the file whose size in memory may be taken from another file: no value is larger than this."""
+
 _WRAPPED_MICROS = 2**64 // 1000
 
 _MOST_SCHEMAS, _MOST_FOOTER_BYTES = 8, 64 << 10
@@ -94,6 +97,25 @@ def _leaf(column: pq.ColumnSchema) -> _Leaf:
 _LEAVES = _Leaves()
 
 
+class TextSizes:
+    """How large rows of packed text were in a file, for those that are read after it and were written alike: to look at
+    the first rows of each takes long."""
+
+    def __init__(self) -> None:
+        self._seen: dict[frozenset[str], tuple[float, float]] = {}
+
+    def of(self, columns: frozenset[str], packed_bytes: float) -> float | None:
+        """Bytes of a row of the columns in memory, which in the file take `packed_bytes`; None where that is too much
+        to be like the others."""
+        seen = self._seen.get(columns)
+        if seen is None or packed_bytes > min(2 * seen[0], _SMALL_TEXT_BYTES):
+            return None
+        return seen[1]
+
+    def note(self, columns: frozenset[str], packed_bytes: float, row_bytes: float) -> None:
+        self._seen[columns] = packed_bytes, row_bytes
+
+
 class ParquetRows:
     """A Parquet file that is read from front to back; its constructor reads the footer."""
 
@@ -136,11 +158,17 @@ class ParquetRows:
         return found
 
     def batches(
-        self, columns: Sequence[str], batch_rows: int, batch_bytes: int, groups: Sequence[int] | None = None
+        self,
+        columns: Sequence[str],
+        batch_rows: int,
+        batch_bytes: int,
+        groups: Sequence[int] | None = None,
+        sizes: TextSizes | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
 
-        Batches have about `batch_bytes` bytes, as far as one can tell from the rows before them.
+        Batches have about `batch_bytes` bytes, as far as one can tell from the rows before them, also those of other
+        files with the same `sizes`.
         With `groups` only the rows of row groups with these numbers, which ascend.
 
         INT96 timestamps come in nanoseconds; where 64 bits cannot hold one of a batch so, in microseconds. Raises
@@ -149,7 +177,7 @@ class ParquetRows:
         wide = self._int96_columns(columns)
         in_nanoseconds = self._opened("ns") if wide else None
         waiting = list(range(self._file.num_row_groups) if groups is None else groups)
-        row_bytes = self._first_row_bytes(columns, waiting[:1], batch_bytes)
+        row_bytes = self._first_row_bytes(columns, waiting[:1], batch_bytes, sizes or TextSizes())
         while waiting:
             size = max(1, min(batch_rows, int(batch_bytes / row_bytes)))
             together, waiting = self._portion(waiting, size)
@@ -179,7 +207,9 @@ class ParquetRows:
                 return groups[: position + 1], groups[position + 1 :]
         return groups, []
 
-    def _first_row_bytes(self, columns: Sequence[str], groups: Sequence[int], batch_bytes: int) -> float:
+    def _first_row_bytes(
+        self, columns: Sequence[str], groups: Sequence[int], batch_bytes: int, sizes: TextSizes
+    ) -> float:
         """The size of the first rows in memory. The footer says that of plain values, and of others at most that of a
         whole dictionary; where this bound is too much for a batch, rows are read to see.
         """
@@ -204,9 +234,16 @@ class ParquetRows:
                     packed |= {leaf.column}
         if not packed or (known + bound) * meta.num_rows <= batch_bytes:
             return known + bound
+        seen = sizes.of(frozenset(packed), bound)
+        if seen is not None:
+            return known + seen
         probe = {"batch_size": _PROBE_ROWS, "row_groups": groups, "columns": list(packed), "use_threads": False}
         first = next(self._file.iter_batches(**probe), None)
-        return known if first is None or not first.num_rows else known + first.nbytes / first.num_rows
+        if first is None or not first.num_rows:
+            return known
+        text: float = first.nbytes / first.num_rows
+        sizes.note(frozenset(packed), bound, text)
+        return known + text
 
     def row_groups(self, column: str) -> list[RowGroup]:
         """The row groups in the footer, with bounds of a top-level column. Raises ValueError for a damaged footer."""

@@ -1,12 +1,13 @@
 """Readers hand out batches by bytes as well as by rows, whatever the file says of its size."""
 
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.state.store.datafile.parquet_rows import ParquetRows
+from bucketline.state.store.datafile.parquet_rows import ParquetRows, TextSizes
 
 KIB = 1 << 10
 
@@ -77,3 +78,39 @@ def test_columns_of_files_with_the_same_leaves_keep_their_own_names(tmp_path: Pa
         pq.write_table(pa.table({name: times}), tmp_path / name, use_deprecated_int96_timestamps=True)
         found.append(ParquetRows(pa.OSFile(str(tmp_path / name))).int96_paths)
     assert found == [("before.a",), ("after.a",)]
+
+
+def test_the_first_rows_of_a_file_are_not_looked_at_where_one_written_alike_was_read(tmp_path: Path) -> None:
+    table = pa.table({"id": range(10_000), "body": [f"value {i % 50}" for i in range(10_000)]})
+    pq.write_table(table, tmp_path / "f", row_group_size=10_000)
+    sizes = TextSizes()
+    asked, found = [], []
+    for _ in range(3):
+        source = _Counted((tmp_path / "f").read_bytes())
+        found.append(
+            list(ParquetRows(pa.PythonFile(source, mode="r")).batches(["id", "body"], 4000, 1 << 20, sizes=sizes))
+        )
+        asked.append(source.asked)
+    assert asked[0] > asked[1] == asked[2]
+    assert found[0] == found[1] == found[2]
+    assert pa.Table.from_batches(found[2]).equals(table)
+
+
+def test_a_file_with_larger_text_than_those_before_is_looked_at(tmp_path: Path) -> None:
+    sizes = TextSizes()
+    for size in (1, KIB):
+        table = pa.table({"id": range(10_000), "body": [f"{i % 50}" * size for i in range(10_000)]})
+        rows = rows_of(tmp_path / "f", table, group_rows=10_000)
+        batches = list(rows.batches(["id", "body"], 32768, 256 * KIB, sizes=sizes))
+        assert pa.Table.from_batches(batches).equals(table)
+        assert max(b.nbytes for b in batches) <= 280 * KIB * 2
+
+
+class _Counted(BytesIO):
+    """A file that counts how often it is read."""
+
+    asked = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.asked += 1
+        return super().read(size)
