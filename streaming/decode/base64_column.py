@@ -37,11 +37,11 @@ def decode_base64(texts: pa.Array) -> pa.Array:
     decoded_ends = ends // 4 * 3
     keep[decoded_ends[last] - 1] = False
     keep[decoded_ends[last & before] - 2] = False
-    found_offsets = np.concatenate([[0], np.cumsum(lengths // 4 * 3 - padding)]).astype(np.int64)
-    found = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(texts), [None, pa.py_buffer(found_offsets), pa.py_buffer(decoded[keep])]
+    decoded_offsets = np.concatenate([[0], np.cumsum(lengths // 4 * 3 - padding)]).astype(np.int64)
+    values = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(texts), [None, pa.py_buffer(decoded_offsets), pa.py_buffer(decoded[keep])]
     )
-    return pc.if_else(texts.is_null(), pa.scalar(None, pa.large_binary()), found)
+    return pc.if_else(texts.is_null(), pa.scalar(None, pa.large_binary()), values)
 
 
 def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
@@ -62,9 +62,9 @@ def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
     from_end = np.repeat(offsets[1:] - 1, lengths) - np.arange(len(data))
     rows[row, from_end] = data  # little-endian, as Arrow holds decimals
     data_type = pa.decimal128(38, scale)
-    found = pa.Array.from_buffers(data_type, len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))])
-    found.validate(full=True)  # 16 bytes can hold more than 38 digits
-    return pc.if_else(numbers.is_null(), pa.scalar(None, data_type), found)
+    decimals = pa.Array.from_buffers(data_type, len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))])
+    decimals.validate(full=True)  # 16 bytes can hold more than 38 digits
+    return pc.if_else(numbers.is_null(), pa.scalar(None, data_type), decimals)
 
 
 def _filled(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:

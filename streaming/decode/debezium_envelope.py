@@ -79,9 +79,9 @@ def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) 
 def _read_unwrapped(part: Unwrapped, images: Images, watch: Watch) -> Objects:
     """The events of one schema. It declares all their fields, so unknown fields are not looked for in the values."""
     events = part.payloads
-    found = read_objects(events, images.shape(part.source), _only_wider(watch))
+    objects = read_objects(events, images.shape(part.source), _only_wider(watch))
     declared = declared_need(part.source, images.fields) if watch is Watch.ALL and len(events) else NO_NEED
-    return _moved(replace(found, need=joined(_need_of_rows(found.need), declared)), part.positions)
+    return _moved(replace(objects, need=joined(_need_of_rows(objects.need), declared)), part.positions)
 
 
 def _only_wider(watch: Watch) -> Watch:
@@ -96,14 +96,14 @@ def _need_of_rows(need: pa.DataType) -> pa.DataType:
 def read_keys(keys: pa.Array, fields: tuple[DataField, ...]) -> pa.Array:
     """The key columns in record keys, one by one; null if a key does not have them. Shapes: n binary in, n out."""
     shape = row_shape(fields)
-    found = []
+    rows = []
     for data in keys.to_pylist():
         failures = Failures()
         payload, source = _payload_of(_parsed(data))
         known = row_shape(fields, source) if source else shape
         array = build_array([payload if isinstance(payload, dict) else None], known, failures)
-        found.append(pa.nulls(1, shape.arrow) if failures.reasons else array)
-    return pa.concat_arrays([pa.nulls(0, shape.arrow), *found])
+        rows.append(pa.nulls(1, shape.arrow) if failures.reasons else array)
+    return pa.concat_arrays([pa.nulls(0, shape.arrow), *rows])
 
 
 def _parsed(data: bytes | None) -> object:
@@ -116,26 +116,28 @@ def _parsed(data: bytes | None) -> object:
 def _unwrap(values: pa.Array) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
     """Enveloped records by schema, and the positions of all others."""
     pending = np.flatnonzero(_true(pc.match_substring_regex(values, _ENVELOPED)))
-    taken = np.zeros(len(values), dtype=bool)
-    found: list[Unwrapped] = []
-    while len(pending) and len(found) < _MOST_SCHEMAS:
+    is_unwrapped = np.zeros(len(values), dtype=bool)
+    unwrapped: list[Unwrapped] = []
+    while len(pending) and len(unwrapped) < _MOST_SCHEMAS:
         head = _envelope_head(values[int(pending[0])].as_py())
         if head is None:
             pending = pending[1:]
             continue
         prefix, source = head
-        some = values.take(pa.array(pending))
-        here = _true(pc.and_(pc.starts_with(some, pattern=prefix), pc.match_substring_regex(some, _CLOSED)))
-        if not here[0]:
+        candidates = values.take(pa.array(pending))
+        matches = _true(
+            pc.and_(pc.starts_with(candidates, pattern=prefix), pc.match_substring_regex(candidates, _CLOSED))
+        )
+        if not matches[0]:
             pending = pending[1:]
             continue
-        taken[pending[here]] = True
-        closed = pc.ascii_rtrim_whitespace(some.filter(pa.array(here)).cast(pa.string())).cast(pa.binary())
+        is_unwrapped[pending[matches]] = True
+        closed = pc.ascii_rtrim_whitespace(candidates.filter(pa.array(matches)).cast(pa.string())).cast(pa.binary())
         payloads = pc.binary_slice(closed, len(prefix), -1)
-        there = ~_true(pc.match_substring_regex(payloads, _NULL))
-        found.append(Unwrapped(source, pending[here][there], payloads.filter(pa.array(there))))
-        pending = pending[~here]
-    return found, np.flatnonzero(~taken)
+        has_payload = ~_true(pc.match_substring_regex(payloads, _NULL))
+        unwrapped.append(Unwrapped(source, pending[matches][has_payload], payloads.filter(pa.array(has_payload))))
+        pending = pending[~matches]
+    return unwrapped, np.flatnonzero(~is_unwrapped)
 
 
 def _envelope_head(value: bytes) -> tuple[bytes, SourceSchema] | None:
@@ -158,8 +160,8 @@ def _row_schema(schema: object) -> SourceSchema:
     if not isinstance(fields, list):
         return _NO_SCHEMA
     images = {str(f.get("field")): f for f in fields if isinstance(f, Mapping)}
-    found = images.get("after", images.get("before", _NO_SCHEMA))
-    return found if isinstance(found, Mapping) else _NO_SCHEMA
+    row_schema = images.get("after", images.get("before", _NO_SCHEMA))
+    return row_schema if isinstance(row_schema, Mapping) else _NO_SCHEMA
 
 
 def _read_unusual(
@@ -224,10 +226,10 @@ def _shape_of_images(images: Images, source: SourceSchema) -> Shape:
     return envelope_shape(row_shape(images.fields, source), before)
 
 
-def _moved(found: Objects, positions: npt.NDArray[np.int64]) -> Objects:
+def _moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
     """The same objects, with their positions in the whole instead of in the part."""
-    bad = tuple((int(positions[at]), reason) for at, reason in found.bad)
-    return Objects(found.structs, positions[found.positions], bad, found.need)
+    bad = tuple((int(positions[at]), reason) for at, reason in objects.bad)
+    return Objects(objects.structs, positions[objects.positions], bad, objects.need)
 
 
 def _in_order(parts: list[Objects]) -> Objects:
@@ -242,5 +244,5 @@ def _in_order(parts: list[Objects]) -> Objects:
 
 
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
-    return found
+    values: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+    return values

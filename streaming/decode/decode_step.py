@@ -92,19 +92,19 @@ class DecodeStep:
                 f"{', '.join(records.column_names)}; use decode: none",
                 column="value",
             )
-        found = self._decode(records)
-        origin = found.origin
-        bad = dict(zip(found.bad.to_pylist(), found.reasons.to_pylist(), strict=True))
+        decoded = self._decode(records)
+        origin = decoded.origin
+        bad = dict(zip(decoded.bad.to_pylist(), decoded.reasons.to_pylist(), strict=True))
         columns = []
         for f in self.fields:
             if f.name not in METADATA:
-                columns.append(found.rows.column(f.name))
+                columns.append(decoded.rows.column(f.name))
                 continue
             column, wrong = _of_record(records, f, origin)
             bad.update({origin[row].as_py(): reason for row, reason in wrong.items()})
             columns.append(column)
-        kinds = found.kinds
-        if len(bad) > len(found.bad):
+        kinds = decoded.kinds
+        if len(bad) > len(decoded.bad):
             keep = pc.invert(pc.is_in(origin, value_set=pa.array(list(bad), pa.int64())))
             columns, kinds = [column.filter(keep) for column in columns], kinds.filter(keep)
         fields = list(self.fields)
@@ -113,7 +113,7 @@ class DecodeStep:
         if self.decode.has_row_kinds:
             fitted, schema = [*fitted, kinds], schema.append(pa.field(ROW_KIND_COLUMN, pa.int8()))
         rows = pa.Table.from_arrays(fitted, schema=schema)
-        return DecodedRows(rows, self._rejects(records, bad), self._need(found.need))
+        return DecodedRows(rows, self._rejects(records, bad), self._need(decoded.need))
 
     def _decode(self, records: pa.Table) -> Decoded:
         fields = tuple(f for f in self.fields if f.name not in METADATA)
@@ -141,11 +141,11 @@ class DecodeStep:
         if not bad:
             return None
         kept = sorted(bad)[: self.reject_limit]
-        some = records.take(pa.array(kept, pa.int64()))
+        rejects = records.take(pa.array(kept, pa.int64()))
         columns = [
             pa.array([bad[at] for at in kept], pa.string())
             if field.name == "reason"
-            else _column(some, field.name).cast(field.type)
+            else _column(rejects, field.name).cast(field.type)
             for field in REJECTS_SCHEMA
         ]
         return RejectedRows(len(kept), pack_rejects(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA)))
@@ -167,8 +167,8 @@ def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[p
 def _column(records: pa.Table, name: str) -> pa.Array:
     if name not in records.column_names:
         return pa.nulls(records.num_rows, _SPARK_TYPES[name])
-    found = records[name].combine_chunks()
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    column = records[name].combine_chunks()
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:

@@ -33,7 +33,7 @@ class Decoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Unjudged:
     """Rows before their values are checked, and the reasons against records so far."""
 
     structs: pa.Array
@@ -43,23 +43,25 @@ class Found:
     need: pa.DataType = NO_NEED
 
 
-def judge_rows(found: Found, fields: tuple[DataField, ...], *, record_count: int) -> Decoded:
+def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...], *, record_count: int) -> Decoded:
     """The rows in table types, without the rows of bad records."""
-    bad = dict(found.bad)
-    seen = _count_seen(found.origin, np.fromiter(bad, dtype=np.int64, count=len(bad)))
-    columns = [found.structs.field(f.name) for f in fields]
+    bad = dict(unjudged.bad)
+    seen = _count_seen(unjudged.origin, np.fromiter(bad, dtype=np.int64, count=len(bad)))
+    columns = [unjudged.structs.field(f.name) for f in fields]
     for f, column in zip(fields, columns, strict=True):
         for row, reason in misfits(column, f).items():
-            bad.setdefault(int(found.origin[row]), reason)
-    kinds, origin = pa.array(found.kinds, pa.int8()), pa.array(found.origin, pa.int64())
+            bad.setdefault(int(unjudged.origin[row]), reason)
+    kinds, origin = pa.array(unjudged.kinds, pa.int8()), pa.array(unjudged.origin, pa.int64())
     if bad:
-        keep = pa.array(~np.isin(found.origin, np.fromiter(bad, dtype=np.int64, count=len(bad))))
+        keep = pa.array(~np.isin(unjudged.origin, np.fromiter(bad, dtype=np.int64, count=len(bad))))
         columns = [column.filter(keep) for column in columns]
         kinds, origin = kinds.filter(keep), origin.filter(keep)
     fitted = [fit_array(c, f.type, arrow_field(f).type, f.name) for c, f in zip(columns, fields, strict=True)]
     schema = arrow_schema(fields)
     rows = (
-        pa.RecordBatch.from_arrays(fitted, schema=schema) if fitted else pa.RecordBatch.from_struct_array(found.structs)
+        pa.RecordBatch.from_arrays(fitted, schema=schema)
+        if fitted
+        else pa.RecordBatch.from_struct_array(unjudged.structs)
     )
     reasons = sorted(bad.items())
     return Decoded(
@@ -69,7 +71,7 @@ def judge_rows(found: Found, fields: tuple[DataField, ...], *, record_count: int
         bad=pa.array([at for at, _ in reasons], pa.int64()),
         reasons=pa.array([reason for _, reason in reasons], pa.string()),
         skipped_count=record_count - seen,
-        need=pruned(found.need),
+        need=pruned(unjudged.need),
     )
 
 
@@ -84,11 +86,11 @@ def misfits(column: pa.Array, field: DataField) -> dict[int, str]:
 
     Raises SchemaMismatchError when no array of this Arrow type would fit, and this one is empty.
     """
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     rows = np.arange(len(column))
     if not field.type.nullable and column.null_count:
         valid = column.is_valid().to_numpy(zero_copy_only=False)
-        found = {int(row): f"field {field.name}: null, but the column is NOT NULL" for row in rows[~valid]}
+        reasons = {int(row): f"field {field.name}: null, but the column is NOT NULL" for row in rows[~valid]}
         column, rows = column.filter(pa.array(valid)), rows[valid]
     target = arrow_field(field).type
     pending = [(0, len(column))]
@@ -100,8 +102,8 @@ def misfits(column: pa.Array, field: DataField) -> dict[int, str]:
             if stop == start:
                 raise
             if stop - start == 1:
-                found[int(rows[start])] = e.message
+                reasons[int(rows[start])] = e.message
             else:
                 half = (start + stop) // 2
                 pending += [(start, half), (half, stop)]
-    return found
+    return reasons

@@ -61,18 +61,18 @@ class Objects:
 
 def read_objects(values: pa.Array, shape: Shape, watch: Watch = Watch.NOTHING) -> Objects:
     """The objects in JSON texts. Shapes: n binary without nulls in; at most n structs and bad values together out."""
-    found = [
+    parts = [
         part
         for start, stop in _blocks(values)
         for part in _read_block(values.slice(start, stop - start), shape, start, watch)
     ]
-    if len(found) == 1:
-        return found[0]
+    if len(parts) == 1:
+        return parts[0]
     return Objects(
-        pa.concat_arrays([pa.nulls(0, shape.arrow), *(part.structs for part in found)]),
-        np.concatenate([np.zeros(0, dtype=np.int64), *(part.positions for part in found)]),
-        tuple(bad for part in found for bad in part.bad),
-        joined_all(part.need for part in found),
+        pa.concat_arrays([pa.nulls(0, shape.arrow), *(part.structs for part in parts)]),
+        np.concatenate([np.zeros(0, dtype=np.int64), *(part.positions for part in parts)]),
+        tuple(bad for part in parts for bad in part.bad),
+        joined_all(part.need for part in parts),
     )
 
 
@@ -92,18 +92,18 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Ite
     """The block's objects in order. A block that fails is split, so that one bad value slows down only a few others.
     When the first two parts of a split fail, the rest probably would too: it is read exactly at once.
     """
-    found = _read_fast_objects(values, shape, start, watch)
-    if found is not None:
-        yield found
+    objects = _read_fast_objects(values, shape, start, watch)
+    if objects is not None:
+        yield objects
         return
     if len(values) <= _EXACT_ROWS:
         yield read_exact(values, shape, start, watch)
         return
     step = -(-len(values) // _SPLIT_WAYS)
     for part, offset in enumerate(range(0, len(values), step)):
-        found = _read_fast_objects(values.slice(offset, step), shape, start + offset, watch)
-        if found is not None:
-            yield found
+        objects = _read_fast_objects(values.slice(offset, step), shape, start + offset, watch)
+        if objects is not None:
+            yield objects
         elif part == 1:
             yield read_exact(values.slice(offset), shape, start + offset, watch)
             return
@@ -115,9 +115,9 @@ def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: Watch)
     """As `read_fast`, with the schema needs of the values. Values that the fast way reads fit their columns."""
     positions = np.arange(start, start + len(values))
     if watch is Watch.ALL:
-        found = _read_watching(values, shape, NO_NEED)
-        if found is not None:
-            return Objects(found[0], positions, (), found[1])
+        watched = _read_watching(values, shape, NO_NEED)
+        if watched is not None:
+            return Objects(watched[0], positions, (), watched[1])
     structs = read_fast(values, shape)
     if structs is None:
         return None
@@ -148,8 +148,8 @@ def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
     step = -(-len(values) // _SPLIT_WAYS)
     for offset in range(0, len(values), step):
         part = values.slice(offset, step)
-        found = _read_watching(part, shape, need)
-        need = _hunt(part, shape, need) if found is None else found[1]
+        watched = _read_watching(part, shape, need)
+        need = _hunt(part, shape, need) if watched is None else watched[1]
     return need
 
 
@@ -169,12 +169,12 @@ def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: Watch = Wa
     bad: dict[int, str] = {}
     for position, value in enumerate(values.to_pylist(), start):
         try:
-            found = parse_json(value)
+            parsed_value = parse_json(value)
         except ValueError as e:
             bad[position] = str(e)
             continue
-        if found is not None:
-            parsed.append(found)
+        if parsed_value is not None:
+            parsed.append(parsed_value)
             positions.append(position)
     failures = Failures()
     structs = build_array(parsed, shape, failures)
@@ -214,20 +214,20 @@ def settle(shape: Shape, samples: Sequence[object]) -> Shape | None:
 
     None when the fast way cannot read it: maps, literals as texts, forms that are refused.
     """
-    there = [s for s in samples if s is not None]
+    present = [s for s in samples if s is not None]
     if shape.is_map:
         return None
     if not shape.children:
-        form = shape.form_of(kind_of(there[0])) if there else shape.forms[0]
+        form = shape.form_of(kind_of(present[0])) if present else shape.forms[0]
         if form is None or form.reading in (Reading.LITERAL, Reading.REFUSED):
             return None
         return replace(shape, forms=(form,))
     if shape.is_row:
-        objects = [s for s in there if isinstance(s, dict)]
+        objects = [s for s in present if isinstance(s, dict)]
         nested: list[list[object]] = [[o.get(name) for o in objects] for name in shape.names]
     else:
-        nested = [[e for s in there if isinstance(s, list) for e in s]]
-    children = [settle(c, some) for c, some in zip(shape.children, nested, strict=True)]
+        nested = [[e for s in present if isinstance(s, list) for e in s]]
+    children = [settle(c, values) for c, values in zip(shape.children, nested, strict=True)]
     if any(child is None for child in children):
         return None
     return replace(shape, children=tuple(child for child in children if child is not None))
@@ -235,13 +235,13 @@ def settle(shape: Shape, samples: Sequence[object]) -> Shape | None:
 
 def _samples(texts: pa.Array) -> list[object]:
     """The first few values, parsed; what cannot be parsed here fails later, with a reason."""
-    found: list[object] = []
+    samples: list[object] = []
     for text in texts.slice(0, _SAMPLE_ROWS).to_pylist():
         try:
-            found.append(parse_json(text))
+            samples.append(parse_json(text))
         except ValueError:
             continue
-    return found
+    return samples
 
 
 def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) -> pa.Array:

@@ -101,10 +101,10 @@ def _demand(holds: pa.Array, reason: str) -> None:
 
 
 def _real(doubles: pa.Array, target: pa.DataType) -> pa.Array:
-    found = doubles.cast(target)
-    if pc.any(pc.and_(pc.is_inf(found), pc.invert(pc.is_inf(doubles)))).as_py():
+    numbers = doubles.cast(target)
+    if pc.any(pc.and_(pc.is_inf(numbers), pc.invert(pc.is_inf(doubles)))).as_py():
         raise NotConvertible("is too large for FLOAT")
-    return found
+    return numbers
 
 
 def _of_count(counts: pa.Array, shape: Shape, form: Form) -> pa.Array:
@@ -196,9 +196,9 @@ def _variable_decimal(raw: pa.Array, target: pa.DataType) -> pa.Array:
     scales, numbers = raw.field("scale"), decode_base64(raw.field("value"))
     if pc.any(pc.and_(raw.is_valid(), pc.or_(scales.is_null(), numbers.is_null()))).as_py():
         raise NotConvertible("is not a decimal with its scale")
-    found = pa.nulls(len(raw), target)
+    decimals = pa.nulls(len(raw), target)
     for scale in np.unique(scales.drop_null().to_numpy()):
-        here = pc.fill_null(pc.equal(scales, int(scale)), False)
-        some = pc.if_else(here, numbers, pa.scalar(None, pa.large_binary()))
-        found = pc.coalesce(found, decimals_of_bytes(some, int(scale)).cast(target))
-    return found
+        has_scale = pc.fill_null(pc.equal(scales, int(scale)), False)
+        of_scale = pc.if_else(has_scale, numbers, pa.scalar(None, pa.large_binary()))
+        decimals = pc.coalesce(decimals, decimals_of_bytes(of_scale, int(scale)).cast(target))
+    return decimals

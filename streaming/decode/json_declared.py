@@ -46,7 +46,7 @@ def declared_type(source: SourceSchema) -> pa.DataType:
         return pa.string()
     if kind == "struct":
         fields = [(n, declared_type(node)) for n, node in source_fields(source).items()]
-        kept = [(n, found) for n, found in fields if not pa.types.is_null(found)]
+        kept = [(n, field_type) for n, field_type in fields if not pa.types.is_null(field_type)]
         return pa.struct(kept) if kept else pa.null()
     if kind == "array":
         element = declared_type(_node(source, "items"))
@@ -59,15 +59,15 @@ def declared_type(source: SourceSchema) -> pa.DataType:
 
 def _decimal(source: SourceSchema) -> pa.DataType:
     parameters = source.get("parameters")
-    given = parameters if isinstance(parameters, Mapping) else {}
+    settings = parameters if isinstance(parameters, Mapping) else {}
     try:
-        scale = int(str(given.get("scale")))
-        precision = int(str(given.get("connect.decimal.precision", _MOST_DIGITS)))
+        scale = int(str(settings.get("scale")))
+        precision = int(str(settings.get("connect.decimal.precision", _MOST_DIGITS)))
     except ValueError:
         return pa.string()
     return pa.decimal128(precision, scale) if 0 <= scale <= precision <= _MOST_DIGITS and precision else pa.string()
 
 
 def _node(source: SourceSchema, name: str) -> SourceSchema:
-    found = source.get(name)
-    return found if isinstance(found, Mapping) else _NO_NODE
+    node = source.get(name)
+    return node if isinstance(node, Mapping) else _NO_NODE

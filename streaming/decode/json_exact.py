@@ -90,8 +90,8 @@ def _build_list(
     values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures
 ) -> pa.Array:
     lists = [_only(list, v, r, "array", path, failures) for v, r in zip(values, records, strict=True)]
-    elements = [element for found in lists for element in found or ()]
-    owners = [r for found, r in zip(lists, records, strict=True) for _ in found or ()]
+    elements = [element for items in lists for element in items or ()]
+    owners = [r for items, r in zip(lists, records, strict=True) for _ in items or ()]
     child = _build(elements, owners, shape.children[0], f"{path}[]", failures)
     return pa.ListArray.from_arrays(_offsets(lists), child, type=shape.arrow)
 
@@ -100,7 +100,7 @@ def _build_map(
     values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures
 ) -> pa.Array:
     maps = [_only(dict, v, r, "object", path, failures) for v, r in zip(values, records, strict=True)]
-    owners = [r for found, r in zip(maps, records, strict=True) for _ in found or ()]
+    owners = [r for entries, r in zip(maps, records, strict=True) for _ in entries or ()]
     keys = _build([k for m in maps for k in m or ()], owners, shape.children[0], f"{path} key", failures)
     if keys.null_count:  # a key that failed; Arrow's maps have no place for it, and its record is bad anyway
         maps = [None if r in failures.reasons else m for m, r in zip(maps, records, strict=True)]
@@ -110,11 +110,11 @@ def _build_map(
 
 
 def _only(
-    wanted: Callable[..., object], value: object, record: int, what: str, path: str, failures: Failures
+    wanted: Callable[..., object], value: object, record: int, kind_name: str, path: str, failures: Failures
 ) -> dict[str, object] | None:
     if value is None or type(value) is wanted:
         return value  # type: ignore[return-value]  # the caller asked for what it gets
-    failures.add(record, f"{_place(path)}{show(value)} is not a JSON {what}")
+    failures.add(record, f"{_place(path)}{show(value)} is not a JSON {kind_name}")
     return None
 
 
@@ -127,7 +127,7 @@ def _offsets(collections: Sequence[Mapping[str, object] | None]) -> pa.Array:
 def _build_leaf(
     values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures
 ) -> pa.Array:
-    found: pa.Array | None = None
+    leaf: pa.Array | None = None
     for kind, at in _by_kind(values):
         form = shape.form_of(kind)
         part: Sequence[object] = [value if value is not None and kind_of(value) is kind else None for value in values]
@@ -138,20 +138,20 @@ def _build_leaf(
         if form.reading is Reading.LITERAL:
             part = _literals(part, records, path, failures)
         array = _convert(part, records, shape, form, path, failures)
-        found = array if found is None else pa.compute.coalesce(found, array)
-    return pa.nulls(len(values), shape.arrow) if found is None else found
+        leaf = array if leaf is None else pa.compute.coalesce(leaf, array)
+    return pa.nulls(len(values), shape.arrow) if leaf is None else leaf
 
 
 def _literals(values: Sequence[object], records: Sequence[int], path: str, failures: Failures) -> list[str | None]:
     """The JSON texts of the values; what is nested too deeply to be written is noted."""
-    found: list[str | None] = []
+    texts: list[str | None] = []
     for value, record in zip(values, records, strict=True):
         try:
-            found.append(None if value is None else json_text(value))
+            texts.append(None if value is None else json_text(value))
         except RecursionError:
             failures.add(record, f"{_place(path)}a value that is nested too deeply")
-            found.append(None)
-    return found
+            texts.append(None)
+    return texts
 
 
 def _by_kind(values: Sequence[object]) -> Iterator[tuple[JsonKind, list[int]]]:
@@ -217,21 +217,21 @@ def _whole(text: str) -> int:
 
 
 def _variable(value: object) -> dict[str, object]:
-    found = value if isinstance(value, dict) else {}
-    scale, number = found.get("scale"), found.get("value")
+    parts = value if isinstance(value, dict) else {}
+    scale, number = parts.get("scale"), parts.get("value")
     if not isinstance(scale, Literal) or not isinstance(number, str):
         raise NotConvertible("is not a decimal with its scale")
     return {"scale": _whole(scale), "value": number}
 
 
 def _finite(texts: pa.Array, values: Sequence[object]) -> pa.Array:
-    found = texts.cast(pa.float64())
-    infinite = pa.compute.is_inf(found)
+    doubles = texts.cast(pa.float64())
+    infinite = pa.compute.is_inf(doubles)
     if pa.compute.any(infinite).as_py():
         for value, is_infinite in zip(values, infinite.to_pylist(), strict=True):
             if is_infinite and "I" not in str(value):
                 raise NotConvertible("is too large for a double")
-    return found
+    return doubles
 
 
 def json_text(value: object) -> str:

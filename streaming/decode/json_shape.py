@@ -236,5 +236,5 @@ def source_fields(source: SourceSchema) -> dict[str, SourceSchema]:
 
 
 def _node(source: SourceSchema, name: str) -> SourceSchema:
-    found = source.get(name)
-    return found if isinstance(found, Mapping) else _NO_SOURCE
+    node = source.get(name)
+    return node if isinstance(node, Mapping) else _NO_SOURCE

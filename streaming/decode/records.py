@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.debezium_envelope import NO_EVENT, Images, read_events, read_keys
-from bucketline.streaming.decode.decoded_rows import Decoded, Found, judge_rows
+from bucketline.streaming.decode.decoded_rows import Decoded, Unjudged, judge_rows
 from bucketline.streaming.decode.json_blocks import read_objects
 from bucketline.streaming.decode.json_shape import Shape, row_shape
 from bucketline.streaming.decode.schema_needs import Watch
@@ -101,14 +101,14 @@ def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Wa
     live = _true(data.is_valid())
     positions = np.flatnonzero(live)
     objects = read_objects(_some(data, live), _json_shape(tuple(fields)), watch)
-    found = Found(
+    unjudged = Unjudged(
         objects.structs,
         np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
         positions[objects.positions],
         {int(positions[at]): reason for at, reason in objects.bad},
         objects.need,
     )
-    return judge_rows(found, tuple(fields), record_count=len(data))
+    return judge_rows(unjudged, tuple(fields), record_count=len(data))
 
 
 def decode_debezium(
@@ -153,20 +153,20 @@ def decode_debezium(
         known = _true(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
         changes.append(_Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
-    found = _in_order(changes, bad, objects.need)
-    _refuse_unavailable(found, columns, primary_key)
+    unjudged = _in_order(changes, bad, objects.need)
+    _refuse_unavailable(unjudged, columns, primary_key)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
-    return judge_rows(_filled(found, columns, may_miss), columns, record_count=len(data))
+    return judge_rows(_filled(unjudged, columns, may_miss), columns, record_count=len(data))
 
 
 def _unfollowed(events: _Events) -> dict[int, str]:
     """The records whose event should give a row and does not, with the reason."""
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for i in np.flatnonzero(~events.is_one_of("c", "r", "u", "d", "m")):
-        found[int(events.records[i])] = _unknown_op(events.op[int(i)].as_py())
+        reasons[int(events.records[i])] = _unknown_op(events.op[int(i)].as_py())
     for i in np.flatnonzero(events.is_one_of("c", "r", "u") & ~events.has_after):
-        found[int(events.records[i])] = f"an event with op {events.op[int(i)].as_py()} and without after"
-    return found
+        reasons[int(events.records[i])] = f"an event with op {events.op[int(i)].as_py()} and without after"
+    return reasons
 
 
 def _unknown_op(op: str | None) -> str:
@@ -186,25 +186,25 @@ def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: Updat
     """The rows in events apart from deletes, which come before them in each record."""
     new = events.is_one_of("c", "r") & events.has_after
     update = events.is_one_of("u") & events.has_after
-    found = []
+    changes = []
     if update_before is UpdateBefore.EMIT:
-        found.append(_taken(events, events.before, update & events.has_before & ~moved, RowKind.UPDATE_BEFORE))
-    found.append(_taken(events, events.after, new, RowKind.INSERT))
-    found.append(_taken(events, events.after, update, RowKind.UPDATE_AFTER))
-    return found
+        changes.append(_taken(events, events.before, update & events.has_before & ~moved, RowKind.UPDATE_BEFORE))
+    changes.append(_taken(events, events.after, new, RowKind.INSERT))
+    changes.append(_taken(events, events.after, update, RowKind.UPDATE_AFTER))
+    return changes
 
 
 def _taken(events: _Events, images: pa.Array, mask: npt.NDArray[np.bool_], kind: RowKind) -> _Change:
     return _Change(images.filter(pa.array(mask)), events.records[mask], kind)
 
 
-def _in_order(changes: Sequence[_Change], bad: dict[int, str], need: pa.DataType) -> Found:
+def _in_order(changes: Sequence[_Change], bad: dict[int, str], need: pa.DataType) -> Unjudged:
     """All rows by record; those of one record stay in the order of the changes."""
     kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
     origin = np.concatenate([c.records for c in changes])
     order = np.argsort(origin, kind="stable")
     rows = pa.concat_arrays([c.rows for c in changes]).take(pa.array(order))
-    return Found(rows, kinds[order], origin[order], bad, need)
+    return Unjudged(rows, kinds[order], origin[order], bad, need)
 
 
 @lru_cache(maxsize=64)
@@ -214,10 +214,10 @@ def _json_shape(fields: tuple[DataField, ...]) -> Shape:
 
 def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
     """True for events whose two images differ in a column of the key."""
-    found = np.zeros(len(events.records), dtype=bool)
+    is_changed = np.zeros(len(events.records), dtype=bool)
     for name in primary_key:
-        found |= _true(pc.fill_null(pc.not_equal(events.before.field(name), events.after.field(name)), False))
-    return found
+        is_changed |= _true(pc.fill_null(pc.not_equal(events.before.field(name), events.after.field(name)), False))
+    return is_changed
 
 
 def _rows_of_keys(
@@ -231,26 +231,26 @@ def _rows_of_keys(
     key_fields = tuple(f for f in fields if f.name in primary_key)
     if keys is None or not key_fields:
         return pa.nulls(len(records), row_type)
-    found = read_keys(_binary(keys).take(pa.array(records)), key_fields)
-    complete = _true(found.is_valid())
+    key_rows = read_keys(_binary(keys).take(pa.array(records)), key_fields)
+    complete = _true(key_rows.is_valid())
     for f in key_fields:
-        complete &= _true(found.field(f.name).is_valid())
+        complete &= _true(key_rows.field(f.name).is_valid())
     children = [
-        found.field(f.name) if f in key_fields else pa.nulls(len(found), child.type)
+        key_rows.field(f.name) if f in key_fields else pa.nulls(len(key_rows), child.type)
         for f, child in zip(fields, row_type, strict=True)
     ]
     return pa.StructArray.from_arrays(children, fields=list(row_type), mask=pa.array(~complete))
 
 
-def _refuse_unavailable(found: Found, fields: Sequence[DataField], primary_key: Sequence[str]) -> None:
+def _refuse_unavailable(unjudged: Unjudged, fields: Sequence[DataField], primary_key: Sequence[str]) -> None:
     """Notes the records with Debezium's placeholder; of a delete only the key counts."""
-    not_delete = found.kinds != int(RowKind.DELETE)
+    not_delete = unjudged.kinds != int(RowKind.DELETE)
     for f in fields:
-        mask = _unavailable(found.structs.field(f.name))
+        mask = _unavailable(unjudged.structs.field(f.name))
         if mask is None:
             continue
         for i in np.flatnonzero(mask & (not_delete | (f.name in primary_key))):
-            found.bad.setdefault(int(found.origin[i]), f"field {f.name}: {_UNAVAILABLE_REASON}")
+            unjudged.bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {_UNAVAILABLE_REASON}")
 
 
 def _unavailable(column: pa.Array) -> npt.NDArray[np.bool_] | None:
@@ -270,18 +270,18 @@ def _unavailable(column: pa.Array) -> npt.NDArray[np.bool_] | None:
     return _true(pc.fill_null(same, False)) if pc.any(same).as_py() else None
 
 
-def _filled(found: Found, fields: Sequence[DataField], loose: Sequence[str]) -> Found:
+def _filled(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequence[str]) -> Unjudged:
     """The rows with zero in the `loose` NOT NULL columns that deletes leave out."""
-    is_delete = pa.array(found.kinds == int(RowKind.DELETE))
+    is_delete = pa.array(unjudged.kinds == int(RowKind.DELETE))
     children = []
-    for f, child in zip(fields, found.structs.type, strict=True):
-        column = found.structs.field(f.name)
+    for f, child in zip(fields, unjudged.structs.type, strict=True):
+        column = unjudged.structs.field(f.name)
         if not f.type.nullable and f.name in loose and f.type.is_atomic and column.null_count:
             missing = pc.and_(column.is_null(), is_delete)
             column = pc.if_else(missing, _zero(child.type), column)
         children.append(column)
-    structs = pa.StructArray.from_arrays(children, fields=list(found.structs.type)) if children else found.structs
-    return replace(found, structs=structs)
+    structs = pa.StructArray.from_arrays(children, fields=list(unjudged.structs.type)) if children else unjudged.structs
+    return replace(unjudged, structs=structs)
 
 
 def _zero(data_type: pa.DataType) -> pa.Scalar:
@@ -307,5 +307,5 @@ def _some(values: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
-    return found
+    values: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+    return values

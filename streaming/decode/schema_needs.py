@@ -53,10 +53,10 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if one in _NUMBERS and other in _NUMBERS:
         return max(one, other, key=_NUMBERS.index)
     if pa.types.is_struct(one) and pa.types.is_struct(other):
-        found = {f.name: f.type for f in one}
+        fields = {f.name: f.type for f in one}
         for f in other:
-            found[f.name] = joined(found.get(f.name, NO_NEED), f.type)
-        return pa.struct(list(found.items())) if len(found) <= _MOST_FIELDS else pa.string()
+            fields[f.name] = joined(fields.get(f.name, NO_NEED), f.type)
+        return pa.struct(list(fields.items())) if len(fields) <= _MOST_FIELDS else pa.string()
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(joined(one.value_type, other.value_type))
     return pa.string()
@@ -64,10 +64,10 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 def joined_all(needs: Iterable[pa.DataType]) -> pa.DataType:
     """The need of values of all the types."""
-    found = NO_NEED
+    all_needs = NO_NEED
     for need in needs:
-        found = joined(found, need)
-    return found
+        all_needs = joined(all_needs, need)
+    return all_needs
 
 
 def pruned(need: pa.DataType) -> pa.DataType:
@@ -116,14 +116,14 @@ def need_of(value: object, shape: Shape, watch: Watch) -> pa.DataType:
 
 
 def _need_of_row(value: dict[str, object], shape: Shape, watch: Watch) -> pa.DataType:
-    found = []
+    needs = []
     for name, child in zip(shape.names, shape.children, strict=True):
         need = need_of(value.get(name), child, watch)
         if not pa.types.is_null(need):
-            found.append((name, need))
+            needs.append((name, need))
     if watch is Watch.ALL:
-        found.extend((name, inferred(inner)) for name, inner in value.items() if name not in shape.names)
-    return pa.struct(found) if found else NO_NEED
+        needs.extend((name, inferred(inner)) for name, inner in value.items() if name not in shape.names)
+    return pa.struct(needs) if needs else NO_NEED
 
 
 def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
@@ -138,13 +138,13 @@ def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
 def declared_need(source: SourceSchema, fields: Sequence[DataField]) -> pa.DataType:
     """The fields that a Kafka Connect schema declares and the row does not have, in the types that it declares."""
     known = {f.name: f.type for f in fields}
-    found = []
+    needs = []
     for name, node in source_fields(source).items():
         if name not in known:
-            found.append((name, declared_type(node)))
+            needs.append((name, declared_type(node)))
         elif known[name].root is TypeRoot.ROW and node.get("type") == "struct":
-            found.append((name, declared_need(node, known[name].fields)))
-    return pa.struct(found) if found else NO_NEED
+            needs.append((name, declared_need(node, known[name].fields)))
+    return pa.struct(needs) if needs else NO_NEED
 
 
 def joined_needs(needs: Iterable[SchemaNeed]) -> SchemaNeed:

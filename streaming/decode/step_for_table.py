@@ -44,7 +44,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         _check_takes_changes(step.decode, schema)
     sequence = schema.settings.merge.sequence_fields
     needed = {*schema.primary_keys, *schema.partition_keys, *sequence}
-    found = replace(
+    fitting = replace(
         step,
         fields=tuple(schema.fields),
         primary_key=tuple(schema.primary_keys),
@@ -53,9 +53,9 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         watch=watch,
         fixed=(*schema.primary_keys, *schema.partition_keys, *(schema.settings.bucket.key or ())),
     )
-    if found != step:
-        found.check()
-    return found
+    if fitting != step:
+        fitting.check()
+    return fitting
 
 
 def _check_takes_changes(decode: RecordFormat, schema: TableSchema) -> None:
