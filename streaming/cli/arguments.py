@@ -64,28 +64,28 @@ def given_storage() -> dict[str, str]:
 
 def given_catalog() -> Catalog | None:
     """The catalog that the command names, None if it names none: then tables are paths."""
-    found = _given(_CATALOG)
-    return catalog(found, given_storage()) if found else None
+    settings = _given(_CATALOG)
+    return catalog(settings, given_storage()) if settings else None
 
 
 def given_place_arguments() -> str:
     """The arguments of the command that runs which say where a name is looked up, as they are typed again; secrets are
     masked. A space stands before each."""
-    found = click.get_current_context().meta
-    words = [f"--warehouse {shlex.quote(path)}" for path in found.get(_CATALOG, {}).get("warehouse", {}).values()]
+    meta = click.get_current_context().meta
+    words = [f"--warehouse {shlex.quote(path)}" for path in meta.get(_CATALOG, {}).get("warehouse", {}).values()]
     for kind, name in ((_CATALOG, "--catalog"), (_STORAGE, "--storage")):
-        given: dict[str, dict[str, str]] = found.get(kind, {})
-        for key, text in {**given.get("file", {}), **given.get("line", {})}.items():
+        settings: dict[str, dict[str, str]] = meta.get(kind, {})
+        for key, text in {**settings.get("file", {}), **settings.get("line", {})}.items():
             words.append(f"{name} {shlex.quote(f'{key}={mask(key, text)}')}")
     return "".join(f" {word}" for word in words)
 
 
 def given_place(path: str, options: Mapping[str, str]) -> tuple[Place, dict[str, str]]:
     """Where the table of the argument PATH is, and the options to open it with."""
-    found = given_catalog()
-    if found is None:
+    named_catalog = given_catalog()
+    if named_catalog is None:
         return Place(path, given_storage()), dict(options)
-    return found.place(path), found.read_options(path, options)
+    return named_catalog.place(path), named_catalog.read_options(path, options)
 
 
 def format_option(command: Command) -> Command:
@@ -103,9 +103,9 @@ def format_option(command: Command) -> Command:
 
 def opened(path: str, option: Sequence[str]) -> Table:
     """The table that the arguments name: by its path, or by its name in the catalog."""
-    found, options = given_catalog(), assignments(option, "-o")
-    if found is not None:
-        return found.table(path, options=options)
+    named_catalog, options = given_catalog(), assignments(option, "-o")
+    if named_catalog is not None:
+        return named_catalog.table(path, options=options)
     return open_table(path, options=options, storage_options=given_storage())
 
 
@@ -172,8 +172,8 @@ def _keep(context: click.Context, kind: str, origin: str, settings: dict[str, st
 
 
 def _given(kind: str) -> dict[str, str]:
-    found: dict[str, dict[str, str]] = click.get_current_context().meta.get(kind, {})
-    return {**found.get("file", {}), **found.get("warehouse", {}), **found.get("line", {})}
+    settings: dict[str, dict[str, str]] = click.get_current_context().meta.get(kind, {})
+    return {**settings.get("file", {}), **settings.get("warehouse", {}), **settings.get("line", {})}
 
 
 def _file(path: str) -> dict[str, str]:

@@ -19,5 +19,5 @@ def delete(path: str, option: tuple[str, ...], where: str) -> None:
     """
     table = opened(path, option)
     before = handle_of(table).snapshot_store.latest_id()
-    done = table.delete(where)
-    click.echo("nothing to delete" if done == (before or 0) else f"snapshot {done}")
+    snapshot_id = table.delete(where)
+    click.echo("nothing to delete" if snapshot_id == (before or 0) else f"snapshot {snapshot_id}")

@@ -34,8 +34,10 @@ def create(
     comment: str | None,
 ) -> None:
     """Creates a table. Types mean what they mean in Paimon: TIMESTAMP has no zone, TIMESTAMP_LTZ is an instant."""
-    found = given_catalog()
-    create_in = partial(create_table, storage_options=given_storage()) if found is None else found.create_table
+    named_catalog = given_catalog()
+    create_in = (
+        partial(create_table, storage_options=given_storage()) if named_catalog is None else named_catalog.create_table
+    )
     made = create_in(
         path,
         columns,

@@ -104,12 +104,12 @@ def expire(
         dropped = table.expire_partitions()
         if dropped:
             click.echo(f"{counted(len(dropped), 'partition')} dropped: {', '.join(dropped)}")
-    done = table.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than)
-    files = done.data_files + done.changelog_files + done.metadata_files
-    tags = f", {counted(len(done.tags), 'tag')} that had expired" if done.tags else ""
-    logs = f", {counted(done.changelogs, 'changelog')}" if done.changelogs else ""
-    removed = f"{counted(done.snapshots, 'snapshot')}{logs} and {counted(files, 'file')} removed{tags}"
-    click.echo(removed if done.snapshots or files or tags else "nothing to expire")
+    expired = table.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than)
+    files = expired.data_files + expired.changelog_files + expired.metadata_files
+    tags = f", {counted(len(expired.tags), 'tag')} that had expired" if expired.tags else ""
+    logs = f", {counted(expired.changelogs, 'changelog')}" if expired.changelogs else ""
+    removed = f"{counted(expired.snapshots, 'snapshot')}{logs} and {counted(files, 'file')} removed{tags}"
+    click.echo(removed if expired.snapshots or files or tags else "nothing to expire")
 
 
 @program.command(short_help="Lists files that nothing names, or removes them.")
@@ -136,11 +136,11 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, n
     """
     table = opened(path, option)
     age = duration(older_than, "--older-than")
-    found = table.remove_orphan_files(dry_run=not delete, older_than=age, no_writers=no_writers)
-    print_table(_orphans_table(found), form)
-    done = "removed" if found.deleted else "found; --delete removes them"
-    size = f"{counted(len(found.files), 'file')}, {counted(found.size_bytes, 'byte')} {done}"
-    click.echo(size if found.files else "no orphan files", err=True)
+    result = table.remove_orphan_files(dry_run=not delete, older_than=age, no_writers=no_writers)
+    print_table(_orphans_table(result), form)
+    fate = "removed" if result.deleted else "found; --delete removes them"
+    size = f"{counted(len(result.files), 'file')}, {counted(result.size_bytes, 'byte')} {fate}"
+    click.echo(size if result.files else "no orphan files", err=True)
 
 
 @program.command(short_help="Checks a table and says what is broken; changes nothing.")
@@ -154,21 +154,23 @@ def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: boo
     place, options = given_place(path, assignments(option, "-o"))
     table = open_to_examine(place.uri, options, place.storage)
     with progress_bar("states and buckets") as bar:
-        found = examine(table, rows=rows, watch=bar.show)
-    if found or form is not Format.TABLE:
-        print_table(_findings_table(found), form)
-    errors = sum(f.severity is Severity.ERROR for f in found)
-    warnings = counted(len(found) - errors, "warning")
+        findings = examine(table, rows=rows, watch=bar.show)
+    if findings or form is not Format.TABLE:
+        print_table(_findings_table(findings), form)
+    errors = sum(f.severity is Severity.ERROR for f in findings)
+    warnings = counted(len(findings) - errors, "warning")
     problems = warnings if not errors else f"{counted(errors, 'error')}, {warnings}"
-    click.echo(problems if found else "no problems found", err=True)
+    click.echo(problems if findings else "no problems found", err=True)
     context.exit(FAILED if errors else DONE)
 
 
-def _findings_table(found: list[Finding]) -> pa.Table:
-    rows = [{"severity": f.severity.value, "rule": f.rule, "subject": f.subject, "message": f.message} for f in found]
+def _findings_table(findings: list[Finding]) -> pa.Table:
+    rows = [
+        {"severity": f.severity.value, "rule": f.rule, "subject": f.subject, "message": f.message} for f in findings
+    ]
     return pa.Table.from_pylist(rows, schema=_FINDINGS_SCHEMA)
 
 
-def _orphans_table(found: OrphanResult) -> pa.Table:
-    rows = [{"path": f.path, "size_bytes": f.size_bytes, "modified": f.modified_ms} for f in found.files]
+def _orphans_table(result: OrphanResult) -> pa.Table:
+    rows = [{"path": f.path, "size_bytes": f.size_bytes, "modified": f.modified_ms} for f in result.files]
     return pa.Table.from_pylist(rows, schema=_ORPHANS_SCHEMA)

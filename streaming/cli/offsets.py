@@ -35,11 +35,11 @@ def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
             "Kafka, or those snapshots have expired",
             path=table.path,
         )
-    found = writers[0]
-    click.echo(json.dumps(found.topics, separators=(",", ":")))
+    newest = writers[0]
+    click.echo(json.dumps(newest.topics, separators=(",", ":")))
     click.echo(
-        f"batch {found.snapshot.commit_identifier} of {printable(found.snapshot.commit_user)}, "
-        f"snapshot {found.snapshot.id}",
+        f"batch {newest.snapshot.commit_identifier} of {printable(newest.snapshot.commit_user)}, "
+        f"snapshot {newest.snapshot.id}",
         err=True,
     )
     for other in writers[1:]:

@@ -85,8 +85,8 @@ def plan(
     Buckets that another plan has and nobody has done yet are left out.
     """
     table = handle_of(opened(path, option))
-    given = {**assignments(settings, "--set"), **({} if strategy is None else {PLAN_STRATEGY.key: strategy})}
-    session = WriteSession(table.uri, given, table=table)
+    options = {**assignments(settings, "--set"), **({} if strategy is None else {PLAN_STRATEGY.key: strategy})}
+    session = WriteSession(table.uri, options, table=table)
     made = make_plan(
         session,
         PlanFolder(table.io, table.metadata_path),
@@ -140,8 +140,8 @@ def compactor(
     """
     log_to_standard_error()
     poll_ms, lease_ms = duration(poll, "--poll") // _MS, duration(lease, "--lease") // _MS
-    given = assignments(settings, "--set")
-    shown = metrics_options(given)
+    options = assignments(settings, "--set")
+    shown = metrics_options(options)
     open_outlets(shown)
     if lease_ms < SHORTEST_LEASE_MS:
         raise click.BadParameter("must be at least 1 s", param_hint="--lease")
@@ -155,7 +155,7 @@ def compactor(
         take = lambda open_items: most  # noqa: E731
     of_branch = () if branch is None else (f"{BRANCH.key}={branch}",)
     tables = [handle_of(opened(path, of_branch)) for path in paths]
-    sessions = {t.metadata_path: WriteSession(t.uri, given, table=t) for t in tables}
+    sessions = {t.metadata_path: WriteSession(t.uri, options, table=t) for t in tables}
     compactors = {p: compactor_in(s, engine, lease_ms=lease_ms, take=take) for p, s in sessions.items()}
     upkeeps = {p: CompactorUpkeep(s) for p, s in sessions.items()}
     stop = Stop()
@@ -221,10 +221,10 @@ def _looked_at(
     return looked
 
 
-def _say_upkept(path: str, done: Upkept) -> None:
-    said = [f"{counted(done.expired_snapshots, 'snapshot')} expired"] if done.expired_snapshots else []
-    said += [f"tag {name} created" for name in done.tags]
-    said += [f"partition {name} dropped" for name in done.dropped_partitions]
+def _say_upkept(path: str, upkept: Upkept) -> None:
+    said = [f"{counted(upkept.expired_snapshots, 'snapshot')} expired"] if upkept.expired_snapshots else []
+    said += [f"tag {name} created" for name in upkept.tags]
+    said += [f"partition {name} dropped" for name in upkept.dropped_partitions]
     if said:
         click.echo(f"{path}: {', '.join(said)}")
 
@@ -232,33 +232,33 @@ def _say_upkept(path: str, done: Upkept) -> None:
 def _told_to(shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]) -> Callable[[str, Finished], None]:
     """Prints what was done, and adds it to the metrics of this process."""
 
-    def told(path: str, found: Finished) -> None:
-        if found.result is not None and found.result.state is ItemState.DONE:
+    def told(path: str, finished: Finished) -> None:
+        if finished.result is not None and finished.result.state is ItemState.DONE:
             upkeeps[path].owe()
-        _tell(path, found)
-        outcome = "given back" if found.result is None else found.result.state.value
+        _tell(path, finished)
+        outcome = "given back" if finished.result is None else finished.result.state.value
         REGISTRY.add(ITEMS, 1, {"table": path, "outcome": outcome})
         if shown.is_shown:
-            line = {"table": path, "item": found.item.number, "bucket": found.item.bucket, "outcome": outcome}
-            write_outlets(shown, json.dumps({**line, "reason": found.reason}))
+            line = {"table": path, "item": finished.item.number, "bucket": finished.item.bucket, "outcome": outcome}
+            write_outlets(shown, json.dumps({**line, "reason": finished.reason}))
 
     return told
 
 
-def _tell(path: str, found: Finished) -> None:
-    result = found.result
-    place = f"{path} {'postponed rows' if found.item.moves_rows else f'bucket {found.item.bucket}'}"
+def _tell(path: str, finished: Finished) -> None:
+    result = finished.result
+    place = f"{path} {'postponed rows' if finished.item.moves_rows else f'bucket {finished.item.bucket}'}"
     if result is None:
-        click.echo(f"{place}: given back: {found.reason}")
+        click.echo(f"{place}: given back: {finished.reason}")
     elif result.state is ItemState.DONE:
         click.echo(f"{place}: done, snapshot {result.snapshot_id}")
     else:
-        click.echo(f"{place}: {result.state.value}: {found.reason}")
+        click.echo(f"{place}: {result.state.value}: {finished.reason}")
 
 
-def _summary(found: Plan, number: int | None) -> str:
-    if not found.items:
+def _summary(new_plan: Plan, number: int | None) -> str:
+    if not new_plan.items:
         return "nothing to plan"
-    items, size = counted(len(found.items), "item"), counted(sum(i.input_bytes for i in found.items), "byte")
-    executors = counted(executors_worth_having(found.items), "executor")
+    items, size = counted(len(new_plan.items), "item"), counted(sum(i.input_bytes for i in new_plan.items), "byte")
+    executors = counted(executors_worth_having(new_plan.items), "executor")
     return f"{items}, {size}, {executors} worth having; {'not published' if number is None else f'plan {number}'}"

@@ -147,7 +147,7 @@ def report_error(error: Exception) -> int:
     """Prints what went wrong; returns the exit code."""
     if isinstance(error, BucketlineError):
         _say(error.code, error.message, _remedy(error))
-        return next((found for kind, found in _EXIT_CODES if isinstance(error, kind)), FAILED)
+        return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)
     if isinstance(error, OSError):
         _say(StorageError.code, str(error), _STORAGE_REMEDY)
     else:

@@ -42,7 +42,7 @@ class _Unseen:
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Bar]:
+def progress_bar(unit: str) -> Iterator[Bar]:
     """A bar on the standard error for `what`, gone when the block ends; on anything but a terminal, nothing."""
     out = console(stderr=True)
     if not out.is_terminal:
@@ -51,4 +51,4 @@ def progress_bar(what: str) -> Iterator[Bar]:
     text = TextColumn("{task.description}")
     columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), text, TimeElapsedColumn())
     with Progress(*columns, console=out, transient=True) as progress:
-        yield _Shown(progress, progress.add_task(what, total=None))
+        yield _Shown(progress, progress.add_task(unit, total=None))

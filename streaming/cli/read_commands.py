@@ -124,8 +124,8 @@ def files(path: str, option: tuple[str, ...], form: Format) -> None:
 
     The columns are those of Paimon's $files; a table shows the most important ones, json and csv show all.
     """
-    found = opened(path, option).files()
-    print_table(found.select(_FILE_COLUMNS) if form is Format.TABLE else found, form)
+    rows = opened(path, option).files()
+    print_table(rows.select(_FILE_COLUMNS) if form is Format.TABLE else rows, form)
 
 
 @program.command(short_help="Shows the columns, or the options of the table.")
@@ -134,8 +134,8 @@ def files(path: str, option: tuple[str, ...], form: Format) -> None:
 @format_option
 def schema(path: str, option: tuple[str, ...], show_options: bool, form: Format) -> None:
     """Shows the columns of the newest schema, or the table's options; secrets are masked."""
-    found = handle_of(opened(path, option)).table_schema
-    print_table(_options_table(found) if show_options else _columns_table(found), form)
+    newest = handle_of(opened(path, option)).table_schema
+    print_table(_options_table(newest) if show_options else _columns_table(newest), form)
 
 
 def _columns_table(schema: TableSchema) -> pa.Table:
@@ -165,12 +165,12 @@ def _options_table(schema: TableSchema) -> pa.Table:
 
 def _schema_at(table: TableHandle, version: Version | None) -> TableSchema:
     """The schema that a read of the version uses."""
-    found = (
+    snapshot = (
         None
         if version is None
         else Versions(table.io, table.metadata_path).find(version, table.table_schema.settings.reading)
     )
-    return table.table_schema if found is None else table.schema_store.get(found.schema_id)
+    return table.table_schema if snapshot is None else table.schema_store.get(snapshot.schema_id)
 
 
 def _known_columns(schema: TableSchema, wanted: tuple[str, ...]) -> tuple[str, ...]:

@@ -48,10 +48,10 @@ def print_table(rows: pa.Table, form: Format) -> None:
 
 def console(*, stderr: bool = False) -> Console:
     """The console for tables: as wide as the terminal; unlimited without a terminal."""
-    found = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
-    if not found.is_terminal:
-        found.width = _UNLIMITED_WIDTH
-    return found
+    output = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not output.is_terminal:
+        output.width = _UNLIMITED_WIDTH
+    return output
 
 
 def _pages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -29,32 +29,36 @@ _IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
 def settings_table(config: JobConfig) -> pa.Table:
     """Every setting in force, and those of `create` that are not; defaults come last. Raises as `check_job`."""
     schema = check_job(config)
-    there = has_table(config)
+    table_exists = has_table(config)
     options = effective_options(config.settings, schema.options)
-    if not there:
+    if not table_exists:
         # They are shown as what they are: options of the section `create`.
         options = {k: s for k, s in options.items() if CREATE_OPTIONS + k not in config.settings or s.origin != "table"}
-    job = {key: _shown(key, found, there) for key, found in config.settings.items() if not key.startswith(OPTIONS)}
-    sink = {OPTIONS + key: found for key, found in options.items() if key not in _IN_A_JOB}
-    found = {**_defaults(config), **job, **sink}
+    job = {
+        key: _shown(key, setting, table_exists)
+        for key, setting in config.settings.items()
+        if not key.startswith(OPTIONS)
+    }
+    sink = {OPTIONS + key: setting for key, setting in options.items() if key not in _IN_A_JOB}
+    settings = {**_defaults(config), **job, **sink}
     who = who_reads(config.source, source_options(config.source).options)
     if who:
-        reader = found[SOURCE_READER.key]
-        found[SOURCE_READER.key] = Setting(reader.text, f"{reader.origin}; {who}")
-    shown = sorted(show_settings(found), key=lambda row: row[2].startswith(DEFAULT))
+        reader = settings[SOURCE_READER.key]
+        settings[SOURCE_READER.key] = Setting(reader.text, f"{reader.origin}; {who}")
+    shown = sorted(show_settings(settings), key=lambda row: row[2].startswith(DEFAULT))
     return pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in shown], schema=_SCHEMA)
 
 
-def _shown(key: str, found: Setting, there: bool) -> Setting:
-    if not there or not key.startswith(_CREATE):
-        return found
-    return Setting(found.text, f"{found.origin}; without effect: there is a table")
+def _shown(key: str, setting: Setting, table_exists: bool) -> Setting:
+    if not table_exists or not key.startswith(_CREATE):
+        return setting
+    return Setting(setting.text, f"{setting.origin}; without effect: there is a table")
 
 
 def _defaults(config: JobConfig) -> Mapping[str, Setting]:
     """The defaults that the job fills in."""
-    found = {o.key: Setting(o.shown(), DEFAULT) for o in (SOURCE_DECODE, SOURCE_READER, BAD_RECORDS_MAX)}
+    defaults = {o.key: Setting(o.shown(), DEFAULT) for o in (SOURCE_DECODE, SOURCE_READER, BAD_RECORDS_MAX)}
     for key, text in source_options(config.source).options.items():
         if find_option(config.source.options, key) is None:
-            found[SOURCE_OPTIONS + key] = Setting(text, DEFAULT)
-    return found
+            defaults[SOURCE_OPTIONS + key] = Setting(text, DEFAULT)
+    return defaults

@@ -65,14 +65,14 @@ def build_zip(folder: Path) -> Path:
 
 def package_files() -> dict[str, bytes]:
     """The files of this package by their path in it, wherever it is: installed, in a repository, in a zip."""
-    found = (entry for name in _PACKAGES for entry in _files(resources.files(name), above=f"{name}/"))
-    return dict(sorted(found))
+    files = (entry for name in _PACKAGES for entry in _files(resources.files(name), above=f"{name}/"))
+    return dict(sorted(files))
 
 
 def cache_folder() -> Path:
     """The user's cache folder."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "bucketline"
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(folder) if os.path.isabs(folder) else Path.home() / ".cache") / "bucketline"
 
 
 def _files(folder: Traversable, above: str) -> Iterator[tuple[str, bytes]]:
@@ -85,10 +85,10 @@ def _files(folder: Traversable, above: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _digest(files: dict[str, bytes]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, data in files.items():
-        found.update(f"{name}\0{len(data)}\0".encode() + data)
-    return found.hexdigest()[:12]
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:12]
 
 
 def _zipped(files: dict[str, bytes]) -> bytes:

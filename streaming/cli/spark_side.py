@@ -64,7 +64,7 @@ def ingest(
     program.debug = program.debug or debug
     layers = read_settings_file(conf_file), read_assignments(settings)
     for layer in layers:
-        program.keep_secret({key: found.text for key, found in layer.items()})
+        program.keep_secret({key: setting.text for key, setting in layer.items()})
     config = resolve_job(*layers)
     if print_config:
         print_table(settings_table(config), form)
@@ -102,7 +102,7 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
         raise click.UsageError("--storage says how to reach a storage; name the warehouse that lies there: --warehouse")
     with signals_to(ending):
         job = spark_module("job.quickstart")
-        done = job.run_quickstart(
+        streamed = job.run_quickstart(
             directory,
             catalog=catalog,
             batches=batches,
@@ -111,10 +111,10 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
             ending=ending,
             log=SparkLog.EVERYTHING if program.debug else SparkLog.OURS_ONCE,
         )
-    table = done.table.refreshed()
+    table = streamed.table.refreshed()
     place = table.path if catalog is None else f"{job.TABLE}{given_place_arguments()}"
-    if done.ended_by is not None:
-        click.echo(f"{done.ended_by}: ended after the batch that was running; the table so far: {place}")
+    if streamed.ended_by is not None:
+        click.echo(f"{streamed.ended_by}: ended after the batch that was running; the table so far: {place}")
         return
     _headline(f"bucketline status {place}")
     draw_status(handle_of(table))
@@ -127,9 +127,9 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     _headline(f"bucketline scan {place} --limit {_SHOWN_ROWS}")
     rows = table.to_arrow()
     print_table(rows.slice(0, _SHOWN_ROWS), Format.TABLE)
-    if not done.explains(rows):
-        raise CorruptFileError(f"{done}, but the table holds other rows: {place}", path=table.path)
-    click.echo(f"\n{done}, and the table holds exactly these.")
+    if not streamed.explains(rows):
+        raise CorruptFileError(f"{streamed}, but the table holds other rows: {place}", path=table.path)
+    click.echo(f"\n{streamed}, and the table holds exactly these.")
 
 
 def _headline(command: str) -> None:

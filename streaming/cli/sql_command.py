@@ -48,11 +48,11 @@ def sql(texts: tuple[str, ...], files: tuple[str, ...], spark: bool, form: Forma
     def run(statement: Statement) -> None:
         _run(state, statement, queries, form)
 
-    given = [*(_file_text(name) for name in files), *texts]
-    if not given and sys.stdin.isatty():
+    scripts = [*(_file_text(name) for name in files), *texts]
+    if not scripts and sys.stdin.isatty():
         _shell(run)
         return
-    for text in given or [sys.stdin.read()]:
+    for text in scripts or [sys.stdin.read()]:
         for _, statement in parse_script(text):
             run(statement)
 

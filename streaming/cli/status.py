@@ -206,22 +206,22 @@ def _level0_lines(buckets: Sequence[BucketSurvey]) -> list[str]:
 
 def _plan_lines(table: TableHandle) -> list[str]:
     """What of the table's compaction plans is open; nothing where none is."""
-    found = plan_backlog(PlanFolder(table.io, table.metadata_path))
-    if not found.items:
+    backlog = plan_backlog(PlanFolder(table.io, table.metadata_path))
+    if not backlog.items:
         return []
-    age = age_text(max(0, SYSTEM_CLOCK.now_ms() - (found.since_ms or 0)) // 1000)
-    open_items = f"{counted(found.items, 'item')} open ({_size_text(found.size_bytes)}), {found.leased:,} in work"
+    age = age_text(max(0, SYSTEM_CLOCK.now_ms() - (backlog.since_ms or 0)) // 1000)
+    open_items = f"{counted(backlog.items, 'item')} open ({_size_text(backlog.size_bytes)}), {backlog.leased:,} in work"
     return [f"compaction plans: {open_items}; the oldest was planned {age} ago"]
 
 
 def _waiting_line(buckets: Sequence[BucketSurvey]) -> str:
     """How much is postponed, and since when."""
-    found = find_waiting(((b.partition.encode(), b.bucket), b.files) for b in buckets)
-    if not found.rows:
+    waiting = find_waiting(((b.partition.encode(), b.bucket), b.files) for b in buckets)
+    if not waiting.rows:
         return "no postponed rows"
-    where = f" in {found.partitions:,} partitions" if found.partitions > 1 else ""
-    age = age_text(found.age_seconds(SYSTEM_CLOCK.local_ms()))
-    held = f"{counted(found.rows, 'row')}{where}, {_size_text(found.size_bytes)}"
+    where = f" in {waiting.partitions:,} partitions" if waiting.partitions > 1 else ""
+    age = age_text(waiting.age_seconds(SYSTEM_CLOCK.local_ms()))
+    held = f"{counted(waiting.rows, 'row')}{where}, {_size_text(waiting.size_bytes)}"
     return f"postponed: {held}, for up to {age}; no reader sees them yet"
 
 

@@ -42,8 +42,8 @@ def batches_of(table: TableHandle, most: int) -> list[WrittenBatch]:
     newest = store.latest_id()
     walked = islice(store.newest_first(newest), max(_LEAST_WALK, 4 * most)) if newest is not None else ()
     kept = (t.snapshot for t in Tags(table.io, table.metadata_path).list() if t.name.startswith(MARKER_TAG))
-    found = {s.id: s for s in (*kept, *walked)}
-    return last_batches((found[i] for i in sorted(found, reverse=True)), most)
+    snapshots = {s.id: s for s in (*kept, *walked)}
+    return last_batches((snapshots[i] for i in sorted(snapshots, reverse=True)), most)
 
 
 def batches_table(batches: list[WrittenBatch]) -> pa.Table:

@@ -105,18 +105,20 @@ class PartitionSurvey:
         return sum(b.row_count for b in self.buckets)
 
 
-def survey_bucket(found: BucketFiles, partition: str, settings: CompactionSettings, *, keyed: bool) -> BucketSurvey:
+def survey_bucket(
+    bucket_files: BucketFiles, partition: str, settings: CompactionSettings, *, keyed: bool
+) -> BucketSurvey:
     """One bucket's levels; `keyed` is whether the table has a primary key, without which files form no runs."""
     levels = []
-    for level in sorted({f.level for f in found.files}):
-        files = [f for f in found.files if f.level == level]
-        files.sort(key=lambda f: -f.max_sequence_number)
-        levels.append(LevelSurvey(level, tuple((f,) for f in files) if level == 0 else (tuple(files),)))
+    for level in sorted({f.level for f in bucket_files.files}):
+        level_files = [f for f in bucket_files.files if f.level == level]
+        level_files.sort(key=lambda f: -f.max_sequence_number)
+        levels.append(LevelSurvey(level, tuple((f,) for f in level_files) if level == 0 else (tuple(level_files),)))
     runs = sum(len(level.runs) for level in levels)
     backlog = Backlog.NONE
-    if keyed and found.bucket >= 0 and runs >= settings.trigger:
+    if keyed and bucket_files.bucket >= 0 and runs >= settings.trigger:
         backlog = Backlog.WRITERS_WAIT if runs >= settings.stop_trigger else Backlog.DUE
-    return BucketSurvey(partition, found.bucket, found.total_buckets, tuple(levels), backlog)
+    return BucketSurvey(partition, bucket_files.bucket, bucket_files.total_buckets, tuple(levels), backlog)
 
 
 def survey_partitions(buckets: Sequence[BucketSurvey], mode: BucketMode) -> tuple[PartitionSurvey, ...]:
@@ -124,12 +126,12 @@ def survey_partitions(buckets: Sequence[BucketSurvey], mode: BucketMode) -> tupl
     by_partition: dict[str, list[BucketSurvey]] = {}
     for bucket in buckets:
         by_partition.setdefault(bucket.partition, []).append(bucket)
-    found = []
+    surveys = []
     is_small = _is_small(buckets)
     for name, members in by_partition.items():
         skew = _skew(members)
-        found.append(PartitionSurvey(name, tuple(members), skew, _advice(members, mode, skew, is_small)))
-    return tuple(found)
+        surveys.append(PartitionSurvey(name, tuple(members), skew, _advice(members, mode, skew, is_small)))
+    return tuple(surveys)
 
 
 def survey_table(buckets: Sequence[BucketSurvey]) -> pa.Table:

@@ -113,15 +113,15 @@ def _spelled(texts: pa.Array, spellings: list[tuple[str, str]]) -> pa.Array:
     signs = "".join(f"\\x{{{ord(sign):x}}}" for sign, _ in spellings)
     if not pc.any(pc.match_substring_regex(texts, f"[{signs}]")).as_py():
         return texts
-    return reduce(lambda found, pair: pc.replace_substring(found, *pair), spellings, texts)
+    return reduce(lambda spelled, pair: pc.replace_substring(spelled, *pair), spellings, texts)
 
 
 def _hex(values: pa.Array) -> pa.Array:
     offsets = np.frombuffer(values.buffers()[1], np.int64, len(values) + 1, values.offset * 8)
     data = values.buffers()[2]
-    taken = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.empty(0, np.uint8)
+    used_bytes = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.empty(0, np.uint8)
     doubled = ((offsets - offsets[0]) * 2).astype(np.int64)
     texts = pa.LargeStringArray.from_buffers(
-        len(values), pa.py_buffer(doubled.tobytes()), pa.py_buffer(_HEX[taken].tobytes())
+        len(values), pa.py_buffer(doubled.tobytes()), pa.py_buffer(_HEX[used_bytes].tobytes())
     )
     return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.large_string())).cast(pa.string())

@@ -76,9 +76,9 @@ def create_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | No
 @format_option
 def list_tags(path: str, option: tuple[str, ...], form: Format) -> None:
     """Lists the tags, by snapshot."""
-    found = opened(path, option).tags()
-    at = found.schema.get_field_index("time_retained")
-    print_table(found.set_column(at, "time_retained", found["time_retained"].cast(pa.string())), form)
+    rows = opened(path, option).tags()
+    at = rows.schema.get_field_index("time_retained")
+    print_table(rows.set_column(at, "time_retained", rows["time_retained"].cast(pa.string())), form)
 
 
 @tag.command("delete")
