@@ -29,7 +29,7 @@ class Beside(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many seconds the end of a job waits; after a signal; and without a word."""
+    """Seconds that the end of a job waits: at most; at most after a signal; and before it logs that it waits."""
 
     longest: float = 30.0
     after_signal: float = 2.0
@@ -38,17 +38,17 @@ class Patience:
 
 @contextmanager
 def beside_start(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[Beside]:
-    """Begins work while it is open; its Spark jobs are those of `context`, a SparkContext. At its end it waits for what
-    is under way, for a short time once `is_asked`: has a signal come? It cancels the jobs of what is not done by then.
-    An error of the work is for who asks for its result, and else for nobody."""
+    """Begins work while it is open; its Spark jobs are those of `context`, a SparkContext. At its end it waits for the
+    work that still runs; only for a short time if `is_asked` says that a signal has come. Then it cancels the jobs of
+    work that is not done. An error of the work is raised where its result is asked for, and nowhere else."""
     begun: list[Future[Any]] = []
     tag = f"bucketline-start-{uuid4().hex}"
 
     def begin(work: Callable[[], T]) -> "Future[T]":
-        found: Future[T] = Future()
-        begun.append(found)
-        Thread(target=_do, args=(context, tag, work, found), name="bucketline-beside-start", daemon=True).start()
-        return found
+        future: Future[T] = Future()
+        begun.append(future)
+        Thread(target=_do, args=(context, tag, work, future), name="bucketline-beside-start", daemon=True).start()
+        return future
 
     try:
         yield begin
@@ -59,7 +59,7 @@ def beside_start(context: Any, is_asked: Callable[[], bool], patience: Patience 
 
 
 def _waited(begun: Sequence["Future[Any]"], is_asked: Callable[[], bool], patience: Patience) -> bool:
-    """Whether all is done."""
+    """Waits for the work; whether all of it is done."""
     started, asked_at, is_silent = time.monotonic(), None, True
     while wait(begun, _LOOK_SECONDS).not_done:
         now = time.monotonic()
@@ -74,9 +74,9 @@ def _waited(begun: Sequence["Future[Any]"], is_asked: Callable[[], bool], patien
     return True
 
 
-def _do(context: Any, tag: str, work: Callable[[], T], found: "Future[T]") -> None:
+def _do(context: Any, tag: str, work: Callable[[], T], future: "Future[T]") -> None:
     try:
         context.addJobTag(tag)
-        found.set_result(work())
+        future.set_result(work())
     except BaseException as e:  # noqa: BLE001 - raised where the result is asked for
-        found.set_exception(e)
+        future.set_exception(e)

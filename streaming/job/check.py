@@ -56,9 +56,9 @@ def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema
 
 def sink_options_of(config: JobConfig) -> dict[str, str]:
     """The options of the sink: the job's own, and the policy for bad records."""
-    found = dict(config.options)
+    options = dict(config.options)
     if config.bad_records.path is not None:
-        found[BAD_RECORDS_PATH.key] = config.bad_records.path
+        options[BAD_RECORDS_PATH.key] = config.bad_records.path
     if config.bad_records.max_count:
-        found[BAD_RECORDS_MAX.key] = str(config.bad_records.max_count)
-    return found
+        options[BAD_RECORDS_MAX.key] = str(config.bad_records.max_count)
+    return options

@@ -118,5 +118,5 @@ def _obstacles_here(spark: Any, options: Mapping[str, str]) -> tuple[str, ...]:
     tokens = [key for key, _ in spark.sparkContext.getConf().getAll() if key.startswith(_TOKENS)]
     if tokens:
         return (f"{tokens[0]} makes Spark log in with delegation tokens",)
-    here = client_error(kafka_client(options).settings)
-    return (here,) if here else ()
+    obstacle = client_error(kafka_client(options).settings)
+    return (obstacle,) if obstacle else ()

@@ -24,9 +24,9 @@ def cluster_id(spark: Any, options: Mapping[str, str]) -> str | None:
         with _admin(spark, options) as admin:
             return str(admin.describeCluster().clusterId().get())
     except (Py4JError, TypeError) as e:
-        found = kafka_failure(str(e), options)
-        if isinstance(found, KafkaUnreachableError) or (found is not None and is_about_login(str(e))):
-            raise found from e
+        failure = kafka_failure(str(e), options)
+        if isinstance(failure, KafkaUnreachableError) or (failure is not None and is_about_login(str(e))):
+            raise failure from e
         _LOG.debug("the id of the Kafka cluster is not known: %s", e)
         return None
 
@@ -38,8 +38,8 @@ def partitions_of(spark: Any, options: Mapping[str, str], topics: Sequence[str])
             names = spark.sparkContext._jvm.java.util.ArrayList()
             for topic in topics:
                 names.add(topic)
-            found = admin.describeTopics(names).allTopicNames().get()
-            return {t: [str(p.partition()) for p in found.get(t).partitions()] for t in topics}
+            topics_by_name = admin.describeTopics(names).allTopicNames().get()
+            return {t: [str(p.partition()) for p in topics_by_name.get(t).partitions()] for t in topics}
     except (Py4JError, TypeError) as e:
         _LOG.debug("the partitions of %s are not known: %s", ", ".join(topics), e)
         return {}

@@ -49,26 +49,26 @@ def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
     return Checkpoint(path, tuple(sorted(topics)), None if known is None else known.snapshot.properties.get(CLUSTER))
 
 
-def check_source(found: Checkpoint, options: Mapping[str, str], cluster: str | None) -> None:
+def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: str | None) -> None:
     """Returns if a job with these options, whose brokers belong to `cluster`, may continue a checkpoint.
 
     Raises OtherTopicError and OtherClusterError.
     """
-    others = [topic for topic in found.topics if not reads_topic(options, topic)]
+    others = [topic for topic in checkpoint.topics if not reads_topic(options, topic)]
     if others:
         raise OtherTopicError(
-            f"the checkpoint {found.path} is about topic {others[0]}, which the job does not read: its offsets mean "
-            f"nothing for another topic. To move the job to another topic, give it a new checkpoint folder and leave "
-            f"this one as it is; to leave topics out, run it once with --reset-identity (docs/kafka.md)",
+            f"the checkpoint {checkpoint.path} is about topic {others[0]}, which the job does not read: its offsets "
+            f"mean nothing for another topic. To move the job to another topic, give it a new checkpoint folder and "
+            f"leave this one as it is; to leave topics out, run it once with --reset-identity (docs/kafka.md)",
             topic=others[0],
-            checkpoint=found.path,
+            checkpoint=checkpoint.path,
         )
-    if found.topics and cluster is not None and found.cluster is not None and cluster != found.cluster:
+    if checkpoint.topics and cluster is not None and checkpoint.cluster is not None and cluster != checkpoint.cluster:
         raise OtherClusterError(
-            f"the checkpoint {found.path} is about Kafka cluster {found.cluster}, and the brokers belong to {cluster}: "
-            "offsets of one mean nothing in the other. To move the job, give it a new checkpoint folder "
+            f"the checkpoint {checkpoint.path} is about Kafka cluster {checkpoint.cluster}, and the brokers belong to "
+            f"{cluster}: offsets of one mean nothing in the other. To move the job, give it a new checkpoint folder "
             "(docs/kafka.md); if the new cluster is a copy with the same offsets, pass --allow-reprocess once",
-            checkpoint=found.path,
+            checkpoint=checkpoint.path,
             cluster=cluster,
         )
 

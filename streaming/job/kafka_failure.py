@@ -52,10 +52,10 @@ def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
     except Exception as e:
         if options is None or (isinstance(e, BucketlineError) and e.code != _OF_SPARK):
             raise
-        found = kafka_failure(said_by(e), options)
-        if found is None:
+        failure = kafka_failure(said_by(e), options)
+        if failure is None:
             raise
-        raise found from e
+        raise failure from e
 
 
 def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | None:
@@ -83,8 +83,8 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
 
 def is_about_login(text: str) -> bool:
     """Whether Kafka refuses who the job says it is, and not only one thing that it asks for."""
-    found = _REFUSED.search(text)
-    return found is not None and found[1] in ("SaslAuthenticationException", "SslAuthenticationException")
+    refusal = _REFUSED.search(text)
+    return refusal is not None and refusal[1] in ("SaslAuthenticationException", "SslAuthenticationException")
 
 
 def _data_lost(text: str, topics: str) -> KafkaDataLostError:

@@ -122,8 +122,8 @@ def _events(orders: dict[int, Order], batch: int, count: int) -> Iterator[tuple[
     chance = random.Random(_SEED * 1_000_003 + batch)
     for number in range(count):
         at = _START + timedelta(minutes=batch, microseconds=number)
-        found = orders.get(chance.choice(list(orders)[-200:])) if orders and chance.random() < 0.5 else None
-        if found is None:
+        order = orders.get(chance.choice(list(orders)[-200:])) if orders and chance.random() < 0.5 else None
+        if order is None:
             order_id = batch * count + number
             amount = Decimal(chance.randrange(100, 100_000)) / 100
             orders[order_id] = {
@@ -134,12 +134,12 @@ def _events(orders: dict[int, Order], batch: int, count: int) -> Iterator[tuple[
                 "updated": at,
             }
             yield RowKind.INSERT, orders[order_id]
-        elif found["status"] not in _NEXT_STATUS or chance.random() < 0.2:
-            del orders[int(str(found["id"]))]
-            yield RowKind.DELETE, found | {"updated": at}
+        elif order["status"] not in _NEXT_STATUS or chance.random() < 0.2:
+            del orders[int(str(order["id"]))]
+            yield RowKind.DELETE, order | {"updated": at}
         else:
-            changed = found | {"status": _NEXT_STATUS[str(found["status"])], "updated": at}
-            orders[int(str(found["id"]))] = changed
+            changed = order | {"status": _NEXT_STATUS[str(order["status"])], "updated": at}
+            orders[int(str(order["id"]))] = changed
             yield RowKind.UPDATE_AFTER, changed
 
 

@@ -73,11 +73,11 @@ def run_job(
             )
         return
     check_job(config)
-    given = source_options(config.source)
+    source = source_options(config.source)
     table = open_or_create(config)
     schema = handle_of(table).table_schema
     step = decode_step(config.source.decode, schema, config.bad_records)
-    for line in given.advice:
+    for line in source.advice:
         _LOG.warning("%s", line)
     for key, shown, origin in show_settings(config.settings):
         _LOG.info("%s = %s (%s)", key, shown, origin)
@@ -87,14 +87,14 @@ def run_job(
         open_session(name, spark, ending, log) as session,
         beside_start(session.sparkContext, lambda: ending.asked_by is not None) as beside,
     ):
-        reader = choose_reader(session, config.source, given.options, beside)
+        reader = choose_reader(session, config.source, source.options, beside)
         kafka = config.source.format == KAFKA
-        cluster = cluster_id(session, given.options) if kafka else None
+        cluster = cluster_id(session, source.options) if kafka else None
         if reset_identity:
-            given = _reset(session, config, given, table, cluster)
+            source = _reset(session, config, source, table, cluster)
         elif kafka:
-            found = read_checkpoint(session, config.checkpoint, table)
-            check_source(found, given.options, None if allow_reprocess else cluster)
+            checkpoint = read_checkpoint(session, config.checkpoint, table)
+            check_source(checkpoint, source.options, None if allow_reprocess else cluster)
         sink = JobSink(
             config.table if config.catalog is None else table.uri,
             options=sink_options_of(config),
@@ -105,17 +105,17 @@ def run_job(
             allow_reprocess=allow_reprocess,
             storage_options=handle_of(table).storage,
             kafka=reader,
-            joins_partitions=kafka and not splits(given.options),
-            parquet=choose_file_reader(config.source, given.options),
+            joins_partitions=kafka and not splits(source.options),
+            parquet=choose_file_reader(config.source, source.options),
         )
         gate = BatchGate(sink)
-        with kafka_failures(given.options if kafka else None), explained():
-            stream = read_stream(session, config.source, given, schema.fields, step)
+        with kafka_failures(source.options if kafka else None), explained():
+            stream = read_stream(session, config.source, source, schema.fields, step)
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
-            _LOG.info("starting the query: reading from %s", _source_name(config.source.format, given.options))
+            _LOG.info("starting the query: reading from %s", _source_name(config.source.format, source.options))
             query = _with_trigger(writer, config.trigger).start()
         try:
-            with kafka_failures(given.options if kafka else None):
+            with kafka_failures(source.options if kafka else None):
                 starting = StartReport()
                 await_end(query, gate, ending, starting)
             if config.trigger.interval_ms is None and not gate.is_closed:
@@ -146,7 +146,7 @@ def _with_trigger(writer: Any, trigger: Trigger) -> Any:
     return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
 
 
-def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cluster: str | None) -> SourceOptions:
+def _reset(spark: Any, config: JobConfig, source: SourceOptions, table: Table, cluster: str | None) -> SourceOptions:
     """Renames the checkpoint; the options of a source that starts at the table's offsets."""
     if config.source.format != KAFKA:
         raise OptionError(
@@ -154,30 +154,36 @@ def _reset(spark: Any, config: JobConfig, given: SourceOptions, table: Table, cl
             f"{config.source.format!r}; restore the checkpoint, or use a new one with --allow-reprocess",
             key=SOURCE_FORMAT.key,
         )
-    here = (w for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster))
-    offsets = next((f for f in (_chosen(w.topics, given.options) for w in here) if f), None)
+    writers = (w for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster))
+    offsets = next((f for f in (_chosen(w.topics, source.options) for w in writers) if f), None)
     if offsets is None:
         raise OptionError(
             f"--reset-identity: no snapshot or tag of {table.path} holds offsets of the topics of this job in this "
             "cluster; set source.options.startingOffsets and a new checkpoint instead",
             key=CHECKPOINT.key,
         )
-    offsets = with_new_partitions(offsets, partitions_of(spark, given.options, subscribed(given.options) or [*offsets]))
+    offsets = with_new_partitions(
+        offsets, partitions_of(spark, source.options, subscribed(source.options) or [*offsets])
+    )
     kept = set_aside(spark, config.checkpoint)
     if kept is not None:
         _LOG.warning("the old checkpoint was renamed to %s", kept)
     text = json.dumps(offsets, separators=(",", ":"), sort_keys=True)
     _LOG.warning("the new checkpoint starts at the offsets that the table holds: %s", text)
-    return replace(given, options=start_at(given.options, text))
+    return replace(source, options=start_at(source.options, text))
 
 
 def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
     """The topics that the source reads, among the given ones."""
     source = kafka_source(options)
     if source.topics or source.pattern is not None:
-        return {topic: found for topic, found in topics.items() if source.reads(topic)}
+        return {topic: partitions for topic, partitions in topics.items() if source.reads(topic)}
     chosen = source.assigned
-    return {t: {p: o for p, o in found.items() if int(p) in chosen[t]} for t, found in topics.items() if t in chosen}
+    return {
+        t: {p: o for p, o in partitions.items() if int(p) in chosen[t]}
+        for t, partitions in topics.items()
+        if t in chosen
+    }
 
 
 def set_aside(spark: Any, checkpoint: str) -> str | None:

@@ -37,13 +37,17 @@ _SPARK_TYPES = {
 
 
 def read_stream(
-    spark: Any, source: SourceConfig, given: SourceOptions, fields: Sequence[DataField], decode: DecodeStep | None
+    spark: Any,
+    source: SourceConfig,
+    source_options: SourceOptions,
+    fields: Sequence[DataField],
+    decode: DecodeStep | None,
 ) -> Any:
     """The stream that a job reads, with the columns that `decode` needs, or those of the table.
 
     Raises OptionError when Spark does not know the source, or the source lacks what is needed.
     """
-    options = dict(given.options)
+    options = dict(source_options.options)
     if source.format == KAFKA and _wants(fields, "headers"):
         options = with_headers(options)
     path = options.pop(_PATH, None)
@@ -101,10 +105,10 @@ def _select(stream: Any, names: Sequence[str]) -> Any:
             f"source.decode reads a column 'value', and the source has {', '.join(stream.columns)}; drop source.decode",
             key=SOURCE_DECODE.key,
         )
-    found = stream.schema["value"].dataType
-    if not isinstance(found, StringType | BinaryType):
+    value_type = stream.schema["value"].dataType
+    if not isinstance(value_type, StringType | BinaryType):
         raise OptionError(
-            f"source.decode reads texts or bytes, and the source's column 'value' is {found}; drop source.decode",
+            f"source.decode reads texts or bytes, and the source's column 'value' is {value_type}; drop source.decode",
             key=SOURCE_DECODE.key,
         )
     return stream.select(*(in_backticks(name) for name in names))

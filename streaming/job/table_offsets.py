@@ -47,9 +47,9 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
     rows = {writer_of(s.commit_user) for s in walked if s.commit_kind is not CommitKind.COMPACT}
     late = {s.id for s in walked if s.commit_kind is CommitKind.COMPACT and writer_of(s.commit_user) in rows}
     kept = (t.snapshot for t in Tags(handle.io, handle.metadata_path).list())
-    found = {s.id: s for s in (*kept, *walked) if s.id not in late}
+    snapshots = {s.id: s for s in (*kept, *walked) if s.id not in late}
     seen = set()
-    for _, snapshot in sorted(found.items(), reverse=True):
+    for _, snapshot in sorted(snapshots.items(), reverse=True):
         topics, writer = kafka_topics(snapshot), writer_of(snapshot.commit_user)
         if topics and wanted in (None, writer) and writer not in seen:
             seen.add(writer)
@@ -63,11 +63,11 @@ def kafka_topics(snapshot: Snapshot) -> Topics:
         sources = json.loads(text) if text is not None else []
     except ValueError:
         return {}
-    found: Topics = {}
+    topics: Topics = {}
     for source in sources if isinstance(sources, list) else []:
         if _is_kafka(source):
-            found |= source
-    return found
+            topics |= source
+    return topics
 
 
 def _is_kafka(source: Any) -> bool:

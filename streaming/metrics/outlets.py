@@ -76,17 +76,17 @@ class _Collector:
         for metric, values in self._registry.samples():
             names = sorted({name for labels in values for name, _ in labels})
             family = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-            found = family(metric.shown_name, metric.doc, labels=names)
+            metric_family = family(metric.shown_name, metric.doc, labels=names)
             for labels, value in sorted(values.items()):
                 known = dict(labels)
-                found.add_metric([known.get(name, "") for name in names], value)
-            yield found
+                metric_family.add_metric([known.get(name, "") for name in names], value)
+            yield metric_family
 
 
 def _collected(registry: Registry) -> Any:
-    found = prometheus_client.CollectorRegistry()
-    found.register(_Collector(registry))
-    return found
+    client_registry = prometheus_client.CollectorRegistry()
+    client_registry.register(_Collector(registry))
+    return client_registry
 
 
 def _serve(address: str, port: int, registry: Registry) -> None:

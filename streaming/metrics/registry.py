@@ -62,8 +62,8 @@ class Registry:
     def samples(self) -> Iterator[tuple[Metric, Mapping[Labels, float]]]:
         """Each metric with its values, as they are now."""
         with self._lock:
-            found = [(metric, dict(values)) for metric, values in self._values.items()]
-        yield from sorted(found, key=lambda pair: pair[0].name)
+            samples = [(metric, dict(values)) for metric, values in self._values.items()]
+        yield from sorted(samples, key=lambda pair: pair[0].name)
 
 
 REGISTRY = Registry()

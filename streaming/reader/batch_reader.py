@@ -60,21 +60,21 @@ class BatchRead:
         names = change_names(self.options, self.place.schema)
         return with_change_columns(arrow_schema(self.place.schema.select(names.of_table)), names.names)
 
-    def narrowed(self, given: StructType) -> "BatchRead":
+    def narrowed(self, user_schema: StructType) -> "BatchRead":
         """The same with the columns of a schema that the user gave, or Spark's own. Raises SchemaMismatchError."""
         own = planned_schema(self)
-        check_given(given, own)
-        names = names_of(given)
+        check_given(user_schema, own)
+        names = names_of(user_schema)
         if names == names_of(own):
             return self
-        found = unchecked_read(replace(self.options, columns=names), self.place)
-        if names_of(planned_schema(found)) != names:
+        read = unchecked_read(replace(self.options, columns=names), self.place)
+        if names_of(planned_schema(read)) != names:
             raise SchemaMismatchError(
                 f"the given schema lacks the columns {', '.join(CHANGE_COLUMNS)}; name at least one, or set "
                 "'read.changelog' = false",
                 column=CHANGE_COLUMNS[0],
             )
-        return found
+        return read
 
     def filtered(self, condition: pc.Expression | None) -> "BatchRead":
         """The same with one more condition on its rows."""

@@ -50,9 +50,9 @@ def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
     again = next((n for i, n in enumerate(options.columns or ()) if n in (options.columns or ())[:i]), None)
     if again is not None:
         raise SchemaMismatchError(f"column {again!r} is asked for twice", column=again)
-    given = options.columns
-    named = tuple(f.name for f in schema.fields) if given is None else given
-    extra = [name for name in named if name in _COLUMNS.names] if given is not None else []
+    requested = options.columns
+    named = tuple(f.name for f in schema.fields) if requested is None else requested
+    extra = [name for name in named if name in _COLUMNS.names] if requested is not None else []
     if extra and choice is ChangeColumns.FALSE:
         raise OptionError(f"'columns' names {extra[0]!r}, which 'read.changelog' = false leaves out", key="columns")
     if not extra and not wanted:

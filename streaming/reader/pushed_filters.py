@@ -18,39 +18,39 @@ _BOUNDARY = "\ud7ff"
 def condition_of(filters: Iterable[Any], columns: pa.Schema) -> pc.Expression | None:
     """What the filters together say of the table's columns; None if nothing that can be used."""
     whole: pc.Expression | None = None
-    for one in filters:
-        found = _condition(one, columns)
-        if found is not None:
-            whole = found if whole is None else whole & found
+    for spark_filter in filters:
+        condition = _condition(spark_filter, columns)
+        if condition is not None:
+            whole = condition if whole is None else whole & condition
     return whole
 
 
-def _condition(one: Any, columns: pa.Schema) -> pc.Expression | None:
-    kind = type(one).__name__
+def _condition(spark_filter: Any, columns: pa.Schema) -> pc.Expression | None:
+    kind = type(spark_filter).__name__
     if kind == "Not":
-        return _negated(one.child, columns)
-    if len(one.attribute) != 1 or columns.get_field_index(one.attribute[0]) < 0:
+        return _negated(spark_filter.child, columns)
+    if len(spark_filter.attribute) != 1 or columns.get_field_index(spark_filter.attribute[0]) < 0:
         return None
-    name = one.attribute[0]
+    name = spark_filter.attribute[0]
     column, arrow = pc.field(name), columns.field(name).type
     if kind in ("IsNull", "IsNotNull"):
         return column.is_null() if kind == "IsNull" else column.is_valid()
     if not _is_comparable(arrow):
         return None
-    if kind == "EqualNullSafe" and one.value is None:
+    if kind == "EqualNullSafe" and spark_filter.value is None:
         return column.is_null()
     if kind == "In":
-        values = [_literal(v, arrow) for v in one.value if v is not None]
+        values = [_literal(v, arrow) for v in spark_filter.value if v is not None]
         known = [v.as_py() for v in values if v is not None]
         return column.isin(pa.array(known, arrow)) if len(known) == len(values) else None
-    literal = _literal(one.value, arrow)
+    literal = _literal(spark_filter.value, arrow)
     if literal is None:
         return None
     if kind in _COMPARISONS:
         return _COMPARISONS[kind](column, literal)
-    if kind in _TEXTS and pa.types.is_string(arrow) and one.value:
-        found = _TEXTS[kind](column, one.value)
-        return found & _starting_with(column, one.value) if kind == "StringStartsWith" else found
+    if kind in _TEXTS and pa.types.is_string(arrow) and spark_filter.value:
+        matches = _TEXTS[kind](column, spark_filter.value)
+        return matches & _starting_with(column, spark_filter.value) if kind == "StringStartsWith" else matches
     return None
 
 
@@ -60,23 +60,23 @@ def _negated(child: Any, columns: pa.Schema) -> pc.Expression | None:
     if kind == "IsNull":
         return _valid(child, columns)
     if kind in ("EqualTo", "In"):
-        found = _condition(child, columns)
-        return None if found is None else ~found
+        condition = _condition(child, columns)
+        return None if condition is None else ~condition
     return None
 
 
-def _valid(one: Any, columns: pa.Schema) -> pc.Expression | None:
-    if len(one.attribute) != 1 or columns.get_field_index(one.attribute[0]) < 0:
+def _valid(spark_filter: Any, columns: pa.Schema) -> pc.Expression | None:
+    if len(spark_filter.attribute) != 1 or columns.get_field_index(spark_filter.attribute[0]) < 0:
         return None
-    return pc.field(one.attribute[0]).is_valid()
+    return pc.field(spark_filter.attribute[0]).is_valid()
 
 
 def _starting_with(column: pc.Expression, prefix: str) -> pc.Expression:
     """The range of texts with a prefix, which the bounds of a file can rule out."""
-    found = column >= prefix
+    in_range = column >= prefix
     if prefix[-1] < _BOUNDARY:
-        found = found & (column < prefix[:-1] + chr(ord(prefix[-1]) + 1))
-    return found
+        in_range = in_range & (column < prefix[:-1] + chr(ord(prefix[-1]) + 1))
+    return in_range
 
 
 def _is_comparable(arrow: pa.DataType) -> bool:
@@ -97,9 +97,9 @@ def _literal(value: Any, arrow: pa.DataType) -> pa.Scalar | None:
     """The value in the column's type; None where it does not fit exactly."""
     if value is None:
         return None
-    given = pa.timestamp("us", arrow.tz) if pa.types.is_timestamp(arrow) else arrow
+    literal_type = pa.timestamp("us", arrow.tz) if pa.types.is_timestamp(arrow) else arrow
     try:
-        return pa.scalar(value, given).cast(arrow)
+        return pa.scalar(value, literal_type).cast(arrow)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
 

@@ -29,17 +29,17 @@ def spark_schema(rows: pa.Schema) -> spark.StructType:
 
     Raises UnsupportedTableError naming a column that Spark has no type for.
     """
-    found = spark.StructType()
+    schema = spark.StructType()
     for field in rows:
         try:
-            found.add(field.name, spark_type(field.type), nullable=field.nullable)
+            schema.add(field.name, spark_type(field.type), nullable=field.nullable)
         except UnsupportedTableError as e:
             others = ",".join(f.name for f in rows if not pa.types.is_time(f.type))
             raise UnsupportedTableError(
                 f"column {field.name}: {e.message}; name the others in the option 'columns', as {others!r}",
                 column=field.name,
             ) from e
-    return found
+    return schema
 
 
 def spark_arrow(rows: pa.Schema) -> pa.Schema:
@@ -53,9 +53,9 @@ def fit(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def check_given(given: spark.StructType, own: spark.StructType) -> None:
+def check_given(user_schema: spark.StructType, own: spark.StructType) -> None:
     """Returns if a schema that the user gave has the columns' own types. Raises SchemaMismatchError naming a column."""
-    for field in given.fields:
+    for field in user_schema.fields:
         mine = own[field.name]
         types = [field.dataType.simpleString(), mine.dataType.simpleString()]
         if types[0] != types[1]:

@@ -114,16 +114,16 @@ class StreamPlan:
             start = Position(start.snapshot + 1)
         else:
             self._full = None
-        found: list[ChangeUnit] = []
+        changes: list[ChangeUnit] = []
         if end.is_full:
-            return scan, found
+            return scan, changes
         for snapshot_id in range(start.snapshot, end.snapshot + (end.index > 0)):
             units = self.changes(snapshot_id)
             first = start.index if snapshot_id == start.snapshot else 0
-            found += units[first : end.index if snapshot_id == end.snapshot else len(units)]
+            changes += units[first : end.index if snapshot_id == end.snapshot else len(units)]
         for passed in [known for known in self._units if known < start.snapshot]:
             del self._units[passed]
-        return scan, found
+        return scan, changes
 
     def changes(self, snapshot_id: int) -> list[ChangeUnit]:
         """The files with a snapshot's changes. Raises SnapshotExpiredError, SchemaMismatchError."""
@@ -174,11 +174,11 @@ class StreamPlan:
             )
 
     def _expired(self, snapshot_id: int) -> SnapshotExpiredError:
-        there = self.table.snapshot_store.ids()
-        if there and snapshot_id > there[-1]:
-            why = f"the table was rolled back to snapshot {there[-1]}"
+        kept_ids = self.table.snapshot_store.ids()
+        if kept_ids and snapshot_id > kept_ids[-1]:
+            why = f"the table was rolled back to snapshot {kept_ids[-1]}"
         else:
-            why = f"it expired; the oldest snapshot is {there[0]}" if there else "no snapshot is left"
+            why = f"it expired; the oldest snapshot is {kept_ids[0]}" if kept_ids else "no snapshot is left"
         return SnapshotExpiredError(
             f"{self.table.path}: snapshot {snapshot_id}, at which the stream stands, is gone: {why}; {REMEDY}",
             path=self.table.path,

@@ -27,8 +27,8 @@ class Position:
         return self.snapshot, self.is_full, self.index
 
     def to_json(self) -> Json:
-        found: Json = {"snapshot": self.snapshot, "index": self.index}
-        return {**found, "full": True} if self.is_full else found
+        fields: Json = {"snapshot": self.snapshot, "index": self.index}
+        return {**fields, "full": True} if self.is_full else fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +39,25 @@ class Offset:
     started: Position | None = None
 
     def to_json(self) -> Json:
-        found = self.at.to_json()
-        return found if self.started is None else {**found, "started": self.started.to_json()}
+        fields = self.at.to_json()
+        return fields if self.started is None else {**fields, "started": self.started.to_json()}
 
 
 BEGINNING = Offset(Position(0))
 """Before the start, wherever that is: no snapshot has the id 0."""
 
 
-def offset_of(found: Mapping[str, Any]) -> Offset:
+def offset_of(stored: Mapping[str, Any]) -> Offset:
     """The offset in a checkpoint. Raises OptionError for one of another source."""
     try:
-        started = found.get("started")
-        return Offset(_position(found), None if started is None else _position(started))
+        started = stored.get("started")
+        return Offset(_position(stored), None if started is None else _position(started))
     except (KeyError, TypeError, ValueError) as e:
         raise OptionError(
-            f"the checkpoint holds the offset {dict(found)!r}, which is none of this source; take another checkpoint",
+            f"the checkpoint holds the offset {dict(stored)!r}, which is none of this source; take another checkpoint",
             key="checkpointLocation",
         ) from e
 
 
-def _position(found: Mapping[str, Any]) -> Position:
-    return Position(int(found["snapshot"]), int(found["index"]), bool(found.get("full", False)))
+def _position(stored: Mapping[str, Any]) -> Position:
+    return Position(int(stored["snapshot"]), int(stored["index"]), bool(stored.get("full", False)))

@@ -95,15 +95,17 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         schema = self.plan.schema
         sizes = split_sizes(self._options, self.plan.table)
         shape = ChangeShape.of(arrow_schema(schema.select(self._names.of_table)), self._names)
-        found: list[InputPartition] = []
+        partitions: list[InputPartition] = []
         if scan is not None:
             whole = scan.without_units()
-            found += [FullPartition(whole, shape, split) for split in pack(scan.units, sizes)]
+            partitions += [FullPartition(whole, shape, split) for split in pack(scan.units, sizes)]
         projection = rows_projection(self.plan.table, self.plan.request)
         units = possible_units(self.plan.table, units, projection)
         place = TablePlace.of(self.plan.table)
-        found += [ChangesPartition(place, projection, shape, split) for split in pack_changes(schema, units, sizes)]
-        return found
+        partitions += [
+            ChangesPartition(place, projection, shape, split) for split in pack_changes(schema, units, sizes)
+        ]
+        return partitions
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, FullPartition | ChangesPartition):

@@ -64,9 +64,9 @@ def _named(versions: Versions, options: ReaderOptions) -> int:
     version = options.version
     if isinstance(version, int):
         return version
-    found = versions.find(version, ReadSettings(dict(options.opening)))
-    assert found is not None
-    return found.id
+    snapshot = versions.find(version, ReadSettings(dict(options.opening)))
+    assert snapshot is not None
+    return snapshot.id
 
 
 def _first_since(table: TableHandle, versions: Versions, options: ReaderOptions) -> int:

@@ -63,13 +63,13 @@ def _session(
     spark: Any, warehouse: str | Mapping[str, str] | Catalog | None, storage_options: Mapping[str, str] | None
 ) -> SqlSession:
     """The state of this Spark session and warehouse."""
-    found = warehouse
+    named_catalog = warehouse
     if warehouse is not None and not isinstance(warehouse, Catalog):
-        found = catalog(warehouse, storage_options)
+        named_catalog = catalog(warehouse, storage_options)
     place: _Place = ()
-    if isinstance(found, Catalog):
-        place = tuple(sorted({**found.settings.options, **found.settings.storage}.items()))
+    if isinstance(named_catalog, Catalog):
+        place = tuple(sorted({**named_catalog.settings.options, **named_catalog.settings.storage}.items()))
     sessions = _WITHOUT_SPARK if spark is None else _OF_SPARK.setdefault(spark, {})
     if place not in sessions:
-        sessions[place] = SqlSession.at(found if isinstance(found, Catalog) else None)
+        sessions[place] = SqlSession.at(named_catalog if isinstance(named_catalog, Catalog) else None)
     return sessions[place]

@@ -175,8 +175,8 @@ class SparkQueries:
 def _needs(query: Query, relation: Relation, fields: Sequence[DataField]) -> dict[str, str]:
     """The reader's options for what a query needs of a table."""
     columns, condition = needed_columns(query, relation, fields), needed_rows(query, relation, fields)
-    found = {} if columns is None else {COLUMNS.key: ",".join(columns)}
-    return found if condition is None else {**found, FILTER.key: condition}
+    options = {} if columns is None else {COLUMNS.key: ",".join(columns)}
+    return options if condition is None else {**options, FILTER.key: condition}
 
 
 def _last_part(relation: Relation) -> str:
